@@ -1,0 +1,56 @@
+"""Layers without state: each knows its parameters' names and shapes and is applied to the tensors of that name."""
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from cluster.models import initial
+from cluster.models.block_lstm import block_lstm
+from cluster.models.network import Parameter, Tensors
+from cluster.parameters.layout import ParameterSpec
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A matrix product plus bias over the last axis; `bias` is the value every bias starts from."""
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: float = 0.0
+
+    def parameters(self) -> list[Parameter]:
+        """A Glorot kernel and a constant bias."""
+        return [
+            Parameter(ParameterSpec(f"{self.name}/kernel", (self.inputs, self.outputs)), initial.glorot_uniform),
+            Parameter(ParameterSpec(f"{self.name}/bias", (self.outputs,), decayed=False), initial.constant(self.bias)),
+        ]
+
+    def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
+        """Shape (..., outputs) from (..., inputs): one matrix product for all steps and windows together."""
+        rows = tf.reshape(inputs, [-1, self.inputs])
+        outputs = tf.nn.bias_add(tf.matmul(rows, parameters[f"{self.name}/kernel"]), parameters[f"{self.name}/bias"])
+        return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [self.outputs]], 0))
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """One LSTM over time-major inputs; `backward` reads them from the last step to the first."""
+
+    name: str
+    features: int
+    hidden: int
+    backward: bool = False
+
+    def parameters(self) -> list[Parameter]:
+        """Keras's 4 * hidden * (features + hidden + 1) parameters, input and state rows in one kernel."""
+        kernel = ParameterSpec(f"{self.name}/kernel", (self.features + self.hidden, 4 * self.hidden))
+        bias = ParameterSpec(f"{self.name}/bias", (4 * self.hidden,), decayed=False)
+        return [Parameter(kernel, initial.lstm_kernel), Parameter(bias, initial.lstm_bias)]
+
+    def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
+        """Shape (steps, batch, hidden) from (steps, batch, features); output k belongs to input k either way."""
+        kernel, bias = parameters[f"{self.name}/kernel"], parameters[f"{self.name}/bias"]
+        if not self.backward:
+            return block_lstm(inputs, kernel, bias)
+        return tf.reverse(block_lstm(tf.reverse(inputs, [0]), kernel, bias), [0])
