@@ -1,0 +1,61 @@
+# The project's commands. `make run` and `make test` are all a newcomer needs; CONTRIBUTING.md explains the rest.
+
+INVENTORY ?= inventories/local.yaml
+ARGS ?=
+PYTHON ?=
+BENCHMARKS ?= kernel wire memory scaling pi faults metrics_cost
+python := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help .venv run test test-long check format lint types imports lengths wheels docs bench clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
+
+.venv:  ## the environment from uv.lock, made again only when the lock or the Python changed
+	@PYTHON="$(PYTHON)" sh tools/make_venv.sh
+
+run: .venv  ## a parameter server and two workers on this machine train the network, then stop (ARGS="--data synthetic")
+	@$(python) tools/run_local.py $(INVENTORY) $(ARGS)
+
+test: .venv  ## all tests but the long ones (ARGS="-k inventory")
+	@$(python) -m pytest $(ARGS)
+
+test-long: .venv  ## the tests marked long
+	@$(python) -m pytest -m long $(ARGS)
+
+check: lint types imports lengths wheels docs  ## everything that needs no running: style, types, imports, lock, docs
+
+lint: .venv
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+
+types: .venv
+	@.venv/bin/mypy
+
+imports: .venv
+	@.venv/bin/lint-imports
+
+lengths: .venv
+	@$(python) tools/check_lengths.py
+
+wheels: .venv
+	@$(python) tools/check_wheels.py uv.lock
+
+format: .venv  ## rewrite the sources the way `make check` wants them
+	@.venv/bin/ruff check --fix --quiet . || true
+	@.venv/bin/ruff format .
+
+docs: .venv  ## docs/_build/html, warnings are errors
+	@.venv/bin/sphinx-build -W --keep-going --quiet -b html docs docs/_build/html
+
+bench: .venv  ## the quick benchmarks, one JSON object each (BENCHMARKS="wire memory")
+	@for name in $(BENCHMARKS); do \
+		if [ -e benchmarks/$$name.py ] || [ -e benchmarks/$$name/__main__.py ]; then \
+			echo "benchmarks.$$name" >&2; $(python) -m benchmarks.$$name --quick --json || exit 1; \
+		else echo "benchmarks.$$name: not in this version" >&2; fi; done
+
+clean:  ## remove what was built; runs/ holds your results and stays (`rm -r runs` removes it)
+	@rm -rf .venv .cache docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@if [ -d runs ]; then echo "kept runs/: your results; 'rm -r runs' removes them"; fi
