@@ -1,27 +1,43 @@
 """The LSTM as TensorFlow's fused CPU op: the whole sequence in one op, the fastest way up to about 64 units."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
+Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 
-def block_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def block_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
     """Outputs of every step, shape (steps, batch, hidden), from inputs of shape (steps, batch, features).
 
     `kernel` has shape (features + hidden, 4 * hidden), `bias` (4 * hidden,), gates in the order i, f, g, o: Keras's
     order and BlockLSTMV2's as well (the older BlockLSTM has i, g, f, o and adds a forget bias of its own).
+
+    The gradient is called by hand because TensorFlow 2.21 registers the older op's for BlockLSTMV2
+    (`tensorflow/python/ops/rnn_grad.py`), which takes f for g and g for f: it is wrong by as much as it is large.
     """
     hidden = bias.shape[0] // 4
     state = tf.zeros([tf.shape(inputs)[1], hidden])
     no_peephole = tf.zeros([hidden])
-    return tf.raw_ops.BlockLSTMV2(
-        seq_len_max=tf.shape(inputs, out_type=tf.int64)[0],
-        x=inputs,
-        cs_prev=state,
-        h_prev=state,
-        w=kernel,
-        wci=no_peephole,
-        wcf=no_peephole,
-        wco=no_peephole,
-        b=bias,
-        cell_clip=0.0,
-        use_peephole=False,
-    ).h
+    operands = {
+        "seq_len_max": tf.shape(inputs, out_type=tf.int64)[0],
+        "x": inputs,
+        "cs_prev": state,
+        "h_prev": state,
+        "w": kernel,
+        "wci": no_peephole,
+        "wcf": no_peephole,
+        "wco": no_peephole,
+        "b": bias,
+        "use_peephole": False,
+    }
+    run = tf.raw_ops.BlockLSTMV2(**operands, cell_clip=0.0)
+
+    def gradient(outputs_gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        result = tf.raw_ops.BlockLSTMGradV2(
+            **operands, **run._asdict(), cs_grad=tf.zeros_like(run.cs), h_grad=outputs_gradient
+        )
+        return result.x_grad, result.w_grad, result.b_grad
+
+    return run.h, gradient
