@@ -1,0 +1,114 @@
+"""The flags of a role process."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RoleOptions:
+    """One role process, completely described: what the explicit flags say, or the inventory resolved to them."""
+
+    role: str
+    task: int
+    host: str
+    port: int
+    metrics_port: int
+    peers: int
+    guard: str
+    server: str
+    intra_op_threads: int
+    die_with_parent: bool
+
+    @property
+    def name(self) -> str:
+        """`role:task`."""
+        return f"{self.role}:{self.task}"
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the TensorFlow server."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def inter_op_threads(self) -> int:
+        """Workers + 2: each worker may have a call waiting here, and some thread must serve what they wait for."""
+        return self.peers + 2
+
+
+def parser(role: str) -> argparse.ArgumentParser:
+    """The command line of `python -m {role}_node`."""
+    result = argparse.ArgumentParser(prog=f"python -m {role}_node", description=f"Run one {role} of a cluster.")
+    result.add_argument("--task", type=_natural, required=True, help=f"index of this {role}")
+    named = result.add_argument_group("from an inventory")
+    named.add_argument("--inventory", help="inventory that says where the task lives")
+    named.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
+    explicit = result.add_argument_group("without an inventory")
+    explicit.add_argument("--host", help="address announced to the cluster; the metrics port binds it")
+    explicit.add_argument("--port", type=_port, help="port of the TensorFlow server")
+    explicit.add_argument("--metrics-port", type=_port, help="port of /metrics and /ready")
+    explicit.add_argument("--peers", type=_positive, help="workers in the cluster; sizes the thread pool")
+    explicit.add_argument(
+        "--guard",
+        choices=("loopback", "none"),
+        help="loopback (default for a loopback host): drop what comes from other machines",
+    )
+    result.add_argument("--server", choices=("lean", "stock"), default="lean", help="stock: tf.distribute.Server")
+    result.add_argument("--intra-op-threads", type=_positive, default=1, help="threads inside one operation")
+    result.add_argument("--die-with-parent", action="store_true", help="be killed when the starting thread ends")
+    return result
+
+
+def parse(role: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The parsed flags; a usage error prints the usage and exits with status 2."""
+    flags = parser(role)
+    parsed = flags.parse_args(arguments)
+    explicit = {"--host": parsed.host, "--port": parsed.port, "--metrics-port": parsed.metrics_port}
+    missing = [flag for flag, value in explicit.items() if value is None]
+    if parsed.inventory is None and missing:
+        flags.error(f"expected --inventory FILE, or all of --host, --port and --metrics-port (missing: {missing})")
+    if parsed.inventory is not None and len(missing) < len(explicit):
+        flags.error(f"--inventory already says what {', '.join(sorted(set(explicit) - set(missing)))} would")
+    if parsed.set and parsed.inventory is None:
+        flags.error("--set overrides keys of an inventory: give --inventory FILE too")
+    return parsed
+
+
+def options(role: str, parsed: argparse.Namespace) -> RoleOptions:
+    """The options of flags that name no inventory."""
+    local = parsed.host == "localhost" or parsed.host == "::1" or parsed.host.startswith("127.")
+    return RoleOptions(
+        role=role,
+        task=parsed.task,
+        host=parsed.host,
+        port=parsed.port,
+        metrics_port=parsed.metrics_port,
+        peers=parsed.peers or 1,
+        guard=parsed.guard or ("loopback" if local else "none"),
+        server=parsed.server,
+        intra_op_threads=parsed.intra_op_threads,
+        die_with_parent=parsed.die_with_parent,
+    )
+
+
+def _natural(text: str) -> int:
+    return _between(text, 0, 2**31 - 1)
+
+
+def _positive(text: str) -> int:
+    return _between(text, 1, 2**16)
+
+
+def _port(text: str) -> int:
+    return _between(text, 1, 65535)
+
+
+def _between(text: str, low: int, high: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, got {text!r}")
+    return value

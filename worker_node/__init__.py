@@ -1,0 +1,1 @@
+"""The process of a worker: computes what the coordinator sends to it."""

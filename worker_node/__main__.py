@@ -1,0 +1,8 @@
+"""`python -m worker_node`: see `--help` and docs/roles.md."""
+
+import sys
+
+from cluster.server.role import main
+
+if __name__ == "__main__":
+    sys.exit(main("worker"))
