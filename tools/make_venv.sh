@@ -1,0 +1,88 @@
+#!/bin/sh
+# Makes .venv from uv.lock with a Python found on this machine, or the one that $PYTHON names.
+# Nothing is done when .venv was finished from this lock, this Python and this folder. `--find` only looks for the Python.
+set -eu
+cd "$(dirname "$0")/.."
+uv_version=0.13.8
+uv=.cache/uv-$uv_version
+done_mark=.venv/made-from
+
+say() { echo "make .venv: $*" >&2; }
+
+# Prints "VERSION EXECUTABLE" of the first usable Python, else one line that says what is in the way.
+find_python() {
+    worst_code=9 reason="no Python found: install Python 3.11, 3.12 or 3.13 (Debian: sudo apt install python3 python3-venv)"
+    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.13}; do
+        path=$(command -v "$candidate" 2>/dev/null) || {
+            [ -z "${PYTHON:-}" ] || reason="PYTHON=$candidate is not there: name a Python 3.11, 3.12 or 3.13"
+            continue
+        }
+        code=0
+        line=$("$path" tools/check_python.py 2>/dev/null) || code=$?
+        if [ "$code" -eq 0 ]; then
+            echo "$line"
+            return 0
+        fi
+        # A version manager's shim for a Python that is not installed fails without saying anything we could show.
+        if [ -z "$line" ] || [ "$code" -lt 3 ] || [ "$code" -gt 5 ]; then
+            code=6 line="does not start, or is older than 3.7: install Python 3.11, 3.12 or 3.13"
+        fi
+        if [ "$code" -lt "$worst_code" ]; then
+            worst_code=$code reason="$path: $line"
+        fi
+    done
+    say "$reason"
+    return 1
+}
+
+# uv comes through pip into a throw-away environment; only its one binary is kept, moved into place when it is whole.
+fetch_uv() {
+    workshop=.cache/uv-workshop
+    rm -rf "$workshop"
+    if ! { "$python" -m venv "$workshop" &&
+        "$workshop/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "uv==$uv_version"
+    } >.cache/uv-workshop.log 2>&1; then
+        say "cannot fetch uv $uv_version with pip: $(tail -n 1 .cache/uv-workshop.log); check the network (log: .cache/uv-workshop.log)"
+        return 1
+    fi
+    mv "$workshop/bin/uv" "$uv"
+    rm -rf "$workshop" .cache/uv-workshop.log
+}
+
+found=$(find_python) || exit 1
+python=${found#* }
+if [ "${1:-}" = --find ]; then
+    echo "$python"
+    exit 0
+fi
+
+lock_sum=$(sha256sum <uv.lock)
+made_with="$found in $(pwd)"
+finished() { [ "$(cat $done_mark 2>/dev/null)" = "$made_with $lock_sum" ]; }
+finished && exit 0
+
+mkdir -p .cache
+if command -v flock >/dev/null; then # two makes at once: the second waits, then finds the work done
+    exec 9>.cache/venv.lock
+    flock 9
+    finished && exit 0
+fi
+trap 'say "interrupted; run it again, it goes on where it stopped"; exit 130' INT TERM HUP
+case "$(cat $done_mark 2>/dev/null)" in
+"$made_with"*) ;;
+?*) rm -rf .venv ;; # another Python, or the folder was moved and the scripts in .venv/bin name the old place
+esac
+rm -f $done_mark
+[ -x "$uv" ] || fetch_uv || exit 1
+
+say "installing the packages of uv.lock for Python ${found%% *} (about 450 MB to fetch the first time)"
+quiet=--quiet
+[ -t 2 ] && quiet=
+status=0
+env -u VIRTUAL_ENV UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-180}" \
+    "$uv" sync --frozen $quiet --python "$python" 9>&- || status=$?
+if [ "$status" -ne 0 ]; then
+    say "the installation did not finish (uv ended with $status, see above); run it again, it goes on where it stopped"
+    exit 1
+fi
+echo "$made_with $lock_sum" >$done_mark
