@@ -1,0 +1,184 @@
+"""Files of a source by name, whether they lie in a folder or in a zip. Nothing is ever unpacked to disk."""
+
+import hashlib
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Protocol
+
+from cluster.errors import DataError
+
+LARGEST_TEXT_BYTES = 512 * 2**20
+"""A recording or label file larger than this is refused: the largest published one has 17 MB."""
+LARGEST_TOTAL_BYTES = 4 * 2**30
+"""What a zip may unpack to in all, nine times the largest published set."""
+SUSPICIOUS_RATIO, SUSPICIOUS_BYTES = 200, 64 * 2**20
+"""Numbers as text compress to a fifth; a large file that compresses 200 to 1 is a bomb or holds no recording."""
+CHUNK_BYTES = 2**20
+
+Advance = Callable[[int], None]
+
+
+class Tree(Protocol):
+    """Named files below one root; names are relative and use slashes."""
+
+    @property
+    def where(self) -> str:
+        """How errors name the source."""
+
+    def names(self) -> tuple[str, ...]:
+        """Every file, sorted."""
+
+    def read(self, name: str) -> bytes:
+        """Content of one file. Raises DataError when it is missing, damaged or too large."""
+
+
+class FolderTree:
+    """A folder on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.where = str(folder)
+
+    def names(self) -> tuple[str, ...]:
+        """Every file, sorted."""
+        found = (Path(parent) / file for parent, _, files in os.walk(self._folder) for file in files)
+        return tuple(sorted(path.relative_to(self._folder).as_posix() for path in found))
+
+    def read(self, name: str) -> bytes:
+        """Content of one file. Raises DataError when it is missing or too large."""
+        path = self._folder / name
+        try:
+            if path.stat().st_size > LARGEST_TEXT_BYTES:
+                raise DataError(f"{path}: larger than {LARGEST_TEXT_BYTES} bytes, which no recording is; remove it")
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise missing(self.where, name) from None
+        except OSError as problem:
+            raise DataError(
+                f"{path}: cannot be read ({problem.strerror}); check the file and its permissions"
+            ) from None
+
+
+class ZipTree:
+    """A zip archive below the folder `prefix` inside it."""
+
+    def __init__(self, archive: zipfile.ZipFile, where: str, prefix: str = "") -> None:
+        self._archive = archive
+        self._prefix = prefix
+        self.where = where
+
+    def names(self) -> tuple[str, ...]:
+        """Every file below the prefix, sorted."""
+        found = (info.filename for info in self._archive.infolist() if not info.is_dir())
+        return tuple(sorted(name.removeprefix(self._prefix) for name in found if name.startswith(self._prefix)))
+
+    def below(self, prefix: str) -> "ZipTree":
+        """The same archive seen from a folder inside it."""
+        return ZipTree(self._archive, self.where, self._prefix + prefix)
+
+    def read(self, name: str) -> bytes:
+        """Content of one file. Raises DataError when it is missing, damaged or too large."""
+        try:
+            info = self._archive.getinfo(self._prefix + name)
+        except KeyError:
+            raise missing(self.where, name) from None
+        if info.file_size > LARGEST_TEXT_BYTES:
+            raise DataError(
+                f"{self.where}: {name}: unpacks to {info.file_size} bytes, more than any recording; refused"
+            )
+        try:
+            return self._archive.read(info)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as problem:
+            raise DataError(
+                f"{self.where}: {name}: damaged in the archive ({problem}); fetch the archive again"
+            ) from None
+
+
+def missing(where: str, name: str) -> DataError:
+    """The error for a file the source should have."""
+    return DataError(f"{where}: {name} is missing; restore it from the original")
+
+
+@contextmanager
+def open_tree(path: Path) -> Iterator[FolderTree | ZipTree]:
+    """The files of a folder or zip at `path`.
+
+    Raises DataError when it is neither, or an archive that is truncated, names files outside itself, or unpacks to
+    more than any recording does.
+    """
+    if path.is_dir():
+        yield FolderTree(path)
+        return
+    try:
+        stream = path.open("rb")
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be opened ({problem.strerror}); check the path and its permissions") from None
+    with stream, _open_zip(stream, str(path)) as archive:
+        tree = ZipTree(archive, str(path))
+        inner = [name for name in tree.names() if name.lower().endswith(".zip") and not name.startswith("__MACOSX/")]
+        if len(inner) != 1:
+            yield tree
+            return
+        # The UCI repository serves some sets as a zip that holds the original zip.
+        name = f"{path}: {inner[0]}"
+        with _open_zip(io.BytesIO(tree.read(inner[0])), name) as nested:
+            yield ZipTree(nested, name)
+
+
+def digest(tree: Tree, names: Iterable[str], advance: Advance) -> str:
+    """SHA-256 (hex) over names and contents of some files; `advance` gets the bytes as they are hashed."""
+    total = hashlib.sha256()
+    for name in names:
+        content = tree.read(name)
+        total.update(f"{name}\0{len(content)}\0".encode())
+        total.update(content)
+        advance(len(content))
+    return total.hexdigest()
+
+
+def file_digest(path: Path, advance: Advance) -> str:
+    """SHA-256 (hex) of a file, as `sha256sum` prints it."""
+    total = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                total.update(chunk)
+                advance(len(chunk))
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be read ({problem.strerror}); check the file and its permissions") from None
+    return total.hexdigest()
+
+
+def _open_zip(stream: IO[bytes], where: str) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(stream)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, UnicodeDecodeError) as problem:
+        raise DataError(
+            f"{where}: not a complete zip archive ({problem}); it was probably cut short, fetch it again"
+        ) from None
+    try:
+        _refuse_unsafe(archive, where)
+    except DataError:
+        archive.close()
+        raise
+    return archive
+
+
+def _refuse_unsafe(archive: zipfile.ZipFile, where: str) -> None:
+    total = 0
+    for info in archive.infolist():
+        name = PurePosixPath(info.filename.replace("\\", "/"))
+        if name.is_absolute() or ".." in name.parts:
+            raise DataError(f"{where}: names a file outside the archive ({info.filename!r}); do not trust this archive")
+        total += info.file_size
+        ratio = info.file_size / max(1, info.compress_size)
+        if total > LARGEST_TOTAL_BYTES or (info.file_size > SUSPICIOUS_BYTES and ratio > SUSPICIOUS_RATIO):
+            raise DataError(
+                f"{where}: {info.filename} unpacks to {info.file_size} bytes from {info.compress_size}, which no "
+                f"recording does; do not trust this archive"
+            )

@@ -1,0 +1,174 @@
+"""Raw recordings of the UCI set "Human Activities and Postural Transitions" (HAPT), in its published layout.
+
+`RawData/acc_expEE_userSS.txt` and `gyro_...` hold one reading of x, y, z a line at 50 Hz, in g and rad/s;
+`RawData/labels.txt` holds `experiment subject activity first last`, rows one-based and inclusive;
+`Train/subject_id_train.txt` and `Test/subject_id_test.txt` say who belongs to which set.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.data.archive import Tree
+from cluster.data.filters import SHORTEST_RECORDING_STEPS, nine_channels
+from cluster.data.progress import Report
+from cluster.data.recordings import Recordings
+from cluster.data.segments import check_window, cut
+from cluster.data.table import lines_of_rows, parse_integers, parse_table
+from cluster.errors import DataError
+
+PUBLISHED_SHA256 = "a8954d1707c250290bc041f54688c804cb836b433651b3380cc0fe2cce2bb480"
+"""Of the archive this project's figures were measured on (without the 561 hand-made features)."""
+BASIC_ACTIVITIES = 6
+"""Activities 1 to 6; the published 7 to 12 are transitions between postures, a few seconds long."""
+SEGMENTS = "RawData/labels.txt"
+ACTIVITIES = "activity_labels.txt"
+TRAIN_SUBJECTS, TEST_SUBJECTS = "Train/subject_id_train.txt", "Test/subject_id_test.txt"
+RECORDING = re.compile(r"RawData/acc_exp(\d+)_user(\d+)\.txt")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A labelled stretch: rows `[start, stop)` of a recording, zero-based; `line` is where labels.txt says so."""
+
+    experiment: int
+    subject: int
+    activity: int
+    start: int
+    stop: int
+    line: int
+
+
+def wanted(names: Sequence[str]) -> tuple[str, ...]:
+    """The files that decide the result, of all the archive's names."""
+    fixed = {SEGMENTS, ACTIVITIES, TRAIN_SUBJECTS, TEST_SUBJECTS}
+    return tuple(name for name in names if name in fixed or re.fullmatch(r"RawData/(acc|gyro)_.*\.txt", name))
+
+
+def read(
+    tree: Tree, window_steps: int, window_stride: int, report: Report, *, all_activities: bool = False
+) -> Recordings:
+    """Windows of the six basic activities (or of all twelve), training rows first, in order of labels.txt.
+
+    Raises DataError naming file, line and remedy.
+    """
+    check_window(window_steps, window_stride)
+    labels = activity_labels(tree, ACTIVITIES)
+    segments = read_segments(tree, len(labels))
+    labels = labels if all_activities else labels[:BASIC_ACTIVITIES]
+    train, test = _subjects(tree, TRAIN_SUBJECTS), _subjects(tree, TEST_SUBJECTS)
+    both = train & test
+    if both:
+        raise DataError(
+            f"{tree.where}: {TEST_SUBJECTS}: subject {min(both)} is also in {TRAIN_SUBJECTS}; keep it in one"
+        )
+    pieces: dict[bool, list[tuple[NDArray[np.float32], Segment]]] = {True: [], False: []}
+    recordings = _recordings(tree, segments)
+    for done, (key, own) in enumerate(recordings.items(), start=1):
+        subject = key[1]
+        if subject not in train | test:
+            raise DataError(
+                f"{tree.where}: {SEGMENTS}:{own[0].line}: subject {subject} is in neither {TRAIN_SUBJECTS} nor "
+                f"{TEST_SUBJECTS}; add it to one"
+            )
+        samples = read_recording(tree, *key)
+        for segment in own:
+            if segment.stop > len(samples):
+                raise DataError(
+                    f"{tree.where}: {SEGMENTS}:{segment.line}: ends at row {segment.stop} of a recording of "
+                    f"{len(samples)} rows (experiment {key[0]}, user {subject}); correct the line or the recording"
+                )
+            if segment.activity < len(labels):
+                windows = cut(samples[segment.start : segment.stop], window_steps, window_stride)
+                pieces[subject in train].append((windows, segment))
+        report("reading", done, len(recordings))
+    ordered = pieces[True] + pieces[False]
+    counts = [len(windows) for windows, _ in ordered]
+    if not sum(counts):
+        raise DataError(
+            f"{tree.where}: {SEGMENTS}: no labelled segment is {window_steps} steps long; use shorter windows"
+        )
+    return Recordings(
+        windows=np.concatenate([windows for windows, _ in ordered]),
+        classes=np.repeat(np.array([segment.activity for _, segment in ordered], dtype=np.int32), counts),
+        subjects=np.repeat(np.array([segment.subject for _, segment in ordered], dtype=np.int32), counts),
+        train_windows=sum(len(windows) for windows, _ in pieces[True]),
+        labels=labels,
+    )
+
+
+def activity_labels(tree: Tree, name: str) -> tuple[str, ...]:
+    """Names of the activities, from lines `1 WALKING`; numbers must run from 1 without a gap."""
+    labels: list[str] = []
+    for number, line in enumerate(tree.read(name).decode("latin-1").splitlines(), start=1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != 2 or words[0] != str(len(labels) + 1):
+            raise DataError(
+                f"{tree.where}: {name}:{number}: expected '{len(labels) + 1} NAME', got {line.strip()[:40]!r}; "
+                f"correct the line"
+            )
+        labels.append(words[1])
+    if not labels:
+        raise DataError(
+            f"{tree.where}: {name}: expected lines such as '1 WALKING', got none; restore it from the original"
+        )
+    return tuple(labels)
+
+
+def read_segments(tree: Tree, activities: int) -> tuple[Segment, ...]:
+    """The labelled stretches, activity zero-based. Raises DataError on a line that cannot be one."""
+    content = tree.read(SEGMENTS)
+    where = f"{tree.where}: {SEGMENTS}"
+    table = parse_integers(content, 5, where).tolist()
+    segments = []
+    for line, (experiment, subject, activity, first, last) in zip(lines_of_rows(content), table, strict=True):
+        if not 1 <= activity <= activities:
+            raise DataError(
+                f"{where}:{line}: expected an activity from 1 to {activities}, got {activity}; correct the line"
+            )
+        if not 1 <= first <= last:
+            raise DataError(
+                f"{where}:{line}: expected rows first <= last from 1, got {first} to {last}; correct the line"
+            )
+        segments.append(Segment(experiment, subject, activity - 1, first - 1, last, line))
+    return tuple(segments)
+
+
+def read_recording(tree: Tree, experiment: int, subject: int) -> NDArray[np.float32]:
+    """Filtered channels, float32 (steps, 9), of one recording."""
+    names = [f"RawData/{sensor}_exp{experiment:02d}_user{subject:02d}.txt" for sensor in ("acc", "gyro")]
+    acceleration, angular_velocity = (parse_table(tree.read(name), 3, f"{tree.where}: {name}") for name in names)
+    if len(acceleration) != len(angular_velocity):
+        raise DataError(
+            f"{tree.where}: {names[1]}: expected the {len(acceleration)} rows of {names[0]}, got "
+            f"{len(angular_velocity)}; one of the two was cut short, restore both"
+        )
+    if len(acceleration) < SHORTEST_RECORDING_STEPS:
+        raise DataError(
+            f"{tree.where}: {names[0]}: expected at least {SHORTEST_RECORDING_STEPS} rows, got {len(acceleration)}; "
+            f"remove the recording and its labels"
+        )
+    return nine_channels(acceleration, angular_velocity)
+
+
+def _recordings(tree: Tree, segments: Sequence[Segment]) -> dict[tuple[int, int], list[Segment]]:
+    grouped: dict[tuple[int, int], list[Segment]] = {}
+    for segment in segments:
+        grouped.setdefault((segment.experiment, segment.subject), []).append(segment)
+    for name in tree.names():
+        found = RECORDING.fullmatch(name)
+        if found and (int(found[1]), int(found[2])) not in grouped:
+            raise DataError(
+                f"{tree.where}: {SEGMENTS}: nothing labels {name}; the labels were cut short, restore them (or remove "
+                f"the recording)"
+            )
+    return grouped
+
+
+def _subjects(tree: Tree, name: str) -> frozenset[int]:
+    return frozenset(parse_integers(tree.read(name), 1, f"{tree.where}: {name}").ravel().tolist())

@@ -1,0 +1,93 @@
+"""From a source to a prepared data set, through the cache."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cluster.data import hapt, synthetic
+from cluster.data.archive import FolderTree, ZipTree, digest, file_digest, open_tree
+from cluster.data.dataset import FORMAT_VERSION, Dataset, open_prepared
+from cluster.data.progress import Report, silent
+from cluster.data.recordings import Recordings, check
+from cluster.data.source import Source, layout
+from cluster.data.store import store
+from cluster.errors import DataError
+
+SHORT_KEY = 16
+"""Hexadecimal digits of the key in a folder's name: 64 bits."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one kind of source comes down to: a name, what else decides the result, and two ways to read it."""
+
+    name: str
+    parameters: tuple[int, ...]
+    digest: Callable[[], str]
+    read: Callable[[], Recordings]
+
+
+def prepare(
+    source: Source,
+    *,
+    window_steps: int = 128,
+    window_stride: int = 64,
+    cache: Path,
+    seed: int = 0,
+    progress: Report | None = None,
+) -> Dataset:
+    """Windows of `source`, prepared in or re-used from the folder `cache`.
+
+    The prepared folder is named after a hash of the source's bytes, the parameters and the format: a changed source
+    is prepared again, an unchanged one is not, wherever it lies. `seed` matters to synthetic recordings only.
+    `progress` is called with a stage, what is done and what there is in all.
+    Raises DataError naming file, line and remedy; the cache then holds what it held before.
+    """
+    where = str(source.path or source.kind)
+    with _work(source, window_steps, window_stride, seed, progress or silent) as work:
+        source_sha256 = work.digest()
+        described = json.dumps([FORMAT_VERSION, source.kind, source_sha256, work.parameters])
+        key = hashlib.sha256(described.encode()).hexdigest()
+        folder = cache / f"{work.name}-{key[:SHORT_KEY]}"
+        try:
+            prepared = open_prepared(folder)
+        except DataError:
+            # Absent or damaged: either way it is made again from the source.
+            about = {"name": work.name, "source": where, "source_sha256": source_sha256}
+            prepared = store(check(work.read(), where), folder, about, progress or silent)
+    return replace(prepared, source=where)
+
+
+@contextmanager
+def _work(source: Source, window_steps: int, window_stride: int, seed: int, report: Report) -> Iterator[Work]:
+    cutting = (window_steps, window_stride)
+    if source.path is None:
+        yield Work(
+            name="synthetic",
+            parameters=(*cutting, seed),
+            digest=lambda: hashlib.sha256(b"synthetic").hexdigest(),
+            read=lambda: synthetic.read(*cutting, seed, report),
+        )
+        return
+    path = source.path
+    with open_tree(path) as opened:
+        found = layout(opened)
+        if found is None:
+            raise DataError(f"{path}: no longer holds recordings of kind {source.kind}; look for the source again")
+        kind, tree = found
+        names = hapt.wanted(tree.names())
+        yield Work(
+            name=kind,
+            parameters=cutting,
+            digest=lambda: _digest(path, tree, names, report),
+            read=lambda: hapt.read(tree, *cutting, report),
+        )
+
+
+def _digest(path: Path, tree: FolderTree | ZipTree, names: tuple[str, ...], report: Report) -> str:
+    if isinstance(tree, FolderTree):
+        return digest(tree, names, lambda _: None)
+    return file_digest(path, lambda _: None)

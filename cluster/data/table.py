@@ -1,0 +1,74 @@
+"""Text files of numbers: parsed in bulk, and read again line by line only to say what is wrong with one."""
+
+import io
+import math
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.errors import DataError
+
+LARGEST_INTEGER = 2**31 - 1
+"""Ids, classes and row numbers are stored as int32."""
+
+
+def parse_table(content: bytes, columns: int, where: str) -> NDArray[np.float64]:
+    """Numbers of a whitespace-separated text, float64 (rows, columns).
+
+    Raises DataError naming `where` and the line: an empty text, a row of another width, a word that is no number,
+    NaN or infinity.
+    """
+    text = content.decode("latin-1")
+    if not text.strip():
+        raise DataError(f"{where}: expected rows of {columns} numbers, got an empty file; restore it from the original")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            table = np.loadtxt(io.StringIO(text), dtype=np.float64, comments=None, ndmin=2)
+    except (ValueError, OverflowError, UserWarning) as problem:
+        raise _first_problem(text, columns, where, str(problem)) from None
+    if table.shape[1] != columns or not np.isfinite(table).all():
+        raise _first_problem(text, columns, where, f"rows of {table.shape[1]} numbers")
+    return table
+
+
+def parse_integers(content: bytes, columns: int, where: str) -> NDArray[np.int32]:
+    """Whole numbers from 0 to 2**31 - 1, int32 (rows, columns). Raises DataError as `parse_table` does."""
+    table = parse_table(content, columns, where)
+    wrong = (table != np.floor(table)) | (table < 0) | (table > LARGEST_INTEGER)
+    if wrong.any():
+        row, column = (int(index) for index in np.argwhere(wrong)[0])
+        line = lines_of_rows(content)[row]
+        raise DataError(
+            f"{where}:{line}: expected a whole number from 0 to {LARGEST_INTEGER} in column {column + 1}, "
+            f"got {table[row, column]:g}; correct the line"
+        )
+    return table.astype(np.int32)
+
+
+def lines_of_rows(content: bytes) -> list[int]:
+    """The one-based line of each row: blank lines are not rows."""
+    return [number for number, line in enumerate(content.decode("latin-1").splitlines(), start=1) if line.strip()]
+
+
+def _first_problem(text: str, columns: int, where: str, otherwise: str) -> DataError:
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if words and len(words) != columns:
+            return DataError(
+                f"{where}:{number}: expected {columns} numbers, got {len(words)}; a row was cut short or joined, "
+                f"restore the file from the original"
+            )
+        for word in words:
+            try:
+                value = float(word)
+            except ValueError:
+                return DataError(f"{where}:{number}: expected a number, got {word[:40]!r}; correct the line")
+            if not math.isfinite(value):
+                return DataError(
+                    f"{where}:{number}: expected a finite number, got {word[:40]!r}; remove or repair the row"
+                )
+    return DataError(
+        f"{where}: expected rows of {columns} numbers, got {otherwise}; restore the file from the original"
+    )
