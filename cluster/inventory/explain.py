@@ -1,0 +1,82 @@
+"""pydantic's findings in the inventory's words: what was expected, what came, where, and what to do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from cluster.inventory.problem import Problem
+from cluster.inventory.schema_keys import advice, plain_path, section_at
+from cluster.inventory.sources import Sources
+from cluster.inventory.yaml_document import KeyPath
+
+_TYPES: Mapping[str, tuple[str, str]] = {
+    "int_type": ("expected a whole number", "write it without quotes and decimal point"),
+    "float_type": ("expected a number", "write e.g. 0.002 or 2e-3, without quotes"),
+    "finite_number": ("expected a finite number", "write an ordinary number"),
+    "string_type": ("expected text", "put it in quotes"),
+    "string_unicode": ("expected text", "remove the characters that are no Unicode"),
+    "bool_type": ("expected true or false", "write true or false, without quotes"),
+    "tuple_type": ("expected a list", "write every entry on a line of its own behind `- `"),
+    "model_type": ("expected a section with keys", "write its keys below it, indented"),
+    "model_attributes_type": ("expected a section with keys", "write its keys below it, indented"),
+    "dict_type": ("expected a section with keys", "write its keys below it, indented"),
+}
+
+_BOUNDS: Mapping[str, tuple[str, str]] = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+    "string_too_long": ("max_length", "text no longer than"),
+    "string_too_short": ("min_length", "text no shorter than"),
+}
+
+_PATTERNS: Mapping[str, tuple[str, str]] = {
+    "name": ("not a name", "use letters, digits, `-` and `_`, at most 63, a letter or digit first and last"),
+    "cluster": ("not a name", "use letters, digits, `-` and `_`, at most 63, a letter or digit first and last"),
+    "server": ("not a node's name", "write the name of the node with the role storage"),
+    "interface": ("not the name of a network interface", "write a name that `ip link` shows, e.g. eth0"),
+    "export": ("not an absolute path without blanks", "write e.g. /srv/pscluster"),
+    "mount": ("not an absolute path without blanks", "write e.g. /mnt/pscluster"),
+    "user": ("not a Linux account", "write e.g. pi"),
+}
+
+
+def explain(error: ValidationError, sources: Sources, prefix: KeyPath = ()) -> list[Problem]:
+    """One problem for each of pydantic's findings; `prefix` is where in the document the validated value lies."""
+    return [_explain(detail, sources, prefix) for detail in error.errors(include_url=False, include_input=False)]
+
+
+def _explain(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> Problem:
+    location = (*prefix, *detail["loc"])
+    path = plain_path(location)
+    problem, remedy = _words(detail["type"], detail.get("ctx", {}), detail["msg"], location)
+    return sources.problem(path, problem, remedy)
+
+
+def _words(kind: str, context: Mapping[str, Any], message: str, location: tuple[str | int, ...]) -> tuple[str, str]:
+    key = str(location[-1]) if location else ""
+    if "remedy" in context:
+        return message, str(context["remedy"])
+    if kind == "extra_forbidden":
+        what = "unknown role" if location[-3:-2] == ("roles",) else "unknown key"
+        return what, advice(key, section_at(location[:-1]))
+    if kind == "missing":
+        return "missing", f"add `{key}:`"
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"expected {words} {context[name]}", "choose a value within the range"
+    if kind in ("literal_error", "union_tag_invalid"):
+        allowed = context.get("expected") or context.get("expected_tags")
+        return f"expected {allowed}", "write one of them"
+    if kind == "too_short":
+        return f"expected at least {context['min_length']} in the list", "add an entry"
+    if kind == "too_long":
+        return f"expected at most {context['max_length']} in the list", "remove entries"
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(key, ("not usable here", "remove blanks and control characters"))
+    return message, "see docs/inventory.md"

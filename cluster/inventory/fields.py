@@ -1,0 +1,41 @@
+"""The building blocks of the schema: the base of every section, and the types several sections share."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$"
+
+
+class Section(BaseModel):
+    """A mapping of the inventory: no other keys than its fields, no conversions, never changed once read."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True, protected_namespaces=()
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_section(cls, value: object) -> object:
+        """A section whose keys are all commented out reads as null in YAML: it means its defaults."""
+        return {} if value is None else value
+
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+"""Letters, digits, `-` and `_`: it becomes part of file names, unit names and host names."""
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""Something that goes into a path or a command line: no control characters."""
+
+AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^/[^\x00-\x20\x7f]*$")]
+"""A path on the nodes. No blanks: it is written into /etc/exports and mount units."""
+
+Port = Annotated[int, Field(ge=1024, le=65535)]
+"""A TCP port a process without root rights may take."""
+
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""A seed of a random stream; non-negative int32, what TensorFlow's stateless operations take."""
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+PositiveFloat = Annotated[float, Field(gt=0.0)]

@@ -1,0 +1,105 @@
+"""Machines of the cluster, the roles each has, and the ports roles take."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from cluster.inventory.fields import AbsolutePath, Name, Port, Section, Text
+
+NodeRole = Literal["storage", "ps", "worker", "coordinator"]
+
+Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:@-]{1,15}$")]
+"""A network interface as Linux names it: at most 15 characters (IFNAMSIZ)."""
+
+
+class RolePorts(Section):
+    """Ports of one role process where they differ from the inventory's `ports`."""
+
+    port: Port | None = Field(None, description="of the TensorFlow server; null takes the role's from `ports`")
+    metrics_port: Port | None = Field(None, description="of `/metrics` and `/ready`; null takes the role's from `ports`")
+
+
+class RoleEntry(Section):
+    """One role of a node: its bare name, or a mapping of the name to the ports this process takes."""
+
+    storage: Section | None = Field(None, description="the NFS server; takes no ports")
+    ps: RolePorts | None = Field(None, description="a parameter server")
+    worker: RolePorts | None = Field(None, description="computes gradients and samples")
+    coordinator: RolePorts | None = Field(None, description="runs the jobs; exactly one in a cluster")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {value: {}}
+        if isinstance(value, dict):
+            return {name: {} if ports is None else ports for name, ports in value.items()}
+        return value
+
+    @model_validator(mode="after")
+    def _one_role(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise PydanticCustomError(
+                "one_role",
+                f"expected one role in each entry of the list, got {len(self.model_fields_set)}",
+                {"remedy": "write every role as an entry of its own, with its own `-`"},
+            )
+        return self
+
+    @property
+    def role(self) -> NodeRole:
+        """Name of the role."""
+        for name in ("storage", "ps", "worker", "coordinator"):
+            if name in self.model_fields_set:
+                return name
+        raise AssertionError("a role entry always has one role")
+
+    @property
+    def ports(self) -> RolePorts:
+        """Ports given for this very process."""
+        return {"ps": self.ps, "worker": self.worker, "coordinator": self.coordinator}.get(self.role) or RolePorts()
+
+
+class Node(Section):
+    """One machine."""
+
+    name: Name = Field(description="letters, digits, `-` and `_`; the same as its host name is wise")
+    address: Text | None = Field(
+        None, description="IPv4 address, or a host name that resolves to one, at which the other nodes reach it"
+    )
+    interface: Interface | None = Field(
+        None,
+        description="network interface whose address this node announces: without `address`, of the machine that reads "
+        "the inventory; with it, checked on the node itself",
+    )
+    roles: tuple[RoleEntry, ...] = Field(min_length=1, max_length=256, description="what runs on it")
+
+
+class Ports(Section):
+    """Ports of each role where a node does not give its own."""
+
+    ps: Port = Field(2222, description="of a parameter server's TensorFlow server")
+    worker: Port = Field(2223, description="of a worker's TensorFlow server")
+    coordinator: Port = Field(2224, description="of the coordinator's TensorFlow server")
+    ps_metrics: Port = Field(9200, description="of a parameter server's `/metrics` and `/ready`")
+    worker_metrics: Port = Field(9201, description="of a worker's `/metrics` and `/ready`")
+    coordinator_metrics: Port = Field(9202, description="of the coordinator's `/metrics`")
+
+
+class Storage(Section):
+    """The folder all nodes share over NFS."""
+
+    server: Name = Field(description="the node that exports it; that node has the role `storage`")
+    export: AbsolutePath = Field("/srv/pscluster", description="the folder on the server")
+    mount: AbsolutePath = Field("/mnt/pscluster", description="where the other nodes see it")
+
+
+class SshSettings(Section):
+    """How the nodes are logged into with `connection: ssh`."""
+
+    user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")] = Field(
+        "pi", description="account on every node"
+    )
+    port: int = Field(22, ge=1, le=65535, description="port of the nodes' SSH server")
+    key: Text | None = Field(None, description="file of the private key; null asks the agent and the usual files")

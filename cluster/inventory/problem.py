@@ -1,0 +1,60 @@
+"""What is wrong with an inventory: one `Problem` per finding, all of them in one `InventoryError`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cluster.errors import UsageError
+
+VALUE_CHARACTERS = 60
+"""Longest value quoted in a message; the file and line tell the rest."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding. `line` counts from 1; `override` is the `--set` argument that brought the value, if one did."""
+
+    file: str
+    key: str
+    problem: str
+    remedy: str
+    line: int | None = None
+    value: str | None = None
+    override: str | None = None
+
+    def __str__(self) -> str:
+        """`file:line: key: value: problem - remedy`, leaving out what is not known."""
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.override is not None:
+            where = f"--set {self.override}"
+        parts = [where, self.key, self.value, f"{self.problem} - {self.remedy}"]
+        return printable(": ".join(part for part in parts if part))
+
+
+class InventoryError(UsageError):
+    """An inventory, or an override of one, that cannot be used. The message lists every problem, one a line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda found: (found.override is not None, found.line or 0)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def printable(text: str) -> str:
+    """The text with control characters and lone surrogates escaped, so that any terminal can show it."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
+def shown(value: object) -> str:
+    """A value in YAML's words, at most `VALUE_CHARACTERS` long."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 3]}..."

@@ -1,0 +1,86 @@
+"""What can be read of an inventory that has problems, so that the checks across nodes still run on the rest."""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from cluster.inventory.fields import Section
+from cluster.inventory.nodes import Node, Ports, Storage
+from cluster.inventory.schema_keys import plain_path
+from cluster.inventory.sources import Sources
+
+AnySection = TypeVar("AnySection", bound=Section)
+_ROUNDS = 4
+"""Removing a wrong value may bring up the next check; after so many rounds the section is given up."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The readable parts. Nodes carry their index in the file; `complete` is False when a role may be missing."""
+
+    nodes: tuple[tuple[int, Node], ...]
+    node_count: int
+    ports: Ports
+    storage: Storage | None
+    interface: str | None
+    local: bool
+    allow_public: bool
+    complete: bool
+
+
+def salvage(sources: Sources) -> Parts:
+    """Read each part on its own. Problems are not reported here: the schema has already named them."""
+    top = sources.value
+    written = top.get("nodes")
+    items: tuple[Any, ...] = written if isinstance(written, tuple) else ()
+    nodes: list[tuple[int, Node]] = []
+    complete = bool(items)
+    for index, item in enumerate(items):
+        node, whole = _readable(Node, item, ("nodes", index))
+        complete = complete and whole and node is not None
+        if node is not None:
+            nodes.append((index, node))
+    ports, _ = _readable(Ports, top.get("ports"), ("ports",))
+    storage = None if top.get("storage") is None else _readable(Storage, top["storage"], ("storage",))[0]
+    interface = top.get("interface")
+    return Parts(
+        nodes=tuple(nodes),
+        node_count=len(items),
+        ports=ports or Ports(),
+        storage=storage,
+        interface=interface if isinstance(interface, str) else None,
+        local=top.get("connection", "local") == "local",
+        allow_public=top.get("allow_public") is True,
+        complete=complete,
+    )
+
+
+def _readable(
+    section: type[AnySection], value: Any, prefix: tuple[str | int, ...]
+) -> tuple[AnySection | None, bool]:
+    """The section without its wrong values, and whether nothing of its roles had to go."""
+    whole = True
+    for _ in range(_ROUNDS):
+        try:
+            return section.model_validate(value), whole
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False, include_context=False)
+            for detail in reversed(details):  # from the end, so that removing an entry moves none still to be removed
+                path = plain_path((*prefix, *detail["loc"]))[len(prefix) :]
+                whole = whole and path[:1] != ("roles",)
+                value = _without(value, path)
+    return None, False
+
+
+def _without(value: Any, path: tuple[str | int, ...]) -> Any:
+    if isinstance(value, dict) and path and path[0] in value:
+        if len(path) > 1 and isinstance(value[path[0]], dict | tuple):
+            return {**value, path[0]: _without(value[path[0]], path[1:])}
+        return {key: item for key, item in value.items() if key != path[0]}
+    if isinstance(value, tuple) and path and isinstance(path[0], int) and path[0] < len(value):
+        position = path[0]
+        if len(path) > 1 and isinstance(value[position], dict | tuple):
+            return (*value[:position], _without(value[position], path[1:]), *value[position + 1 :])
+        return (*value[:position], *value[position + 1 :])
+    return value

@@ -1,0 +1,74 @@
+"""The inventory itself: the keys of the file, and the cluster they describe."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from cluster.inventory.fields import Name, Section, Text
+from cluster.inventory.jobs import Jobs
+from cluster.inventory.nodes import Interface, Node, Ports, SshSettings, Storage
+from cluster.inventory.task import RoleName, Task
+from cluster.inventory.tasks import expand
+
+MAXIMUM_NODES = 1024
+
+Connection = Literal["ssh", "local"]
+
+
+class Description(Section):
+    """The keys of an inventory file."""
+
+    schema_: Literal[1] = Field(alias="schema", description="version of this format")
+    cluster: Name = Field(description="name of the cluster; names its state folder and its metrics")
+    connection: Connection = Field(
+        "local", description="`local`: every role is a process of this machine; `ssh`: nodes are reached over SSH"
+    )
+    interface: Interface | None = Field(
+        None, description="network interface that carries the cluster's traffic, for nodes that give none"
+    )
+    allow_public: bool = Field(
+        False, description="permit addresses anyone on the Internet can reach; TensorFlow's port runs any graph it is sent"
+    )
+    ports: Ports = Ports()
+    nodes: tuple[Node, ...] = Field(min_length=1, max_length=MAXIMUM_NODES, description="the machines")
+    storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
+    ssh: SshSettings = SshSettings()
+    runs: Text = Field("runs", description="folder that gets one folder for each job run; relative to the working folder")
+    jobs: Jobs = Jobs()
+
+
+class Inventory(Description):
+    """A cluster that was found to be consistent. `cluster.inventory.load` makes it."""
+
+    path: Path
+    hosts: Mapping[str, str]
+    """Announced IPv4 address of each node, by node name."""
+
+    @cached_property
+    def _tasks(self) -> tuple[Task, ...]:
+        return expand(self.nodes, self.ports, self.hosts)
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Every role process: parameter servers first, then workers, then the coordinator, each counted from 0."""
+        return self._tasks
+
+    def of_role(self, role: RoleName) -> tuple[Task, ...]:
+        """The role processes of one role, in order of their index."""
+        return tuple(task for task in self._tasks if task.role == role)
+
+    def task(self, role: RoleName, index: int) -> Task:
+        """One role process. Raises KeyError when the cluster has no such task."""
+        for task in self._tasks:
+            if task.role == role and task.index == index:
+                return task
+        raise KeyError(f"{role}:{index} is not in {[task.name for task in self._tasks]}")
+
+    def node(self, name: str) -> Node:
+        """One machine by its name. Raises KeyError when the cluster has no such node."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(f"{name} is not in {[node.name for node in self.nodes]}")

@@ -1,0 +1,97 @@
+"""Which keys the schema knows at a place: for suggestions after a misspelling, and for the generated reference."""
+
+import types
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from cluster.inventory.fields import Section
+from cluster.inventory.schema import Description
+
+SUGGESTION_CUTOFF = 0.6
+"""difflib's own default similarity."""
+
+
+def key_of(name: str, field: FieldInfo) -> str:
+    """The key in the file for a field of the schema."""
+    return field.alias or name
+
+
+def keys_of(section: type[Section]) -> list[str]:
+    """The keys of a section in the order of the schema."""
+    return [key_of(name, field) for name, field in section.model_fields.items()]
+
+
+def sections_in(annotation: Any) -> list[type[Section]]:
+    """The sections an annotation allows: itself, the branches of a union, the items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    if get_origin(annotation) is Annotated:
+        return sections_in(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType, tuple):
+        return [section for branch in get_args(annotation) for section in sections_in(branch)]
+    return []
+
+
+def is_list(annotation: Any) -> bool:
+    """Whether the annotation is a list of sections."""
+    return get_origin(annotation) is tuple
+
+
+def section_at(location: tuple[str | int, ...]) -> type[Section] | None:
+    """The section at one of pydantic's error locations, which name the branch of a union after its field."""
+    branches, _ = _follow(location)
+    return branches[0] if len(branches) == 1 else None
+
+
+def plain_path(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The location without the names of union branches: where the value lies in the document."""
+    return _follow(location)[1]
+
+
+def _follow(location: tuple[str | int, ...]) -> tuple[list[type[Section]], tuple[str | int, ...]]:
+    branches: list[type[Section]] = [Description]
+    path: list[str | int] = []
+    for part in location:
+        named = [branch for branch in branches if len(branches) > 1 and _branch_name(branch) == part]
+        if named:
+            branches = named
+            continue
+        path.append(part)
+        if not isinstance(part, int):
+            fields = branches[0].model_fields if branches else {}
+            found = next((field for name, field in fields.items() if key_of(name, field) == part), None)
+            branches = sections_in(found.annotation) if found is not None else []
+    return branches, tuple(path)
+
+
+def _branch_name(section: type[Section]) -> Any:
+    field = section.model_fields.get("name")
+    return None if field is None else field.default
+
+
+def everywhere() -> Iterator[tuple[str, str]]:
+    """Every key of the schema with the path of the section it belongs to; of a list, the path of the list."""
+    yield from _walk(Description, "")
+
+
+def _walk(section: type[Section], path: str) -> Iterator[tuple[str, str]]:
+    for name, field in section.model_fields.items():
+        key = key_of(name, field)
+        yield key, path
+        for inner in sections_in(field.annotation):
+            yield from _walk(inner, f"{path}.{key}" if path else key)
+
+
+def advice(key: str, section: type[Section] | None) -> str:
+    """What to do about a key the section does not know: the nearest right one, or where the key belongs."""
+    known = [] if section is None else keys_of(section)
+    near = get_close_matches(key, known, n=1, cutoff=SUGGESTION_CUTOFF)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    elsewhere = sorted({path or "the top level" for other, path in everywhere() if other == key and key != "name"})
+    if elsewhere:
+        return f"it belongs to {' or '.join(elsewhere)}"
+    return f"the keys here are {', '.join(known)}" if known else "there are no keys here: remove it"

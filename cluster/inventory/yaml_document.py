@@ -1,0 +1,179 @@
+"""YAML text to plain values, remembering the line of every key, with all duplicate keys and odd tags found at once.
+
+Scalars follow the core schema of YAML 1.2, not PyYAML's 1.1: `no` is a word, `2e-3` a number and `22:22` no time.
+Nothing is ever constructed but dict, tuple, str, int, float, bool and None.
+"""
+
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.composer import Composer
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.resolver import Resolver
+from yaml.scanner import Scanner
+
+from cluster.inventory.problem import Problem, printable
+
+KeyPath = tuple[str | int, ...]
+"""Keys and list positions from the root of the document to a value."""
+
+MAXIMUM_DEPTH = 24
+MAXIMUM_VALUES = 20_000
+"""Values of a document once its aliases are followed: nine lines of aliases can stand for gigabytes."""
+MAXIMUM_DIGITS = 40
+"""No number of an inventory needs more, and Python refuses to print whole numbers above 4,300 digits."""
+
+_TAG = "tag:yaml.org,2002:"
+
+
+class _CoreLoader(Reader, Scanner, Parser, Composer, Resolver):
+    """PyYAML up to the node graph, without any constructor."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML's protocol
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        Resolver.__init__(self)
+
+
+def _resolve(tag: str, pattern: str, first: str) -> None:
+    _CoreLoader.add_implicit_resolver(_TAG + tag, re.compile(rf"^(?:{pattern})$"), list(first) or [""])
+
+
+_resolve("null", "~|null|Null|NULL", "~nN")
+_resolve("null", "", "")
+_resolve("bool", "true|True|TRUE|false|False|FALSE", "tTfF")
+_resolve("int", "[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789")
+_resolve("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789")
+_resolve("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+.")
+
+
+@dataclass
+class Document:
+    """A parsed document. `value` is None where nothing usable came out; `problems` then says why."""
+
+    value: Any = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def parse(text: str, file: str) -> Document:
+    """Parse one document. Never raises: what is wrong is in `problems`."""
+    document = Document()
+    builder = _Builder(document, file)
+    try:
+        node = _CoreLoader(text).get_single_node()
+        if node is not None:
+            document.value = builder.build(node, ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        builder.add((), None if mark is None else mark.line + 1, f"not valid YAML: {what}", _syntax_remedy(text, error))
+    except yaml.YAMLError as error:
+        builder.add((), None, f"not valid YAML: {str(error).splitlines()[0]}", "remove the character")
+    except RecursionError:
+        builder.add((), None, "nested too deeply", f"use at most {MAXIMUM_DEPTH} levels")
+    except (ValueError, OverflowError) as error:  # an escape such as "\UFFFFFFFF", a %YAML directive of 5,000 digits
+        builder.add((), None, f"not valid YAML: {error}", "correct the escape or the directive")
+    except _TooMuchError as error:
+        builder.add((), error.line, str(error), "write it without so many values, aliases or levels")
+    return document
+
+
+def _syntax_remedy(text: str, error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark
+    lines = text.splitlines()
+    if mark is not None and mark.line < len(lines) and "\t" in lines[mark.line]:
+        return "indent with blanks, not tabs"
+    return "check indentation, colons and quotes on that line and the one before"
+
+
+class _TooMuchError(Exception):
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class _Builder:
+    def __init__(self, document: Document, file: str) -> None:
+        self.document = document
+        self.file = file
+        self.values = 0
+
+    def add(self, path: KeyPath, line: int | None, problem: str, remedy: str, value: str | None = None) -> None:
+        key = ".".join(str(part) for part in path)
+        self.document.problems.append(Problem(self.file, key, problem, remedy, line=line, value=value))
+
+    def build(self, node: yaml.Node, path: KeyPath) -> Any:
+        line = node.start_mark.line + 1
+        self.values += 1
+        if self.values > MAXIMUM_VALUES:
+            raise _TooMuchError(line, f"more than {MAXIMUM_VALUES} values")
+        if len(path) > MAXIMUM_DEPTH:
+            raise _TooMuchError(line, f"nested more than {MAXIMUM_DEPTH} levels deep")
+        self.document.lines.setdefault(path, line)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return tuple(self.build(item, (*path, position)) for position, item in enumerate(node.value))
+        return self._scalar(node, path)
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_TAG}str":
+                text = printable(str(key_node.value))[:40] if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
+                self.add(path, line, f"{text!r} cannot be a key", "use a word, or put it in quotes")
+                continue
+            key = key_node.value
+            if key == "<<":
+                self.add(path, line, "merge keys are not supported", "write the keys out, or use an alias for a whole value")
+            elif key in built:
+                first = self.document.lines[(*path, key)]
+                self.add((*path, key), line, f"given twice, first on line {first}", "remove one of the two")
+            else:
+                self.document.lines[(*path, key)] = line
+                built[key] = self.build(value_node, (*path, key))
+        return built
+
+    def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
+        text: str = node.value
+        constructor = _CONSTRUCTORS.get(node.tag)
+        line = node.start_mark.line + 1
+        if constructor is None:
+            self.add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag", printable(repr(text[:40])))
+            return None
+        if node.tag in (f"{_TAG}int", f"{_TAG}float") and len(text) > MAXIMUM_DIGITS:
+            self.add(path, line, f"a number of {len(text)} characters", f"use at most {MAXIMUM_DIGITS}")
+            return None
+        try:
+            return constructor(text)
+        except (ValueError, KeyError):
+            self.add(path, line, f"not a value of the tag {node.tag!r}", "remove the tag", printable(repr(text[:40])))
+            return None
+
+
+def _int(text: str) -> int:
+    digits = text.replace("_", "")
+    return int(digits, 0) if digits[:2].lower() in ("0o", "0x") else int(digits)
+
+
+def _float(text: str) -> float:
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_CONSTRUCTORS: dict[Hashable, Callable[[str], Any]] = {
+    f"{_TAG}null": lambda _: None,
+    f"{_TAG}bool": lambda text: {"true": True, "false": False}[text.lower()],
+    f"{_TAG}int": _int,
+    f"{_TAG}float": _float,
+    f"{_TAG}str": str,
+}
