@@ -1,0 +1,249 @@
+"""Runs items on whatever workers there are: the thin shell around `Membership`.
+
+One thread (the caller's) takes events, asks the core, and carries out instructions; a lane per worker makes the
+calls; a prober looks for workers that came back; the watchdog, a process, cuts off those that hold us up. No wait is
+without a deadline.
+"""
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from cluster.engine.guardian import Guardian
+from cluster.engine.lanes import Lane
+from cluster.engine.membership import Membership, Phase, Timing
+from cluster.engine.messages import (
+    Abandon,
+    Add,
+    Answered,
+    Deliver,
+    Dispatch,
+    Drop,
+    Event,
+    Fence,
+    GiveUp,
+    Instruction,
+    Item,
+    Joined,
+    JoinFailed,
+    Outcome,
+    Probe,
+    Probed,
+)
+from cluster.engine.runtime import Runtime
+from cluster.errors import ClusterError
+from cluster.server.probe import answers
+
+import tensorflow as tf  # isort: skip
+
+log = logging.getLogger(__name__)
+
+PROBE_SECONDS = 2.0
+LOOK_SECONDS = 0.5
+
+
+class ParameterServerLost(ClusterError):
+    """A parameter server died: what it held is gone, and this process's TensorFlow context cannot come back."""
+
+
+class NoWorkers(ClusterError):
+    """No worker answered for as long as we were willing to wait."""
+
+
+class Dispatcher:
+    """Schedules items on the live workers of one cluster. Use as a context manager."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        functions: Mapping[str, Callable[..., Any]],
+        timing: Timing | None = None,
+        patience_seconds: float = 120.0,
+    ) -> None:
+        """`functions` are all traced already (`runtime.trace`), while no worker was in the cluster.
+
+        `patience_seconds`: how long a run waits without any worker before NoWorkers is raised.
+        """
+        self._runtime, self._functions = runtime, functions
+        peers = runtime.peers
+        self._addresses = {task: _split(address) for task, address in enumerate(peers.workers)}
+        self._servers = {task: _split(address) for task, address in enumerate(peers.parameter_servers)}
+        self.membership = Membership(range(len(peers.workers)), timing)
+        self._patience_seconds = patience_seconds
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._lanes: dict[int, Lane] = {}
+        self._guardian = Guardian({_name(task): address for task, address in self._addresses.items()})
+        self._probes = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe")
+        self._closed = threading.Event()
+        self._looking: set[int] = set()
+        self._outcomes: list[Outcome] = []
+        self._last_with_workers = time.monotonic()
+        self._next_look = 0.0
+
+    def __enter__(self) -> "Dispatcher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait_for_workers(self, count: int, seconds: float) -> int:
+        """Wait until `count` workers have joined or `seconds` have passed; returns how many are in.
+
+        Raises NoWorkers if none is.
+        """
+        end = time.monotonic() + seconds
+        while len(self.membership.live) < count and time.monotonic() < end:
+            self._turn(min(0.1, max(0.0, end - time.monotonic())))
+        if not self.membership.live:
+            raise NoWorkers(self._nobody(seconds))
+        return len(self.membership.live)
+
+    def run(self, items: Iterable[Item]) -> Iterator[Outcome]:
+        """Yield the outcome of each item, in the order in which they come; every item exactly once.
+
+        Items are drawn from the iterable as workers become free. Raises ParameterServerLost, NoWorkers, or
+        ClusterError when an item fails on every attempt.
+        """
+        source = iter(items)
+        exhausted = False
+        self._last_with_workers = time.monotonic()
+        while True:
+            while not exhausted and self.membership.queued == 0 and self.membership.idle_count > 0:
+                item = next(source, None)
+                if item is None:
+                    exhausted = True
+                else:
+                    self._carry_out(self.membership.schedule([item], time.monotonic()))
+            if self._outcomes:
+                yield self._outcomes.pop(0)
+                continue
+            if exhausted and self.membership.open_items == 0:
+                return
+            self._turn(LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Leave the workers alone and end our threads and the watchdog. Never waits long for a stuck call."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        for lane in self._lanes.values():
+            lane.close(wait_seconds=1.0)
+        self._probes.shutdown(wait=False, cancel_futures=True)
+        self._guardian.close()
+
+    def _turn(self, longest: float) -> None:
+        """Wait for one event or the next due time, and act on it."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._look(now)
+        due = self.membership.next_due()
+        wait = longest if due is None else max(0.0, min(longest, due - now))
+        with contextlib.suppress(queue.Empty):
+            event = self._events.get(timeout=wait)
+            self._carry_out(self.membership.handle(event, time.monotonic()))
+        now = time.monotonic()
+        self._carry_out(self.membership.tick(now))
+        if self.membership.live:
+            self._last_with_workers = now
+        elif now - self._last_with_workers > self._patience_seconds:
+            raise NoWorkers(self._nobody(self._patience_seconds))
+
+    def _look(self, now: float) -> None:
+        for task in self.membership.absent(now):
+            if task not in self._looking:
+                self._looking.add(task)
+                self._probes.submit(self._look_for, task)
+
+    def _look_for(self, task: int) -> None:
+        try:
+            if answers(*self._addresses[task], PROBE_SECONDS):
+                self._events.put(Answered(task))
+        finally:
+            self._looking.discard(task)
+
+    def _probe(self, task: int) -> None:
+        self._events.put(Probed(task, answers(*self._addresses[task], PROBE_SECONDS)))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Deliver(outcome):
+                    self._outcomes.append(outcome)
+                case Dispatch(task, item, attempt):
+                    self._lanes[task].call(item, attempt)
+                case Probe(task):
+                    log.warning("%s is overdue: its work goes to the others, probing it", _name(task))
+                    self._probes.submit(self._probe, task)
+                case Fence(task, reason):
+                    log.warning("fencing %s: %s", _name(task), reason)
+                    self._guardian.fence(_name(task))
+                case Abandon(task):
+                    self._lanes.pop(task).close()
+                case Drop(task, reason):
+                    self._drop(task, reason)
+                case Add(task):
+                    self._carry_out(self.membership.handle(self._add(task), time.monotonic()))
+                case GiveUp(item, reason):
+                    raise ClusterError(f"{item.function} (item {item.id}) failed on every attempt; the last: {reason}")
+
+    def _add(self, task: int) -> Joined | JoinFailed:
+        name = _name(task)
+        self._guardian.unfence(name)
+        self._guardian.watch(name)
+        try:
+            self._runtime.update(self.membership.live | {task})
+        except tf.errors.OpError as problem:
+            self._guardian.forget(name)
+            self._raise_if_server_lost(str(problem))
+            log.warning("%s could not join: %s", name, problem)
+            return JoinFailed(task, str(problem))
+        if task not in self._lanes:
+            self._lanes[task] = Lane(self._runtime, self._functions, task, self._events)
+        log.info("%s joined; %d of %d workers", name, len(self.membership.live) + 1, len(self._addresses))
+        return Joined(task)
+
+    def _drop(self, task: int, reason: str) -> None:
+        self._guardian.forget(_name(task))
+        self._raise_if_server_lost(reason)
+        live = self.membership.live
+        log.warning("dropping %s: %s; %d workers left", _name(task), reason, len(live))
+        try:
+            self._runtime.update(live)
+        except tf.errors.OpError as problem:
+            # Another worker is dying too: its own call will say so. The definition is sent again with the next change.
+            self._raise_if_server_lost(str(problem))
+            log.warning("while dropping %s: %s", _name(task), problem)
+        self._guardian.unfence(_name(task))
+
+    def _raise_if_server_lost(self, reason: str) -> None:
+        """A worker's call fails as well when a parameter server does; only the server's own silence tells."""
+        for task, (host, port) in self._servers.items():
+            silent = not answers(host, port, PROBE_SECONDS)
+            if silent or f"/job:ps/replica:0/task:{task}" in reason:
+                raise ParameterServerLost(
+                    f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
+                    "see its log, start the cluster again and run the job again"
+                )
+
+    def _nobody(self, seconds: float) -> str:
+        addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())
+        return f"no worker answered within {seconds:.0f} s ({addresses}): are they started, and on these ports?"
+
+    def phases(self) -> dict[int, Phase]:
+        """Each worker's phase now."""
+        return {task: worker.phase for task, worker in self.membership.workers.items()}
+
+
+def _name(task: int) -> str:
+    return f"worker:{task}"
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)

@@ -1,0 +1,252 @@
+"""Who is in the cluster and who works on what, decided without sockets, clocks or TensorFlow.
+
+`Membership.handle(event, now)` and `Membership.tick(now)` return the instructions that follow; the dispatcher carries
+them out. The phases of a worker:
+
+    absent ──answered──► joining ──joined──► idle ──dispatch──► busy ──replied──► idle
+      ▲                                                          │ overdue: its item goes to the others, probe it
+      │                                                          ▼
+      │                                                       suspect ──alive──► slow ──late reply──► idle
+      │                                                          │ silent          │ overdue again
+      └───────────────── failed or abandoned ◄─────────────── fenced ◄─────────────┘
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from cluster.engine.deadlines import AdaptiveDeadline, Backoff
+from cluster.engine.messages import (
+    Abandon,
+    Add,
+    Answered,
+    Deliver,
+    Dispatch,
+    Drop,
+    Event,
+    Failed,
+    Fence,
+    GiveUp,
+    Instruction,
+    Item,
+    Joined,
+    JoinFailed,
+    Outcome,
+    Probe,
+    Probed,
+    Replied,
+)
+
+MAXIMUM_OWN_ERRORS = 3
+"""Attempts that may end in an error which is not the network's before the run is given up."""
+
+
+class Phase(Enum):
+    """Where a worker stands. The value is the label of the worker-state metric."""
+
+    ABSENT = "absent"
+    JOINING = "joining"
+    IDLE = "idle"
+    BUSY = "busy"
+    SUSPECT = "suspect"
+    SLOW = "slow"
+    FENCED = "fenced"
+
+
+@dataclass
+class Timing:
+    """The knobs of patience, in seconds. A slow worker gets `slow_factor` deadlines before it is fenced."""
+
+    first_reply_seconds: float = 60.0
+    floor_seconds: float = 5.0
+    slow_factor: float = 4.0
+    abandon_seconds: float = 20.0
+
+
+@dataclass
+class Worker:
+    """One worker as the coordinator sees it."""
+
+    task: int
+    deadline: AdaptiveDeadline
+    phase: Phase = Phase.ABSENT
+    attempt: int | None = None
+    item: Item | None = None
+    due: float = 0.0
+    """Time at which the present phase runs out; for an absent worker the time from which it may come back."""
+    backoff: Backoff = field(default_factory=Backoff)
+    restarts: int = 0
+    served: int = 0
+
+
+class Membership:
+    """The pure core of the dispatcher."""
+
+    def __init__(self, tasks: range | list[int], timing: Timing | None = None) -> None:
+        self.timing = timing or Timing()
+        self.workers = {task: Worker(task, self._fresh_deadline()) for task in tasks}
+        self._pending: deque[Item] = deque()
+        self._open: dict[int, Item] = {}
+        """Items without an outcome yet, pending or on some worker."""
+        self._attempts: dict[int, int] = {}
+        self._own_errors: dict[int, int] = {}
+        self._next_attempt = 0
+        self.late_replies = 0
+
+    def _fresh_deadline(self) -> AdaptiveDeadline:
+        return AdaptiveDeadline(self.timing.first_reply_seconds, self.timing.floor_seconds)
+
+    @property
+    def live(self) -> frozenset[int]:
+        """Tasks that the cluster definition must contain now."""
+        return frozenset(w.task for w in self.workers.values() if w.phase not in (Phase.ABSENT, Phase.JOINING))
+
+    @property
+    def idle_count(self) -> int:
+        """Workers that could take an item now."""
+        return sum(worker.phase is Phase.IDLE for worker in self.workers.values())
+
+    @property
+    def open_items(self) -> int:
+        """Items scheduled and not yet delivered."""
+        return len(self._open)
+
+    @property
+    def queued(self) -> int:
+        """Items that wait for a worker."""
+        return len(self._pending)
+
+    def absent(self, now: float) -> list[int]:
+        """Tasks worth a probe: absent, and not in the cooldown after a failure."""
+        return [w.task for w in self.workers.values() if w.phase is Phase.ABSENT and w.due <= now]
+
+    def next_due(self) -> float | None:
+        """The earliest time at which `tick` would have something to do."""
+        waiting = (Phase.BUSY, Phase.SLOW, Phase.FENCED)
+        return min((w.due for w in self.workers.values() if w.phase in waiting), default=None)
+
+    def schedule(self, items: list[Item], now: float) -> list[Instruction]:
+        """Queue items behind those already waiting."""
+        for item in items:
+            self._open[item.id] = item
+            self._attempts[item.id] = 0
+            self._pending.append(item)
+        return self._assign(now)
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """What follows from one event."""
+        worker = self.workers[event.task]
+        match event:
+            case Answered():
+                if worker.phase is Phase.ABSENT:
+                    worker.phase = Phase.JOINING
+                    return [Add(worker.task)]
+                return []
+            case Joined():
+                worker.phase, worker.deadline = Phase.IDLE, self._fresh_deadline()
+                worker.served = 0
+                return self._assign(now)
+            case JoinFailed():
+                self._leave(worker, now)
+                return []
+            case Probed():
+                return self._probed(worker, event.alive, now)
+            case Replied():
+                return self._replied(worker, event, now)
+            case Failed():
+                return self._failed(worker, event, now)
+
+    def tick(self, now: float) -> list[Instruction]:
+        """What follows from the time alone."""
+        instructions: list[Instruction] = []
+        for worker in self.workers.values():
+            if worker.due > now:
+                continue
+            match worker.phase:
+                case Phase.BUSY:
+                    worker.phase = Phase.SUSPECT
+                    self._put_back(worker.item)
+                    instructions.append(Probe(worker.task))
+                case Phase.SLOW:
+                    instructions.append(self._fence(worker, "alive, but still without a reply", now))
+                case Phase.FENCED:
+                    self._leave(worker, now)
+                    instructions += [Abandon(worker.task), Drop(worker.task, "its call never came back")]
+                case _:
+                    pass
+        return instructions + self._assign(now)
+
+    def _probed(self, worker: Worker, alive: bool, now: float) -> list[Instruction]:
+        if worker.phase is not Phase.SUSPECT:
+            return []
+        if not alive:
+            return [self._fence(worker, "no reply, and its server does not answer a probe", now)]
+        worker.phase = Phase.SLOW
+        worker.due = now + self.timing.slow_factor * worker.deadline.seconds()
+        return []
+
+    def _fence(self, worker: Worker, reason: str, now: float) -> Fence:
+        worker.phase, worker.due = Phase.FENCED, now + self.timing.abandon_seconds
+        return Fence(worker.task, reason)
+
+    def _replied(self, worker: Worker, event: Replied, now: float) -> list[Instruction]:
+        if worker.attempt != event.attempt or worker.item is None:
+            self.late_replies += 1
+            return []
+        item, fenced = worker.item, worker.phase is Phase.FENCED
+        if worker.phase is not Phase.BUSY:
+            self.late_replies += 1
+        worker.item = worker.attempt = None
+        worker.deadline.observe(event.seconds)
+        worker.served += 1
+        instructions: list[Instruction] = []
+        if fenced:
+            # Our sockets to it are gone or going: it has to join anew.
+            self._leave(worker, now)
+            instructions.append(Drop(worker.task, "fenced; its reply came late"))
+        else:
+            worker.phase = Phase.IDLE
+            worker.backoff.succeeded()
+        if self._open.pop(item.id, None) is not None:
+            self._pending = deque(waiting for waiting in self._pending if waiting.id != item.id)
+            attempts = self._attempts.pop(item.id)
+            self._own_errors.pop(item.id, None)
+            instructions.append(Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts)))
+        return instructions + self._assign(now)
+
+    def _failed(self, worker: Worker, event: Failed, now: float) -> list[Instruction]:
+        if worker.attempt != event.attempt or worker.item is None:
+            return []
+        item = worker.item
+        worker.item = worker.attempt = None
+        self._put_back(item)
+        self._leave(worker, now)
+        instructions: list[Instruction] = [Drop(worker.task, event.reason)]
+        if not event.transient and item.id in self._open:
+            self._own_errors[item.id] = self._own_errors.get(item.id, 0) + 1
+            if self._own_errors[item.id] >= MAXIMUM_OWN_ERRORS:
+                return [*instructions, GiveUp(item, event.reason)]
+        return instructions + self._assign(now)
+
+    def _leave(self, worker: Worker, now: float) -> None:
+        worker.item = worker.attempt = None
+        worker.phase, worker.due = Phase.ABSENT, now + worker.backoff.failed()
+        worker.restarts += 1
+
+    def _put_back(self, item: Item | None) -> None:
+        """To the front: an update that was given up is the stalest there is."""
+        if item is not None and item.id in self._open and all(item.id != waiting.id for waiting in self._pending):
+            self._pending.appendleft(item)
+
+    def _assign(self, now: float) -> list[Instruction]:
+        instructions: list[Instruction] = []
+        for worker in self.workers.values():
+            if worker.phase is not Phase.IDLE or not self._pending:
+                continue
+            item = self._pending.popleft()
+            self._next_attempt += 1
+            self._attempts[item.id] += 1
+            worker.phase, worker.item, worker.attempt = Phase.BUSY, item, self._next_attempt
+            worker.due = now + worker.deadline.seconds()
+            instructions.append(Dispatch(worker.task, item, self._next_attempt))
+        return instructions

@@ -1,0 +1,150 @@
+"""What the dispatcher hears (events), what it is asked to do (instructions), and the work itself (items)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Item:
+    """One unit of work: call the traced function `function` with `arguments` on any worker.
+
+    `id` is unique within a run; a function that changes parameters passes it to the shards' ledger.
+    """
+
+    id: int
+    function: str
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The first reply to an item: `value` is what the function returned, `seconds` the time of the call."""
+
+    item: Item
+    task: int
+    value: Any
+    seconds: float
+    attempts: int
+
+
+# Events: facts, in the order in which they reached the coordinator.
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An absent worker's server answers a probe."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The runtime has taken the worker into the cluster."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class JoinFailed:
+    """The runtime could not take the worker into the cluster."""
+
+    task: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Replied:
+    """A call came back with a value."""
+
+    task: int
+    attempt: int
+    value: Any = field(compare=False)
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A call came back with an error. `transient` errors are the network's or a dead process's; others are ours."""
+
+    task: int
+    attempt: int
+    reason: str
+    transient: bool = True
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A suspect was probed: `alive` says whether its server still answers."""
+
+    task: int
+    alive: bool
+
+
+Event = Answered | Joined | JoinFailed | Replied | Failed | Probed
+
+
+# Instructions: what the shell around the pure core does next, in this order.
+
+
+@dataclass(frozen=True)
+class Add:
+    """Take the worker into the cluster definition; answer with Joined or JoinFailed."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Take the worker out of the cluster definition."""
+
+    task: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Send the item to the worker; answer with Replied or Failed carrying `attempt`."""
+
+    task: int
+    item: Item
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Ask the suspect's server for a sign of life; answer with Probed."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Make sure that nothing the worker still does reaches us or holds us up: kill it, or cut our sockets to it."""
+
+    task: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """Leave the thread that waits for this worker behind: its call never came back, not even after the fence."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """Hand the outcome to whoever scheduled the item."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """End the run: the item failed on every attempt for a reason that another worker will not mend."""
+
+    item: Item
+    reason: str
+
+
+Instruction = Add | Drop | Dispatch | Probe | Fence | Abandon | Deliver | GiveUp

@@ -1,0 +1,99 @@
+"""TensorFlow's distributed runtime, as the dispatcher needs it. The only module that uses TensorFlow's private names.
+
+One eager context spans the live tasks only; tasks join and leave it while variables on the parameter servers stay. The
+public `tf.config.experimental_connect_to_cluster` cannot do that: it starts over. `tests/engine/test_private_names.py`
+pins what is used here against the installed TensorFlow.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+
+import tensorflow as tf  # isort: skip
+from tensorflow.core.protobuf import tensorflow_server_pb2
+from tensorflow.python.eager import context, executor
+
+KEEP_ALIVE_SECONDS = 60
+"""How long a server keeps our variables after our last sign of life; TensorFlow's own default is 600."""
+
+TRANSIENT = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Addresses ("host:port") of every task the inventory names."""
+
+    coordinator: str
+    parameter_servers: tuple[str, ...]
+    workers: tuple[str, ...]
+
+
+def device(role: str, task: int) -> str:
+    """TensorFlow's name of the CPU of a task."""
+    return f"/job:{role}/replica:0/task:{task}/device:CPU:0"
+
+
+class Runtime:
+    """The coordinator's connection to the cluster."""
+
+    def __init__(self, peers: Peers) -> None:
+        """Connect to the parameter servers, and to no worker yet. Raises tf.errors.OpError if one cannot be reached."""
+        self.peers = peers
+        context.context().set_server_def(self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS)
+        context.ensure_initialized()
+
+    def _definition(self, workers: frozenset[int]) -> Any:
+        definition = tensorflow_server_pb2.ServerDef(job_name="chief", task_index=0, protocol="grpc")
+        tasks: list[tuple[str, Mapping[int, str]]] = [
+            ("chief", {0: self.peers.coordinator}),
+            ("ps", dict(enumerate(self.peers.parameter_servers))),
+            ("worker", {task: self.peers.workers[task] for task in sorted(workers)}),
+        ]
+        for name, addresses in tasks:
+            if addresses:
+                job = definition.cluster.job.add(name=name)
+                for task, address in addresses.items():
+                    job.tasks[task] = address
+        definition.default_session_config.inter_op_parallelism_threads = len(self.peers.workers) + 4
+        definition.default_session_config.intra_op_parallelism_threads = 1
+        return definition
+
+    def update(self, workers: frozenset[int]) -> None:
+        """Make `workers` the live ones (0.01 to 0.03 s). Functions traced before are known to those that join.
+
+        Blocks while a live task does not answer; the watchdog ends that. Raises tf.errors.OpError.
+        """
+        context.context().update_server_def(self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS)
+
+    @contextmanager
+    def on_worker(self, task: int) -> Iterator[None]:
+        """Everything called inside runs on the worker, through an executor of the calling thread's own.
+
+        With TensorFlow's default executor one stopped worker would hold up the calls to all others.
+        """
+        own = executor.new_executor(enable_async=False)
+        with context.executor_scope(own), tf.device(device("worker", task)):
+            yield
+
+    def close(self) -> None:
+        """Leave the cluster: the servers drop our variables and functions."""
+        context.context().clear_kernel_cache()
+        context.context()._clear_caches()
+
+
+def trace(function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:
+    """Trace `function` once for this signature (tf.TensorSpec) and never again.
+
+    The returned callable is a concrete function: a call with other shapes raises instead of tracing anew, which would
+    freeze the coordinator if a worker were stopped just then.
+    """
+    concrete = tf.function(function, autograph=False).get_concrete_function(*signature)
+    return concrete  # type: ignore[no-any-return]

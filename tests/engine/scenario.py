@@ -1,0 +1,232 @@
+"""One cluster story each, told in a process of its own: `python -m tests.engine.scenario NAME` prints JSON.
+
+The update is a gradient of -1 under plain SGD with rate 1, so that the final parameters *are* the number of updates
+that were applied to each shard.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+import numpy as np
+from cluster.engine.dispatcher import Dispatcher, ParameterServerLost
+from cluster.engine.membership import Timing
+from cluster.engine.messages import Item, Outcome
+from cluster.engine.optimizers import MomentumSGD
+from cluster.engine.runtime import Peers, Runtime, trace
+from cluster.engine.shards import ParameterShards
+from cluster.parameters import Layout, ParameterSpec
+from tests.engine.processes import Roles
+
+import tensorflow as tf  # isort: skip
+
+SIZE = 5000
+TIMING = Timing(first_reply_seconds=20.0, floor_seconds=1.0, slow_factor=3.0, abandon_seconds=10.0)
+
+
+class Story:
+    """A connected cluster with the counting update, and what happened to it."""
+
+    def __init__(self, roles: Roles, absent: tuple[str, ...] = (), spin: int = 0, during_trace: Any = None) -> None:
+        self.roles = roles
+        roles.start(*(name for name in roles.server_names + roles.worker_names if name not in absent))
+        peers = Peers(
+            roles.address("coordinator"),
+            tuple(map(roles.address, roles.server_names)),
+            tuple(map(roles.address, roles.worker_names)),
+        )
+        self.runtime = Runtime(peers)
+        layout = Layout([ParameterSpec("count", (SIZE,))])
+        self.shards = ParameterShards(layout, np.zeros(SIZE, np.float32), MomentumSGD(), roles.servers)
+
+        def update(identifier: Any) -> Any:
+            trained, statistics, version = self.shards.pull()
+            busy = tf.while_loop(
+                lambda step, _: step < spin, lambda step, x: (step + 1, tf.sin(x) + 1.0), [0, tf.reduce_sum(trained)]
+            )[1]
+            gradient = tf.fill([SIZE], -1.0 + 0.0 * busy)
+            outcome = self.shards.push(gradient, statistics, identifier, tf.constant(1.0), version)
+            return tf.stack([outcome.fresh, outcome.staleness])
+
+        if during_trace is not None:
+            during_trace()
+        functions = {"update": trace(update, tf.TensorSpec([], tf.int64))}
+        self.dispatcher = Dispatcher(self.runtime, functions, TIMING, patience_seconds=60.0)
+
+    def updates(self, first: int, count: int) -> Iterator[Outcome]:
+        items = (Item(k, "update", (tf.constant(k, tf.int64),)) for k in range(first, first + count))
+        return self.dispatcher.run(items)
+
+    def run(self, first: int, count: int, hook: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
+        begin, slowest, by_task, previous = time.monotonic(), 0.0, {}, time.monotonic()
+        for done, outcome in enumerate(self.updates(first, count), 1):
+            by_task[outcome.task] = by_task.get(outcome.task, 0) + 1
+            slowest, previous = max(slowest, time.monotonic() - previous), time.monotonic()
+            hook(done)
+        return {"by_task": by_task, "seconds": time.monotonic() - begin, "longest_gap_seconds": slowest}
+
+    def end(self, **facts: Any) -> dict[str, Any]:
+        vector, totals = self.shards.read(), self.shards.totals()
+        late = self.dispatcher.membership.late_replies
+        phases = {task: phase.value for task, phase in self.dispatcher.phases().items()}
+        self.dispatcher.close()
+        return {
+            "minimum": float(vector.min()),
+            "maximum": float(vector.max()),
+            "applied": totals.applied,
+            "duplicates_dropped": totals.duplicates_dropped,
+            "late_replies": late,
+            "phases": phases,
+            **facts,
+        }
+
+
+def absent_at_connect(roles: Roles) -> dict[str, Any]:
+    """Worker 2 is configured and never there; then it comes, in the middle of the second run."""
+    story = Story(roles, absent=("worker:2",))
+    joined = story.dispatcher.wait_for_workers(3, 3.0)
+    first = story.run(0, 200)
+    roles.start("worker:2")
+    second = story.run(200, 100, lambda done: None)
+    story.dispatcher.wait_for_workers(3, 30.0)
+    third = story.run(300, 300)
+    return story.end(joined=joined, first=first, second=second, third=third)
+
+
+def dead_and_returning(roles: Roles) -> dict[str, Any]:
+    """Worker 0 dies for good; worker 1 dies and returns: it must get work although worker 0 stays away."""
+    story = Story(roles)
+    story.dispatcher.wait_for_workers(3, 30.0)
+
+    def hook(done: int) -> None:
+        if done == 50:
+            roles.kill("worker:0")
+        if done == 100:
+            roles.kill("worker:1")
+        if done == 150:
+            roles.start("worker:1")
+
+    first = story.run(0, 300, hook)
+    story.dispatcher.wait_for_workers(2, 30.0)
+    second = story.run(300, 300)
+    return story.end(first=first, second=second)
+
+
+def stopped_in_run(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is stopped in mid-step (its connections stay open), goes on later, and returns."""
+    story = Story(roles, spin=2000)
+    story.dispatcher.wait_for_workers(3, 30.0)
+    stopped = roles.running["worker:1"]
+
+    def hook(done: int) -> None:
+        if done == 100:
+            stopped.send_signal(signal.SIGSTOP)
+
+    first = story.run(0, 400, hook)
+    live_meanwhile = sorted(story.dispatcher.membership.live)
+    stopped.send_signal(signal.SIGCONT)
+    joined = story.dispatcher.wait_for_workers(3, 30.0)
+    second = story.run(400, 300)
+    return story.end(first=first, second=second, live_meanwhile=live_meanwhile, joined=joined)
+
+
+def stopped_while_tracing(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is stopped before the functions are traced and goes on after the first run."""
+    begin = time.monotonic()
+    story = Story(roles, during_trace=lambda: roles.running["worker:1"].send_signal(signal.SIGSTOP))
+    connected = time.monotonic() - begin
+    joined = story.dispatcher.wait_for_workers(3, 4.0)
+    first = story.run(0, 200)
+    roles.running["worker:1"].send_signal(signal.SIGCONT)
+    later = story.dispatcher.wait_for_workers(3, 30.0)
+    second = story.run(200, 300)
+    return story.end(connect_seconds=connected, joined=joined, later=later, first=first, second=second)
+
+
+def stopped_while_joining(roles: Roles) -> dict[str, Any]:
+    """Another function is traced while a stopped worker is in the cluster: only the watchdog process can help then."""
+    story = Story(roles)
+    story.dispatcher.wait_for_workers(3, 30.0)
+    story.run(0, 50)
+    roles.running["worker:1"].send_signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    trace(lambda x: tf.reduce_sum(x * 3.0), tf.TensorSpec([7], tf.float32))
+    frozen = time.monotonic() - begin
+    first = story.run(50, 200)
+    roles.running["worker:1"].send_signal(signal.SIGCONT)
+    later = story.dispatcher.wait_for_workers(3, 30.0)
+    return story.end(frozen_seconds=frozen, first=first, later=later)
+
+
+def late_reply(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is stopped past its deadline but not past the probe: its own late push must be dropped at the shard."""
+    story = Story(roles, spin=2000)
+    story.dispatcher.wait_for_workers(3, 30.0)
+    stopped = roles.running["worker:1"]
+    timers: list[threading.Timer] = []
+
+    def hook(done: int) -> None:
+        if done == 100:
+            stopped.send_signal(signal.SIGSTOP)
+            # The deadline is 1 s and the probe waits 2 s: it goes on between the two.
+            timers.append(threading.Timer(2.0, stopped.send_signal, [signal.SIGCONT]))
+            timers[0].start()
+
+    first = story.run(0, 1500, hook)
+    timers[0].join()
+    story.dispatcher.wait_for_workers(3, 30.0)
+    second = story.run(1500, 300)
+    return story.end(first=first, second=second)
+
+
+def server_lost(roles: Roles) -> dict[str, Any]:
+    """The parameter server dies: the run ends with an error that says so."""
+    story = Story(roles)
+    story.dispatcher.wait_for_workers(2, 30.0)
+    begin, message = time.monotonic(), ""
+
+    def hook(done: int) -> None:
+        if done == 50:
+            roles.kill("ps:0")
+
+    try:
+        story.run(0, 500, hook)
+    except ParameterServerLost as problem:
+        message = str(problem)
+    seconds = time.monotonic() - begin
+    story.dispatcher.close()
+    return {"message": message, "seconds": seconds}
+
+
+STORIES = {
+    story.__name__: (story, servers, workers)
+    for story, servers, workers in [
+        (absent_at_connect, 1, 3),
+        (dead_and_returning, 2, 3),
+        (stopped_in_run, 1, 3),
+        (stopped_while_tracing, 1, 3),
+        (stopped_while_joining, 1, 3),
+        (late_reply, 2, 3),
+        (server_lost, 1, 2),
+    ]
+}
+
+
+def main(name: str) -> None:
+    tell, servers, workers = STORIES[name]
+    roles = Roles(servers, workers)
+    try:
+        print(json.dumps(tell(roles)), flush=True)
+    finally:
+        roles.close()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
