@@ -25,7 +25,7 @@ def find_tensorflow() -> Path:
     """The folder of the installed tensorflow package. Raises WheelMissingError naming what stands in the way."""
     found = importlib.util.find_spec("tensorflow")
     if found is None or found.origin is None:
-        raise WheelMissingError(f"TensorFlow is not installed for {sys.executable}: {_remedy()}")
+        raise missing()
     folder = Path(found.origin).parent
     for name in (FRAMEWORK, LIBRARY):
         if not (folder / name).is_file():
@@ -34,6 +34,11 @@ def find_tensorflow() -> Path:
                 "or start the role with --server stock"
             )
     return folder
+
+
+def missing() -> WheelMissingError:
+    """The error for a Python without TensorFlow, with the remedy for this machine."""
+    return WheelMissingError(f"TensorFlow is not installed for {sys.executable}: {_remedy()}")
 
 
 def _remedy() -> str:

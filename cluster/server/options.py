@@ -1,15 +1,19 @@
 """The flags of a role process."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+RoleName = Literal["ps", "worker"]
 
 
 @dataclass(frozen=True)
 class RoleOptions:
     """One role process, completely described: what the explicit flags say, or the inventory resolved to them."""
 
-    role: str
+    role: RoleName
     task: int
     host: str
     port: int
@@ -18,7 +22,6 @@ class RoleOptions:
     guard: str
     server: str
     intra_op_threads: int
-    die_with_parent: bool
 
     @property
     def name(self) -> str:
@@ -37,7 +40,7 @@ class RoleOptions:
         return self.peers + 2
 
 
-def parser(role: str) -> argparse.ArgumentParser:
+def parser(role: RoleName) -> argparse.ArgumentParser:
     """The command line of `python -m {role}_node`."""
     result = argparse.ArgumentParser(prog=f"python -m {role}_node", description=f"Run one {role} of a cluster.")
     result.add_argument("--task", type=_natural, required=True, help=f"index of this {role}")
@@ -56,11 +59,18 @@ def parser(role: str) -> argparse.ArgumentParser:
     )
     result.add_argument("--server", choices=("lean", "stock"), default="lean", help="stock: tf.distribute.Server")
     result.add_argument("--intra-op-threads", type=_positive, default=1, help="threads inside one operation")
-    result.add_argument("--die-with-parent", action="store_true", help="be killed when the starting thread ends")
+    result.add_argument(
+        "--die-with-parent",
+        type=_positive,
+        nargs="?",
+        const=os.getppid(),
+        metavar="PID",
+        help="be killed when the thread that started this process ends; PID: of the parent expected",
+    )
     return result
 
 
-def parse(role: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(role: RoleName, arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed flags; a usage error prints the usage and exits with status 2."""
     flags = parser(role)
     parsed = flags.parse_args(arguments)
@@ -75,9 +85,8 @@ def parse(role: str, arguments: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-def options(role: str, parsed: argparse.Namespace) -> RoleOptions:
+def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
     """The options of flags that name no inventory."""
-    local = parsed.host == "localhost" or parsed.host == "::1" or parsed.host.startswith("127.")
     return RoleOptions(
         role=role,
         task=parsed.task,
@@ -85,11 +94,29 @@ def options(role: str, parsed: argparse.Namespace) -> RoleOptions:
         port=parsed.port,
         metrics_port=parsed.metrics_port,
         peers=parsed.peers or 1,
-        guard=parsed.guard or ("loopback" if local else "none"),
+        guard=parsed.guard or ("loopback" if is_loopback(parsed.host) else "none"),
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
-        die_with_parent=parsed.die_with_parent,
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def explicit_flags(role: RoleOptions) -> list[str]:
+    """The command line that describes a role without its inventory: `options` of it gives the role back."""
+    return [
+        *("--task", str(role.task)),
+        *("--host", role.host),
+        *("--port", str(role.port)),
+        *("--metrics-port", str(role.metrics_port)),
+        *("--peers", str(role.peers)),
+        *("--guard", role.guard),
+        *("--server", role.server),
+        *("--intra-op-threads", str(role.intra_op_threads)),
+    ]
 
 
 def _natural(text: str) -> int:
@@ -97,7 +124,7 @@ def _natural(text: str) -> int:
 
 
 def _positive(text: str) -> int:
-    return _between(text, 1, 2**16)
+    return _between(text, 1, 2**22)
 
 
 def _port(text: str) -> int:

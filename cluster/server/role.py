@@ -3,75 +3,138 @@
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
-from types import FrameType
+from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError, ExitCode
-from cluster.metrics import exporter
-from cluster.server import probe
+from cluster.metrics import exporter, standard
+from cluster.metrics.identity import Identity
+from cluster.server import ports, probe
+from cluster.server.crash import report_crashes
 from cluster.server.definition import ServerDefinition
+from cluster.server.failures import TooLittleMemoryError
+from cluster.server.guard import guard_loopback
 from cluster.server.lean import LeanServer
-from cluster.server.options import RoleOptions, options, parse
+from cluster.server.memory import check_memory
+from cluster.server.notify import notify
+from cluster.server.options import RoleName, RoleOptions, explicit_flags, is_loopback, options, parse
+from cluster.server.parent import die_with_parent
+from cluster.server.resolve import resolve
+from cluster.server.stock import StockServer
 
 PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LOOPBACK = "127.0.0.1"
 
 ENVIRONMENT = {
     # Without it a call to a task that is coming back fails at once instead of waiting for its own deadline.
     "GRPC_FAIL_FAST": "use_caller",
     "CUDA_VISIBLE_DEVICES": "-1",
 }
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
 
 logger = logging.getLogger("pscluster.role")
 
 
-def main(role: str, arguments: Sequence[str] | None = None) -> int:
-    """Run one role until SIGTERM; returns the exit status. Errors are one line on stderr."""
+class Server(Protocol):
+    """What listens from construction on and answers calls from `start` on."""
+
+    def start(self) -> None:
+        """Begin to answer calls."""
+
+
+def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
+    """Run one role until SIGTERM or SIGINT; returns only on an error, with its exit code, after one line on stderr."""
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)  # until the server is up there is nothing to end in an orderly way
     parsed = parse(role, arguments)
     try:
+        if parsed.die_with_parent is not None:
+            die_with_parent(parsed.die_with_parent)
+        if parsed.inventory is not None:
+            # A process that has read an inventory keeps 20 MB and more of it; a fresh one under the same id does not.
+            flags = explicit_flags(resolve(role, parsed))
+            os.execv(sys.executable, [sys.executable, "-m", f"{role}_node", *flags])
         run(options(role, parsed))
-    except ClusterError as error:
-        print(f"{role}:{parsed.task}: {error}", file=sys.stderr)
-        return error.exit_code
-    return ExitCode.DONE
+    except MemoryError:
+        error: ClusterError = TooLittleMemoryError("Python could not allocate memory")
+    except ClusterError as problem:
+        error = problem
+    print(f"{role}:{parsed.task}: {error}", file=sys.stderr)
+    return error.exit_code
 
 
-def run(role: RoleOptions) -> None:
-    """Serve until SIGTERM or SIGINT, which end the process here: TensorFlow's threads cannot be stopped."""
-    os.environ.update(ENVIRONMENT)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    logging.basicConfig(
-        level=logging.INFO, format=f"%(asctime)s %(levelname)s {role.name} {role.address}: %(message)s", force=True
-    )
-    started = time.monotonic()
+def run(role: RoleOptions) -> NoReturn:
+    """Serve until a signal, which ends the process here: the threads of a TensorFlow server cannot be stopped.
+
+    Raises ClusterError when the role cannot come up.
+    """
+    began = time.monotonic()
+    _prepare(role)
+    purpose = f"the TensorFlow server of {role.name}"
+    every_interface = "::" if socket.has_dualstack_ipv6() else ""
+    ports.check_free(every_interface, role.port, purpose)
+    check_memory(role.server)
     serving = False
 
     def ready() -> bool:
-        return serving and probe.answers("127.0.0.1", role.port, PROBE_SECONDS)
+        return serving and probe.answers(LOOPBACK, role.port, PROBE_SECONDS)
 
     registry = CollectorRegistry(auto_describe=False)
-    exporter.serve(registry, role.host, role.metrics_port, ready)
-    server = LeanServer(
-        ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
-    )
+    standard.register(registry, Identity(role.role, role.task), metrics_port=role.metrics_port, server=role.server)
+    try:
+        exporter.serve(registry, role.host, role.metrics_port, ready)
+    except OSError as error:
+        raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
+    try:
+        server = _listen(role)
+    except ClusterError:
+        ports.check_free(every_interface, role.port, purpose)  # somebody may have taken it since
+        raise
+    if role.guard == "loopback":
+        for port in (role.port,) if is_loopback(role.host) else (role.port, role.metrics_port):
+            outcome = guard_loopback(port)
+            logger.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
     server.start()
     serving = True
-    _exit_on_signals()
-    if not probe.answers("127.0.0.1", role.port, FIRST_ANSWER_SECONDS):
+    if not probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS):
         raise ClusterError(f"the server on {role.address} does not answer after {FIRST_ANSWER_SECONDS:.0f} s")
-    logger.info("ready after %.2f s", time.monotonic() - started)
-    while True:
-        signal.pause()
+    logger.info(
+        "ready after %.2f s: %s server, %d inter-op threads, metrics on %s port %d",
+        *(time.monotonic() - began, role.server, role.inter_op_threads, role.host, role.metrics_port),
+    )
+    notify("READY=1")
+    received = _wait_for_signal()
+    logger.info("stopped by %s", received.name)
+    os._exit(ExitCode.DONE)
 
 
-def _exit_on_signals() -> None:
-    def end(number: int, frame: FrameType | None) -> None:
-        logger.info("stopped by %s", signal.Signals(number).name)
-        os._exit(ExitCode.DONE)
+def _prepare(role: RoleOptions) -> None:
+    os.environ.update(ENVIRONMENT)
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    logging.basicConfig(
+        level=logging.INFO, format=f"%(asctime)s %(levelname)s {role.name} {role.address}: %(message)s", force=True
+    )
+    report_crashes(role.name)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+
+def _listen(role: RoleOptions) -> Server:
+    definition = ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
+    return StockServer(definition) if role.server == "stock" else LeanServer(definition)
+
+
+def _wait_for_signal() -> signal.Signals:
+    # Any of TensorFlow's threads may be the one that the kernel interrupts; the wakeup descriptor reaches this one.
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    signal.set_wakeup_fd(sender.fileno())
+    for number in ENDING_SIGNALS:
+        signal.signal(number, lambda number, frame: None)
+    return signal.Signals(receiver.recv(1)[0])

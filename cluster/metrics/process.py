@@ -1,0 +1,45 @@
+"""What this process uses of its node."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from cluster.metrics.identity import Identity
+
+STATUS = Path("/proc/self/status")
+KIBIBYTE = 1024
+FIELD = re.compile(r"^(RssAnon|RssFile|VmSwap):\s+(\d+) kB$", re.MULTILINE)
+
+
+def memory_bytes(status: str) -> dict[str, int]:
+    """RssAnon, RssFile and VmSwap, in bytes, of the text of a /proc/PID/status (Linux 4.5 and newer)."""
+    return {name: int(kibibytes) * KIBIBYTE for name, kibibytes in FIELD.findall(status)}
+
+
+class ProcessCollector(Collector):
+    """Memory, CPU time, threads and start time of this process.
+
+    Anonymous memory is what counts on a 1 GB Pi: file-backed pages are the wheel's libraries, which the kernel can
+    drop and read again.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._process = psutil.Process()
+        self._start_seconds = self._process.create_time()
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample of each figure."""
+        gauge, counter = self._identity.gauge, self._identity.counter
+        memory = memory_bytes(STATUS.read_text())
+        cpu = self._process.cpu_times()
+        yield gauge("process_anonymous_bytes", "Resident memory that no file backs", memory["RssAnon"])
+        yield gauge("process_file_backed_bytes", "Resident pages of mapped files, evictable", memory["RssFile"])
+        yield gauge("process_swap_bytes", "Anonymous memory swapped out", memory["VmSwap"])
+        yield counter("process_cpu_seconds", "User and system CPU time", cpu.user + cpu.system)
+        yield gauge("process_threads", "Threads of the process, TensorFlow's included", self._process.num_threads())
+        yield gauge("process_start_time_seconds", "Up since, in seconds of the Unix epoch", self._start_seconds)

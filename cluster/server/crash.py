@@ -1,0 +1,76 @@
+"""One line and an exit code of its own where TensorFlow's machine code would end the process by a signal.
+
+SIGILL cannot be foreseen from Python: a wheel built for newer processors dies inside the loader, or at the first
+kernel that uses the instruction. Loading the library in a child first would tell, at twice the loading time and memory
+on every start of every Pi, and only about the loader. A handler in this process tells in both cases and costs nothing.
+"""
+
+import ctypes
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable
+
+from cluster.errors import ExitCode
+from cluster.server.memory import MEBIBYTE, address_space, headroom
+
+LAST_SECONDS = 2
+ALMOST_NONE_BYTES = 32 * MEBIBYTE
+"""Below this an abort is put down to memory: std::bad_alloc and a thread that cannot be created both end in abort()."""
+
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_installed: list[object] = []  # what C points to has to stay alive as long as the process
+
+
+def report_crashes(name: str) -> None:
+    """From now on end with an exit code of its own on an illegal instruction or an abort for want of memory.
+
+    ILLEGAL_INSTRUCTION and TOO_LITTLE_MEMORY, each after one line on stderr that begins with `name`. Other aborts stay
+    what they are.
+    """
+    illegal = (
+        f"{name}: illegal instruction: this processor ({processor()}) lacks one that TensorFlow was built for; "
+        "use a machine with a newer processor, or a TensorFlow wheel built for this one\n"
+    ).encode()
+
+    def on_illegal_instruction(number: int) -> None:
+        _end(illegal, ExitCode.ILLEGAL_INSTRUCTION)
+
+    def on_abort(number: int) -> None:
+        # An abort inside malloc holds its lock, and this handler might wait for it: then SIGALRM ends the process.
+        signal.alarm(LAST_SECONDS)
+        room = min(headroom(), address_space(), key=lambda bound: bound.available_bytes)
+        if room.available_bytes < ALMOST_NONE_BYTES:
+            line = f"{name}: out of memory: {room.bound} leaves {room.available_bytes // MEBIBYTE} MiB\n"
+            _end(line.encode(), ExitCode.TOO_LITTLE_MEMORY)
+
+    _install(signal.SIGILL, on_illegal_instruction)
+    _install(signal.SIGABRT, on_abort)
+
+
+def processor() -> str:
+    """The processor's model as Linux names it, else the machine's architecture."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                key, _, value = line.partition(":")
+                if key.strip() in ("model name", "Model"):
+                    return value.strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _install(number: signal.Signals, handle: Callable[[int], None]) -> None:
+    # Python's own signal.signal would only set a flag and return to the instruction that cannot be executed.
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, _HANDLER]
+    handler = _HANDLER(handle)
+    _installed.append(handler)
+    libc.signal(number, handler)
+
+
+def _end(line: bytes, code: ExitCode) -> None:
+    os.write(sys.stderr.fileno() if sys.stderr else 2, line)
+    os._exit(code)

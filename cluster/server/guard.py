@@ -1,0 +1,106 @@
+"""Keeping other machines out of a port that TensorFlow opened on every interface.
+
+A TensorFlow server binds `*:port` whatever its definition says, and executes any graph from anyone. Where a cluster
+lives on one machine, its listening sockets are told to drop what did not come in over the loopback interface. That
+takes no root: a classic BPF filter on the listening descriptor, which the kernel consults for the first packet of a
+handshake and for its last, and which accepted connections inherit. A packet that this machine sends to its own LAN
+address travels over loopback too, hence passes. Where filters are refused, SO_BINDTODEVICE (unprivileged since
+Linux 5.7) does nearly the same, without the machine's own LAN address.
+"""
+
+import ctypes
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
+from cluster.server.strangers import shut_strangers
+
+LOOPBACK = "lo"
+SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not name it
+LOAD_WORD_ABSOLUTE, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+INTERFACE_INDEX = 0xFFFFF000 + 8  # SKF_AD_OFF + SKF_AD_IFINDEX, linux/filter.h: the interface a packet came in by
+WHOLE_PACKET, NOTHING = 0xFFFFFFFF, 0
+
+
+@dataclass(frozen=True)
+class GuardOutcome:
+    """Whether every listening socket of the port is guarded; `reason` says how, or why not.
+
+    `shut` counts connections from other machines that were made before the guard was up, and were shut down.
+    """
+
+    port: int
+    guarded: bool
+    reason: str
+    shut: int = 0
+
+    @property
+    def line(self) -> str:
+        """For the log: what was done, or what an unguarded port means and what to do about it."""
+        if self.guarded:
+            early = f"; {self.shut} early connections from elsewhere were shut" if self.shut else ""
+            return f"port {self.port} answers this machine only ({self.reason}{early})"
+        return (
+            f"PORT {self.port} IS OPEN TO THE WHOLE NETWORK and runs any graph from anyone: {self.reason}; "
+            "close it with a firewall or stay off networks you do not trust"
+        )
+
+
+def guard_loopback(port: int) -> GuardOutcome:
+    """Guard every socket of this process that listens on `port`, IPv4 and IPv6. Never raises OSError.
+
+    To be called as soon as the port listens, in a role before the server is started.
+    """
+    reasons = []
+    for descriptor, _ in own_sockets():
+        try:
+            with borrowed(descriptor) as view:
+                if is_tcp(view) and is_listening(view) and view.getsockname()[1] == port:
+                    reasons.append(_guard(view))
+        except OSError:  # closed since it was listed
+            continue
+    if not reasons:
+        return GuardOutcome(port, False, "no socket of this process listens on it")
+    failed = [outcome for outcome in reasons if not outcome[0]]
+    guarded, reason = failed[0] if failed else reasons[0]
+    return GuardOutcome(port, guarded, reason, shut_strangers(port) if guarded else 0)
+
+
+def _guard(listener: socket.socket) -> tuple[bool, str]:
+    problems = []
+    for name, apply in MEANS:
+        try:
+            apply(listener)
+        except OSError as error:
+            problems.append(f"{name}: {error.strerror}")
+        else:
+            return True, name
+    return False, ", ".join(problems)
+
+
+def attach_filter(listener: socket.socket) -> None:
+    """Drop packets that came in by another interface than loopback. Raises OSError where the kernel refuses."""
+    program = b"".join(
+        struct.pack("=HBBI", *instruction)
+        for instruction in (
+            (LOAD_WORD_ABSOLUTE, 0, 0, INTERFACE_INDEX),
+            (JUMP_IF_EQUAL, 0, 1, socket.if_nametoindex(LOOPBACK)),
+            (RETURN, 0, 0, WHOLE_PACKET),
+            (RETURN, 0, 0, NOTHING),
+        )
+    )
+    buffer = ctypes.create_string_buffer(program, len(program))  # alive until the kernel has copied it
+    listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("@HP", 4, ctypes.addressof(buffer)))
+
+
+def bind_to_loopback(listener: socket.socket) -> None:
+    """Accept over the loopback interface only. Raises OSError where the kernel refuses."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK.encode() + b"\0")
+
+
+MEANS: tuple[tuple[str, Callable[[socket.socket], None]], ...] = (
+    ("socket filter", attach_filter),
+    ("bound to loopback", bind_to_loopback),
+)

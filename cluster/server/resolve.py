@@ -1,0 +1,28 @@
+"""From an inventory to the explicit flags of one role."""
+
+import argparse
+
+from cluster.server.options import RoleName, RoleOptions
+
+
+def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
+    """The options of a task that an inventory places.
+
+    Raises InventoryError listing all problems of the file, UsageError when it has no such task.
+    """
+    # Here, because pydantic and what it loads cost a third of what a whole lean server does; see role.main.
+    from cluster.inventory import load
+
+    inventory = load(parsed.inventory, parsed.set)
+    task = inventory.task(role, parsed.task)
+    return RoleOptions(
+        role=role,
+        task=task.index,
+        host=task.host,
+        port=task.port,
+        metrics_port=task.metrics_port,
+        peers=len(inventory.of_role("worker")),
+        guard=parsed.guard or ("loopback" if inventory.connection == "local" else "none"),
+        server=parsed.server,
+        intra_op_threads=parsed.intra_op_threads,
+    )
