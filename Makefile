@@ -7,7 +7,7 @@ BENCHMARKS ?= kernel wire memory scaling pi faults metrics_cost
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-long check format lint types imports lengths wheels docs bench clean
+.PHONY: help .venv run test test-long check format lint types imports lengths lock docs bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -24,7 +24,7 @@ test: .venv  ## all tests but the long ones (ARGS="-k inventory")
 test-long: .venv  ## the tests marked long
 	@$(python) -m pytest -m long $(ARGS)
 
-check: lint types imports lengths wheels docs  ## everything that needs no running: style, types, imports, lock, docs
+check: lint types imports lengths lock docs  ## everything that needs no running: style, types, imports, lock, docs
 
 lint: .venv
 	@.venv/bin/ruff format --check .
@@ -39,7 +39,8 @@ imports: .venv
 lengths: .venv
 	@$(python) tools/check_lengths.py
 
-wheels: .venv
+lock: .venv
+	@uv=$$(sh tools/make_venv.sh --uv) && $$uv lock --check --quiet
 	@$(python) tools/check_wheels.py uv.lock
 
 format: .venv  ## rewrite the sources the way `make check` wants them

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes .venv from uv.lock with a Python found on this machine, or the one that $PYTHON names.
-# Nothing is done when .venv was finished from this lock, this Python and this folder. `--find` only looks for the Python.
+# Nothing is done when .venv was finished from this lock, this Python and this folder. `--find` only looks for the Python;
+# `--uv` prints where uv is, for work on the lock.
 set -eu
 cd "$(dirname "$0")/.."
 uv_version=0.13.8
@@ -53,6 +54,13 @@ found=$(find_python) || exit 1
 python=${found#* }
 if [ "${1:-}" = --find ]; then
     echo "$python"
+    exit 0
+fi
+
+if [ "${1:-}" = --uv ]; then
+    mkdir -p .cache
+    [ -x "$uv" ] || fetch_uv || exit 1
+    echo "$uv"
     exit 0
 fi
 

@@ -1,0 +1,161 @@
+"""`make .venv`: what it says, when it works and when it does nothing.
+
+uv itself is stood in for by a script that makes `.venv` and writes down its arguments: a real installation takes
+minutes and the network, and CI does one before these tests run.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.habits.leaks import PROJECT
+
+UV = """#!/bin/sh
+echo "$@" >>calls
+mkdir -p .venv
+[ ! -e uv-fails ] || exit 7
+[ ! -e uv-hangs ] || { echo hanging; exec cat; }
+"""
+
+
+def executable(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    shutil.copytree(PROJECT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "uv.lock", root)
+    version = re.search(r"(?m)^uv_version=(.*)$", (root / "tools" / "make_venv.sh").read_text())
+    assert version is not None
+    executable(root / ".cache" / f"uv-{version[1]}", UV)
+    return root
+
+
+def make_venv(project: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHON": sys.executable, **environ}
+    command = ["/bin/sh", str(project / "tools" / "make_venv.sh"), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def calls(project: Path) -> list[str]:
+    return (project / "calls").read_text().splitlines()
+
+
+def test_installs_once_from_the_frozen_lock(project: Path) -> None:
+    first, second = make_venv(project), make_venv(project)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert len(calls(project)) == 1
+    assert calls(project)[0].startswith("sync --frozen")
+    assert (second.stdout, second.stderr) == ("", "")
+
+
+def test_a_changed_lock_is_installed_into_the_same_environment(project: Path) -> None:
+    make_venv(project)
+    (project / ".venv" / "kept").touch()
+    with (project / "uv.lock").open("a") as lock:
+        lock.write("# changed\n")
+    assert make_venv(project).returncode == 0
+    assert len(calls(project)) == 2
+    assert (project / ".venv" / "kept").exists()
+
+
+def test_another_python_gets_a_new_environment(project: Path) -> None:
+    make_venv(project)
+    (project / ".venv" / "left over").touch()
+    executable(project / "other" / "python3", f"#!/bin/sh\necho 3.12.99 {project}/other/python3\n")
+    assert make_venv(project, PYTHON=str(project / "other" / "python3")).returncode == 0
+    assert calls(project)[1].endswith("other/python3")
+    assert not (project / ".venv" / "left over").exists()
+
+
+def test_a_moved_project_gets_a_new_environment(project: Path) -> None:
+    make_venv(project)
+    (project / ".venv" / "left over").touch()
+    moved = project.rename(project.with_name("moved"))
+    assert make_venv(moved).returncode == 0
+    assert len(calls(moved)) == 2
+    assert not (moved / ".venv" / "left over").exists()
+
+
+def test_a_failed_installation_does_not_look_done(project: Path) -> None:
+    (project / "uv-fails").touch()
+    failed = make_venv(project)
+    assert failed.returncode == 1
+    assert "did not finish (uv ended with 7" in failed.stderr
+    (project / "uv-fails").unlink()
+    assert make_venv(project).returncode == 0
+    assert len(calls(project)) == 2
+
+
+def test_an_interrupted_installation_does_not_look_done(project: Path) -> None:
+    (project / "uv-hangs").touch()
+    with subprocess.Popen(
+        ["/bin/sh", project / "tools" / "make_venv.sh"],
+        env={**os.environ, "PYTHON": sys.executable},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as installing:
+        assert installing.stdout is not None
+        assert installing.stdout.readline() == b"hanging\n"
+        os.killpg(installing.pid, signal.SIGINT)
+        _, said = installing.communicate()
+    assert installing.returncode == 130
+    assert b"make .venv: interrupted" in said
+    (project / "uv-hangs").unlink()
+    assert make_venv(project).returncode == 0
+    assert len(calls(project)) == 2
+
+
+def fake_pythons(folder: Path, **says: tuple[int, str]) -> str:
+    for name in ("dirname", "tail", "mkdir", "cat"):
+        found = shutil.which(name)
+        assert found is not None
+        folder.mkdir(exist_ok=True)
+        (folder / name).symlink_to(found)
+    for name, (code, line) in says.items():
+        executable(folder / name.replace("_", "."), f"#!/bin/sh\necho '{line}'\nexit {code}\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        ({}, "no Python found: install Python 3.11, 3.12 or 3.13"),
+        ({"python3": (5, "Python 3.14, too new")}, "python3: Python 3.14, too new"),
+        ({"python3": (127, "")}, "python3: does not start, or is older than 3.7"),
+        ({"python3": (5, "Python 3.10, too old"), "python3_12": (3, "cannot make environments")}, "python3.12: cannot"),
+        ({"python3": (4, "a 32-bit Python"), "python3_13": (127, "")}, "python3: a 32-bit Python"),
+    ],
+)
+def test_one_line_when_no_python_will_do(
+    project: Path, tmp_path: Path, says: dict[str, tuple[int, str]], expected: str
+) -> None:
+    done = make_venv(project, PATH=fake_pythons(tmp_path / "bin", **says), PYTHON="")
+    assert done.returncode == 1
+    assert expected in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (project / ".venv").exists()
+
+
+def test_a_later_python_serves_when_the_first_does_not(project: Path, tmp_path: Path) -> None:
+    path = fake_pythons(tmp_path / "bin", python3=(127, ""), python3_12=(0, "3.12.1 /usr/bin/python3.12"))
+    done = make_venv(project, "--find", PATH=path, PYTHON="")
+    assert (done.returncode, done.stdout) == (0, "/usr/bin/python3.12\n")
+
+
+def test_a_named_python_that_is_not_there(project: Path) -> None:
+    done = make_venv(project, PYTHON="python3.99")
+    assert done.returncode == 1
+    assert "PYTHON=python3.99 is not there" in done.stderr

@@ -1,0 +1,74 @@
+"""`make run` stops what it started and keeps the status of what it ran.
+
+`fab` is stood in for by a script that writes down what it is asked: how a cluster starts and stops is tested with
+deploy/.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.habits.leaks import PROJECT
+
+FAB = """
+import os, pathlib, signal, sys
+with pathlib.Path("asked").open("a") as asked:
+    asked.write(" ".join(sys.argv[1:]) + chr(10))
+if sys.argv[2] == "start":
+    if "--wait" in sys.argv:
+        got = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, frame: got.append(number))
+        print("started", flush=True)
+        while not got:
+            signal.pause()
+        sys.exit(130 if got == [signal.SIGINT] else 1)
+    sys.exit(int(os.environ.get("START_STATUS", "0")))
+sys.exit(int(os.environ.get("STOP_STATUS", "0")))
+"""
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tools.run_local import run
+sys.exit(run("local.yaml", sys.argv[2:], fab=(sys.executable, "fab.py")))
+"""
+
+
+def command(folder: Path, *extra: str) -> list[str]:
+    (folder / "fab.py").write_text(FAB)
+    return [sys.executable, "-c", RUN, str(PROJECT), *extra]
+
+
+def asked(folder: Path) -> list[str]:
+    return (folder / "asked").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "status"), [(0, 0, 0), (2, 0, 2), (1, 3, 1), (0, 3, 3), (130, 0, 130)], ids=str
+)
+def test_stops_and_keeps_the_status(tmp_path: Path, start: int, stop: int, status: int) -> None:
+    environment = {**os.environ, "START_STATUS": str(start), "STOP_STATUS": str(stop)}
+    done = subprocess.run(command(tmp_path, "--data", "synthetic"), cwd=tmp_path, env=environment)
+    assert done.returncode == status
+    assert asked(tmp_path) == [
+        "deploy start --inventory local.yaml --data synthetic",
+        "deploy stop --inventory local.yaml",
+    ]
+
+
+@pytest.mark.parametrize(("number", "whole_group", "status"), [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 1)])
+def test_stops_after_a_signal(tmp_path: Path, number: signal.Signals, whole_group: bool, status: int) -> None:
+    with subprocess.Popen(
+        command(tmp_path, "--wait"), cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"started\n"
+        (os.killpg if whole_group else os.kill)(running.pid, number)
+        running.wait()
+    assert running.returncode == status
+    assert asked(tmp_path)[-1] == "deploy stop --inventory local.yaml"
