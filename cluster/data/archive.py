@@ -5,11 +5,12 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 
+from cluster.data.progress import Report, silent
 from cluster.errors import DataError
 
 LARGEST_TEXT_BYTES = 512 * 2**20
@@ -19,8 +20,6 @@ LARGEST_TOTAL_BYTES = 4 * 2**30
 SUSPICIOUS_RATIO, SUSPICIOUS_BYTES = 200, 64 * 2**20
 """Numbers as text compress to a fifth; a large file that compresses 200 to 1 is a bomb or holds no recording."""
 CHUNK_BYTES = 2**20
-
-Advance = Callable[[int], None]
 
 
 class Tree(Protocol):
@@ -130,25 +129,28 @@ def open_tree(path: Path) -> Iterator[FolderTree | ZipTree]:
             yield ZipTree(nested, name)
 
 
-def digest(tree: Tree, names: Iterable[str], advance: Advance) -> str:
-    """SHA-256 (hex) over names and contents of some files; `advance` gets the bytes as they are hashed."""
+def digest(tree: Tree, names: Sequence[str], report: Report) -> str:
+    """SHA-256 (hex) over names and contents of some files."""
     total = hashlib.sha256()
-    for name in names:
+    for done, name in enumerate(names, start=1):
         content = tree.read(name)
         total.update(f"{name}\0{len(content)}\0".encode())
         total.update(content)
-        advance(len(content))
+        report("hashing", done, len(names))
     return total.hexdigest()
 
 
-def file_digest(path: Path, advance: Advance) -> str:
+def file_digest(path: Path, report: Report = silent) -> str:
     """SHA-256 (hex) of a file, as `sha256sum` prints it."""
     total = hashlib.sha256()
+    done = 0
     try:
         with path.open("rb") as stream:
+            size = path.stat().st_size
             while chunk := stream.read(CHUNK_BYTES):
                 total.update(chunk)
-                advance(len(chunk))
+                done += len(chunk)
+                report("hashing", done, size)
     except OSError as problem:
         raise DataError(f"{path}: cannot be read ({problem.strerror}); check the file and its permissions") from None
     return total.hexdigest()

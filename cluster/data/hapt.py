@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
 from cluster.data.filters import SHORTEST_RECORDING_STEPS, nine_channels
+from cluster.data.labels import ACTIVITIES, activity_labels
 from cluster.data.progress import Report
 from cluster.data.recordings import Recordings
 from cluster.data.segments import check_window, cut
@@ -25,7 +26,6 @@ PUBLISHED_SHA256 = "a8954d1707c250290bc041f54688c804cb836b433651b3380cc0fe2cce2b
 BASIC_ACTIVITIES = 6
 """Activities 1 to 6; the published 7 to 12 are transitions between postures, a few seconds long."""
 SEGMENTS = "RawData/labels.txt"
-ACTIVITIES = "activity_labels.txt"
 TRAIN_SUBJECTS, TEST_SUBJECTS = "Train/subject_id_train.txt", "Test/subject_id_test.txt"
 RECORDING = re.compile(r"RawData/acc_exp(\d+)_user(\d+)\.txt")
 
@@ -56,7 +56,7 @@ def read(
     Raises DataError naming file, line and remedy.
     """
     check_window(window_steps, window_stride)
-    labels = activity_labels(tree, ACTIVITIES)
+    labels = activity_labels(tree)
     segments = read_segments(tree, len(labels))
     labels = labels if all_activities else labels[:BASIC_ACTIVITIES]
     train, test = _subjects(tree, TRAIN_SUBJECTS), _subjects(tree, TEST_SUBJECTS)
@@ -98,26 +98,6 @@ def read(
         train_windows=sum(len(windows) for windows, _ in pieces[True]),
         labels=labels,
     )
-
-
-def activity_labels(tree: Tree, name: str) -> tuple[str, ...]:
-    """Names of the activities, from lines `1 WALKING`; numbers must run from 1 without a gap."""
-    labels: list[str] = []
-    for number, line in enumerate(tree.read(name).decode("latin-1").splitlines(), start=1):
-        words = line.split()
-        if not words:
-            continue
-        if len(words) != 2 or words[0] != str(len(labels) + 1):
-            raise DataError(
-                f"{tree.where}: {name}:{number}: expected '{len(labels) + 1} NAME', got {line.strip()[:40]!r}; "
-                f"correct the line"
-            )
-        labels.append(words[1])
-    if not labels:
-        raise DataError(
-            f"{tree.where}: {name}: expected lines such as '1 WALKING', got none; restore it from the original"
-        )
-    return tuple(labels)
 
 
 def read_segments(tree: Tree, activities: int) -> tuple[Segment, ...]:

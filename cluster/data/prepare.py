@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cluster.data import hapt, synthetic
+from cluster.data import hapt, npz, synthetic, uci_har
 from cluster.data.archive import FolderTree, ZipTree, digest, file_digest, open_tree
 from cluster.data.dataset import FORMAT_VERSION, Dataset, open_prepared
 from cluster.data.progress import Report, silent
 from cluster.data.recordings import Recordings, check
-from cluster.data.source import Source, layout
+from cluster.data.source import Kind, Source, layout
 from cluster.data.store import store
 from cluster.errors import DataError
 
+CHECKSUM_SUFFIX = ".sha256"
+"""What `sha256sum FILE > FILE.sha256` leaves beside a file is held against the file."""
 SHORT_KEY = 16
 """Hexadecimal digits of the key in a folder's name: 64 bits."""
 
@@ -73,21 +75,46 @@ def _work(source: Source, window_steps: int, window_stride: int, seed: int, repo
         )
         return
     path = source.path
+    if source.kind == "npz":
+        yield Work(
+            name=path.stem,
+            parameters=(),
+            digest=lambda: _file_digest(path, report),
+            read=lambda: npz.read(path, window_steps, report),
+        )
+        return
     with open_tree(path) as opened:
         found = layout(opened)
         if found is None:
             raise DataError(f"{path}: no longer holds recordings of kind {source.kind}; look for the source again")
         kind, tree = found
-        names = hapt.wanted(tree.names())
         yield Work(
             name=kind,
             parameters=cutting,
-            digest=lambda: _digest(path, tree, names, report),
-            read=lambda: hapt.read(tree, *cutting, report),
+            digest=lambda: _tree_digest(path, tree, kind, report),
+            read=lambda: (
+                hapt.read(tree, *cutting, report) if kind == "hapt" else uci_har.read(tree, window_steps, report)
+            ),
         )
 
 
-def _digest(path: Path, tree: FolderTree | ZipTree, names: tuple[str, ...], report: Report) -> str:
-    if isinstance(tree, FolderTree):
-        return digest(tree, names, lambda _: None)
-    return file_digest(path, lambda _: None)
+def _tree_digest(path: Path, tree: FolderTree | ZipTree, kind: Kind, report: Report) -> str:
+    if not isinstance(tree, FolderTree):
+        return _file_digest(path, report)
+    names = (hapt if kind == "hapt" else uci_har).wanted(tree.names())
+    return digest(tree, names, report)
+
+
+def _file_digest(path: Path, report: Report) -> str:
+    """SHA-256 of a file, compared with what `<file>.sha256` beside it expects, if there is one."""
+    found = file_digest(path, report)
+    beside = path.with_name(path.name + CHECKSUM_SUFFIX)
+    if beside.exists():
+        words = beside.read_text(encoding="utf-8", errors="replace").split()
+        expected = words[0].lower() if words else ""
+        if expected != found:
+            raise DataError(
+                f"{path}: expected SHA-256 {expected or 'nothing'} as in {beside.name}, got {found}; fetch the file "
+                f"again, or remove {beside.name} if the file was changed on purpose"
+            )
+    return found

@@ -34,8 +34,9 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
     """The recordings to use, from the first place that has some.
 
     The places: `given` (a path or 'synthetic'), $PSCLUSTER_DATA, ../shared/data beside the project, the user's cache
-    folder, the built-in synthetic recordings. The first two are the user's own words: nothing usable there is a DataError. The others are passed over when they
-    hold nothing, but a damaged set in them is an error too: training on something else would look like success.
+    folder, the built-in synthetic recordings. The first two are the user's own words: nothing usable there is a
+    DataError. The next two are passed over when they hold nothing, but a damaged set in them is an error too:
+    training on something else would look like success.
     """
     for text, origin in ((given, "as asked"), (environ.get(ENVIRONMENT), f"${ENVIRONMENT}")):
         if text == "synthetic":

@@ -52,8 +52,8 @@ ACTIVITIES = (
     Activity("WALKING", 1.00, vertical=0.26, forward=0.15, impact=0.45, swing=0.45, lean=2),
     Activity("WALKING_UPSTAIRS", 0.87, vertical=0.23, forward=0.19, impact=0.30, swing=0.60, lean=10),
     Activity("WALKING_DOWNSTAIRS", 1.08, vertical=0.36, forward=0.17, impact=0.65, swing=0.55, lean=-2),
-    Activity("SITTING", lean=-20, lean_spread=9.0, sway=0.005),
-    Activity("STANDING", lean=0, lean_spread=5.0, sway=0.009),
+    Activity("SITTING", lean=-20, lean_spread=6.0, sway=0.005),
+    Activity("STANDING", lean=0, lean_spread=4.0, sway=0.009),
     Activity("LAYING", lean=-85, lean_spread=10.0, sway=0.004),
 )
 
@@ -108,7 +108,7 @@ def _person(random: np.random.Generator) -> Person:
         impact=float(random.lognormal(0, 0.20)),
         swing=float(random.lognormal(0, 0.20)),
         sway=float(random.lognormal(0, 0.35)),
-        phone=Rotation.from_rotvec(np.radians(random.normal(0, (14, 7, 7)))),
+        phone=Rotation.from_rotvec(np.radians(random.normal(0, (14, 5, 5)))),
         leans=tuple(float(random.normal(activity.lean, activity.lean_spread)) for activity in ACTIVITIES),
     )
 

@@ -1,0 +1,185 @@
+"""Somebody's own windows in one `.npz`, as `numpy.savez_compressed` writes it.
+
+`x_train`, `x_test`: (windows, steps, channels), any real numbers; `y_train`, `y_test`: (windows,), integers or text;
+optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `labels`: (classes,) text.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.data.archive import LARGEST_TOTAL_BYTES
+from cluster.data.progress import Report
+from cluster.data.recordings import NO_SUBJECT, Recordings
+from cluster.data.table import LARGEST_INTEGER
+from cluster.errors import DataError
+
+REQUIRED = ("x_train", "y_train", "x_test", "y_test")
+OPTIONAL = ("subject_train", "subject_test", "labels")
+DEFAULT_WINDOW_STEPS = 128
+"""What a job asks for when nobody said anything: an `.npz` of another length is then taken as it is."""
+
+
+def read(path: Path, window_steps: int, report: Report) -> Recordings:
+    """The windows as they are, float32, training rows first.
+
+    Classes are numbered by `labels`, else by the sorted distinct values of `y_train`. Raises DataError naming the
+    file, the array, the index and the remedy.
+    """
+    arrays = _load(path, report)
+    parts = [_windows(path, arrays, part) for part in ("train", "test")]
+    train, test = parts
+    if train.shape[1:] != test.shape[1:]:
+        raise DataError(
+            f"{path}: x_test: expected windows of shape {train.shape[1:]} as in x_train, got {test.shape[1:]}; cut "
+            f"both sets the same way"
+        )
+    if window_steps not in (DEFAULT_WINDOW_STEPS, train.shape[1]):
+        raise DataError(
+            f"{path}: window_steps: its windows have {train.shape[1]} steps, got {window_steps}; leave window_steps out"
+        )
+    labels, classes = _classes(path, arrays)
+    return Recordings(
+        windows=np.concatenate(parts),
+        classes=classes,
+        subjects=_subjects(path, arrays),
+        train_windows=len(train),
+        labels=labels,
+    )
+
+
+def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            _refuse_large(path, archive.zip)
+            present = [name for name in REQUIRED + OPTIONAL if name in archive.files]
+            absent = [name for name in REQUIRED if name not in present]
+            if absent:
+                raise DataError(
+                    f"{path}: {absent[0]} is missing (it holds {', '.join(archive.files) or 'nothing'}); save it with "
+                    f"numpy.savez_compressed({', '.join(f'{name}=...' for name in REQUIRED)})"
+                )
+            for done, name in enumerate(present, start=1):
+                try:
+                    arrays[name] = archive[name]
+                except (ValueError, MemoryError) as problem:
+                    raise DataError(
+                        f"{path}: {name}: cannot be read ({problem}); save it as a plain array of numbers or text"
+                    ) from None
+                report("reading", done, len(present))
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        TypeError,
+    ) as problem:
+        raise DataError(f"{path}: not a complete .npz file ({problem}); save it again") from None
+    return arrays
+
+
+def _refuse_large(path: Path, archive: zipfile.ZipFile) -> None:
+    total = sum(info.file_size for info in archive.infolist())
+    if total > LARGEST_TOTAL_BYTES:
+        raise DataError(
+            f"{path}: unpacks to {total} bytes, more than {LARGEST_TOTAL_BYTES}; save fewer windows, or float32"
+        )
+
+
+def _windows(path: Path, arrays: Mapping[str, NDArray[Any]], part: str) -> NDArray[np.float32]:
+    name = f"x_{part}"
+    windows = arrays[name]
+    if windows.ndim != 3 or 0 in windows.shape[1:]:
+        raise DataError(f"{path}: {name}: expected (windows, steps, channels), got shape {windows.shape}; reshape it")
+    if windows.dtype.kind not in "fiub":
+        raise DataError(f"{path}: {name}: expected real numbers, got {windows.dtype}; convert it to float32")
+    with np.errstate(over="ignore"):
+        narrow = np.ascontiguousarray(windows, dtype=np.float32)
+    finite = np.isfinite(narrow)
+    if not finite.all():
+        index = tuple(int(position) for position in np.argwhere(~finite)[0])
+        raise DataError(
+            f"{path}: {name}[{', '.join(map(str, index))}]: expected a finite float32 number, got {windows[index]}; "
+            f"remove or repair the window"
+        )
+    return narrow
+
+
+def _column(path: Path, arrays: Mapping[str, NDArray[Any]], kind: str, part: str) -> NDArray[Any]:
+    name = f"{kind}_{part}"
+    column, windows = arrays[name], len(arrays[f"x_{part}"])
+    if column.shape != (windows,):
+        hint = "; one-hot classes: save y.argmax(axis=1)" if kind == "y" and column.ndim == 2 else ""
+        raise DataError(
+            f"{path}: {name}: expected shape ({windows},), one for each window of x_{part}, got {column.shape}{hint}"
+        )
+    return column
+
+
+def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.int32]:
+    if column.dtype.kind not in "iub" and not (column.dtype.kind == "f" and (column == np.floor(column)).all()):
+        raise DataError(f"{path}: {name}: expected whole numbers, got {column.dtype}; convert it with astype(int)")
+    wrong = np.flatnonzero((column < 0) | (column > LARGEST_INTEGER))
+    if wrong.size:
+        raise DataError(
+            f"{path}: {name}[{wrong[0]}]: expected 0 to {LARGEST_INTEGER}, got {column[wrong[0]]}; number from 0"
+        )
+    return column.astype(np.int32)
+
+
+def _classes(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    columns = {part: _column(path, arrays, "y", part) for part in ("train", "test")}
+    kinds = {part: column.dtype.kind == "U" for part, column in columns.items()}
+    if kinds["train"] != kinds["test"]:
+        raise DataError(f"{path}: y_test: expected {columns['train'].dtype} as in y_train, got {columns['test'].dtype}")
+    if not kinds["train"]:
+        columns = {part: _whole_numbers(path, f"y_{part}", column) for part, column in columns.items()}
+    labels = _labels(path, arrays)
+    if labels is None:
+        known = np.unique(columns["train"])
+    else:
+        known = np.array(labels) if kinds["train"] else np.arange(len(labels))
+    names = labels or tuple(str(value) for value in known)
+    numbers = []
+    for part, column in columns.items():
+        unknown = np.flatnonzero(~np.isin(column, known))
+        if unknown.size:
+            raise DataError(
+                f"{path}: y_{part}[{unknown[0]}]: expected one of {', '.join(map(str, known[:20]))}, got "
+                f"{column[unknown[0]]}; {'number classes from 0 as in labels' if labels else 'train on that class too'}"
+            )
+        order = np.argsort(known)
+        numbers.append(order[np.searchsorted(known, column, sorter=order)])
+    return names, np.concatenate(numbers).astype(np.int32)
+
+
+def _labels(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...] | None:
+    if "labels" not in arrays:
+        return None
+    labels = arrays["labels"]
+    if labels.ndim != 1 or labels.dtype.kind != "U" or not labels.size:
+        raise DataError(f"{path}: labels: expected text, one name a class, got {labels.dtype} of shape {labels.shape}")
+    names = tuple(str(label) for label in labels)
+    if len(set(names)) != len(names):
+        raise DataError(f"{path}: labels: expected different names, got {', '.join(names)}; rename one")
+    return names
+
+
+def _subjects(path: Path, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int32]:
+    columns = []
+    for part in ("train", "test"):
+        name = f"subject_{part}"
+        if name in arrays:
+            columns.append(_whole_numbers(path, name, _column(path, arrays, "subject", part)))
+        else:
+            columns.append(np.full(len(arrays[f"x_{part}"]), NO_SUBJECT, dtype=np.int32))
+    return np.concatenate(columns)

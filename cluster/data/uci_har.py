@@ -1,0 +1,85 @@
+"""The classic "UCI HAR Dataset": windows of 128 steps already cut, nine inertial-signal files a set.
+
+`train/Inertial Signals/body_acc_x_train.txt` and its eight companions hold one window a line, 128 readings at 50 Hz;
+`train/y_train.txt` and `train/subject_train.txt` hold one number a line; the same again for `test`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.data.archive import Tree
+from cluster.data.filters import CHANNELS
+from cluster.data.labels import ACTIVITIES, activity_labels
+from cluster.data.progress import Report
+from cluster.data.recordings import Recordings
+from cluster.data.table import lines_of_rows, parse_integers, parse_table
+from cluster.errors import DataError
+
+WINDOW_STEPS = 128
+SETS = ("train", "test")
+
+
+def wanted(names: Sequence[str]) -> tuple[str, ...]:
+    """The files that decide the result, of all the archive's names."""
+    fixed = {ACTIVITIES}
+    for part in SETS:
+        fixed |= {f"{part}/y_{part}.txt", f"{part}/subject_{part}.txt"}
+        fixed |= {_signal(part, channel) for channel in CHANNELS}
+    return tuple(name for name in names if name in fixed)
+
+
+def read(tree: Tree, window_steps: int, report: Report) -> Recordings:
+    """The published windows, float32 (windows, 128, 9), training rows first.
+
+    `window_steps` must be the published 128: the signals between windows are not in this set. Raises DataError naming
+    file, line and remedy.
+    """
+    if window_steps != WINDOW_STEPS:
+        raise DataError(
+            f"{tree.where}: window_steps: this set comes cut into windows of {WINDOW_STEPS} steps, got {window_steps}; "
+            f"use {WINDOW_STEPS}, or the raw HAPT recordings, which can be cut to any length"
+        )
+    labels = activity_labels(tree)
+    sets = [_read_set(tree, part, len(labels), report) for part in SETS]
+    windows, classes, subjects = (np.concatenate(pair) for pair in zip(*sets, strict=True))
+    return Recordings(windows, classes, subjects, train_windows=len(sets[0][0]), labels=labels)
+
+
+def _read_set(
+    tree: Tree, part: str, activities: int, report: Report
+) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
+    name = f"{part}/y_{part}.txt"
+    content = tree.read(name)
+    classes = parse_integers(content, 1, f"{tree.where}: {name}").ravel()
+    beyond = np.flatnonzero((classes < 1) | (classes > activities))
+    if beyond.size:
+        row = int(beyond[0])
+        raise DataError(
+            f"{tree.where}: {name}:{lines_of_rows(content)[row]}: expected an activity from 1 to {activities}, got "
+            f"{classes[row]}; correct the line"
+        )
+    subjects_name = f"{part}/subject_{part}.txt"
+    subjects = parse_integers(tree.read(subjects_name), 1, f"{tree.where}: {subjects_name}").ravel()
+    _same_rows(tree, subjects_name, len(subjects), name, len(classes))
+    windows = np.empty((len(classes), WINDOW_STEPS, len(CHANNELS)), dtype=np.float32)
+    for index, channel in enumerate(CHANNELS):
+        signal = _signal(part, channel)
+        table = parse_table(tree.read(signal), WINDOW_STEPS, f"{tree.where}: {signal}")
+        _same_rows(tree, signal, len(table), name, len(classes))
+        windows[:, :, index] = table
+        report("reading", SETS.index(part) * len(CHANNELS) + index + 1, len(SETS) * len(CHANNELS))
+    return windows, classes - 1, subjects
+
+
+def _signal(part: str, channel: str) -> str:
+    return f"{part}/Inertial Signals/{channel}_{part}.txt"
+
+
+def _same_rows(tree: Tree, name: str, rows: int, reference: str, expected: int) -> None:
+    if rows != expected:
+        raise DataError(
+            f"{tree.where}: {name}: expected {expected} rows as in {reference}, got {rows}; one of the two was cut "
+            f"short, restore both"
+        )
