@@ -1,0 +1,79 @@
+"""Talking to a cluster's supervisor over its unix socket (see `deploy.supervisor.control_server`)."""
+
+import json
+import socket
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import ClusterError
+from deploy.role_status import ClusterStatus
+
+
+class NobodyListensError(ClusterError):
+    """There is no supervisor at the socket."""
+
+
+class ControlClient:
+    """One request a connection. Every wait has a deadline, because a supervisor can be stopped or stuck too."""
+
+    def __init__(self, path: Path, deadline_seconds: float = 10.0) -> None:
+        self._path = path
+        self._deadline_seconds = deadline_seconds
+
+    def status(self) -> ClusterStatus:
+        """The cluster as it is now."""
+        return ClusterStatus.from_json(self.ask("status"))
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        """The reply to one verb.
+
+        Raises NobodyListensError without a supervisor, ClusterError when it refuses or does not answer in time.
+        """
+        with closing(self._connect()) as connection, connection.makefile("rwb") as stream:
+            return self._exchange(stream, {"verb": verb, **request})
+
+    def watch(self) -> Generator[ClusterStatus, None, None]:
+        """The status now and after every change; every step waits at most the deadline. Raises as `ask`."""
+        with closing(self._connect()) as connection, connection.makefile("rwb") as stream:
+            yield ClusterStatus.from_json(self._exchange(stream, {"verb": "watch"}))
+            while True:
+                yield ClusterStatus.from_json(self._read(stream, "watch"))
+
+    def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(self._deadline_seconds)
+        try:
+            connection.connect(str(self._path))
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            connection.close()
+            raise NobodyListensError(f"no supervisor listens at {self._path}") from error
+        except OSError as error:
+            connection.close()
+            raise ClusterError(f"the supervisor at {self._path} cannot be reached: {error}") from error
+        return connection
+
+    def _exchange(self, stream: Any, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            stream.write(json.dumps(request).encode() + b"\n")
+            stream.flush()
+        except OSError as error:
+            raise ClusterError(f"the supervisor at {self._path} hung up: {error}") from error
+        return self._read(stream, request["verb"])
+
+    def _read(self, stream: Any, verb: str) -> dict[str, Any]:
+        try:
+            line = stream.readline()
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the supervisor at {self._path} did not answer {verb!r} within {self._deadline_seconds:.0f} s"
+            ) from error
+        except OSError as error:
+            raise ClusterError(f"the supervisor at {self._path} hung up: {error}") from error
+        if not line:
+            raise ClusterError(f"the supervisor at {self._path} ended before it answered {verb!r}")
+        reply: dict[str, Any] = json.loads(line)
+        if not reply.get("ok"):
+            raise ClusterError(str(reply.get("error", reply)))
+        return reply

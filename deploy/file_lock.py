@@ -1,0 +1,73 @@
+"""A lock that one process holds and that the kernel gives back however that process ends (flock(2))."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+_PROBE_SECONDS = 1.0
+"""How long to try: somebody asking `held_by` holds the lock for an instant too."""
+
+
+class LockHeldError(Exception):
+    """Another process holds the lock; `pid` is what it wrote into the file, None when that is unreadable."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        super().__init__(f"{path} is held by process {pid}")
+        self.pid = pid
+
+
+class FileLock:
+    """An exclusive lock on `path`, with the holder's pid in the file. Use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock. Raises LockHeldError when another process has it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + _PROBE_SECONDS
+        while not _try_lock(self._descriptor):
+            if time.monotonic() > deadline:
+                pid = _read_pid(self._descriptor)
+                os.close(self._descriptor)
+                raise LockHeldError(path, pid)
+            time.sleep(0.02)
+        os.truncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> "FileLock":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def held_by(path: Path) -> int | None:
+    """Pid of the process that holds the lock on `path`, None when nobody does."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try_lock(descriptor) else _read_pid(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_pid(descriptor: int) -> int | None:
+    text = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip()
+    return int(text) if text.isdigit() else None

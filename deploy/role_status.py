@@ -1,0 +1,99 @@
+"""What `status` knows of a cluster: one record a role, the same from a local supervisor or, later, from systemd."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class RoleState(StrEnum):
+    """Where a role process is in its life."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    FROZEN = "frozen"
+    WAITING = "waiting"  # for its next restart
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+SETTLED = frozenset({RoleState.READY, RoleState.FAILED})
+"""States in which waiting for a start has an answer."""
+
+
+@dataclass(frozen=True)
+class RoleStatus:
+    """One role process. `reason` says why it is not simply ready; figures are None where there is no process."""
+
+    role: str
+    index: int
+    node: str
+    address: str
+    metrics_address: str
+    state: RoleState
+    pid: int | None = None
+    anonymous_memory_bytes: int | None = None
+    uptime_seconds: float | None = None
+    restarts: int = 0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """`worker:1`."""
+        return f"{self.role}:{self.index}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with the role's name as `task`."""
+        return {"task": self.name, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "RoleStatus":
+        """The inverse of `to_json`."""
+        values = {name: value for name, value in record.items() if name != "task"}
+        return cls(**{**values, "state": RoleState(values["state"])})
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """All roles of a cluster, in the order of the inventory."""
+
+    cluster: str
+    roles: tuple[RoleStatus, ...]
+    supervisor_pid: int | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether every role is ready."""
+        return all(role.state is RoleState.READY for role in self.roles)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every role is ready or has failed for good."""
+        return all(role.state in SETTLED for role in self.roles)
+
+    @property
+    def summary(self) -> str:
+        """`running`, `degraded` or `stopped`."""
+        if self.running:
+            return "running"
+        return "stopped" if all(role.state is RoleState.STOPPED for role in self.roles) else "degraded"
+
+    def in_state(self, *states: RoleState) -> tuple[RoleStatus, ...]:
+        """The roles in one of `states`."""
+        return tuple(role for role in self.roles if role.state in states)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as `status --json` prints them and the supervisor sends them."""
+        return {
+            "cluster": self.cluster,
+            "state": self.summary,
+            "supervisor_pid": self.supervisor_pid,
+            "roles": [role.to_json() for role in self.roles],
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "ClusterStatus":
+        """The inverse of `to_json`."""
+        roles: Sequence[Mapping[str, Any]] = record["roles"]
+        return cls(record["cluster"], tuple(RoleStatus.from_json(role) for role in roles), record["supervisor_pid"])

@@ -1,0 +1,31 @@
+"""`python -m deploy.supervisor --inventory FILE [--set KEY=VALUE ...]`: what `fab deploy start` detaches."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import cluster.inventory
+from cluster.errors import ClusterError
+from deploy.state_folder import StateFolder
+from deploy.supervisor.launches import role_launches
+from deploy.supervisor.serve import serve
+
+
+def main() -> int:
+    """Supervise one cluster until it is stopped; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.supervisor", description=__doc__)
+    parser.add_argument("--inventory", type=Path, required=True, help="the cluster to keep running")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of it")
+    flags = parser.parse_args()
+    try:
+        inventory = cluster.inventory.load(flags.inventory, flags.set)
+        folder = StateFolder.beside(inventory.path, inventory.cluster)
+        serve(inventory.cluster, role_launches(inventory.tasks(), inventory.path, flags.set, folder), folder)
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""The supervisor's unix socket: one JSON object a line in, one JSON object a line out.
+
+`{"verb": "status"}` answers `{"ok": true, ...}`; what cannot be done answers `{"ok": false, "error": "..."}`.
+`{"verb": "watch"}` answers with the status now and again after every change, until the client hangs up.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import ClusterError
+from deploy.role_status import ClusterStatus
+
+_LAST_ANSWERS_SECONDS = 2.0
+
+Answer = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class ControlServer:
+    """Serves `answer` and the changing `status` on `path`."""
+
+    def __init__(self, path: Path, answer: Answer, status: Callable[[], ClusterStatus]) -> None:
+        self._path = path
+        self._answer = answer
+        self._status = status
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._watchers: set[asyncio.Event] = set()
+        self._answering = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def open(self) -> None:
+        """Bind the socket; a file left by a dead supervisor makes way."""
+        self._path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._connected, self._path)
+        self._path.chmod(0o600)
+
+    def changed(self) -> None:
+        """Tell the watchers that some role's state is another now."""
+        for watcher in self._watchers:
+            watcher.set()
+
+    async def close(self) -> None:
+        """Finish the answers under way (whoever asked for the end wants to hear of it), hang up, remove the socket."""
+        if self._server is not None:
+            self._server.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), _LAST_ANSWERS_SECONDS)
+        for connection in self._connections:
+            connection.cancel()
+        self._path.unlink(missing_ok=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # a connection is always served by a task
+        self._connections.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.CancelledError):
+                while line := await reader.readline():
+                    await self._serve(line, writer)
+        except ValueError:  # a line beyond the stream's limit of 64 KiB: not one of our clients
+            await _send(writer, {"ok": False, "error": "expected one JSON object a line of at most 64 KiB"})
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _serve(self, line: bytes, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = json.loads(line)
+        except ValueError:
+            request = None
+        if not isinstance(request, dict):
+            await _send(writer, {"ok": False, "error": f"expected one JSON object a line, got {line[:80]!r}"})
+        elif request.get("verb") == "watch":
+            await self._watch(writer)
+        else:
+            self._answering += 1
+            self._idle.clear()
+            try:
+                await _send(writer, await self._reply(request))
+            finally:
+                self._answering -= 1
+                if not self._answering:
+                    self._idle.set()
+
+    async def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return {"ok": True, **await self._answer(request)}
+        except ClusterError as error:
+            return {"ok": False, "error": str(error)}
+
+    async def _watch(self, writer: asyncio.StreamWriter) -> None:
+        watcher = asyncio.Event()
+        self._watchers.add(watcher)
+        try:
+            while True:
+                watcher.clear()
+                await _send(writer, {"ok": True, **self._status().to_json()})
+                await watcher.wait()
+        finally:
+            self._watchers.discard(watcher)
+
+
+async def _send(writer: asyncio.StreamWriter, reply: Mapping[str, Any]) -> None:
+    writer.write(json.dumps(reply).encode() + b"\n")
+    await writer.drain()

@@ -1,0 +1,99 @@
+"""Whether a role process that ended is started again, and after how long. Pure: no process, no clock."""
+
+from dataclasses import dataclass, replace
+from signal import Signals
+
+from cluster.errors import ExitCode
+
+HOPELESS_AT_ANY_TIME = frozenset({ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION})
+"""Exit codes that the same command on the same machine gives every time."""
+
+HOPELESS_AT_FIRST = frozenset({ExitCode.PORT_TAKEN, ExitCode.TOO_LITTLE_MEMORY})
+"""Exit codes that are a misconfiguration before the role was ever ready, and may pass by themselves afterwards
+(an outgoing connection that borrowed the port while the role was down, a job that filled the memory)."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a role process ended: `return_code` as `subprocess` gives it, negative for a signal."""
+
+    return_code: int
+    uptime_seconds: float
+    reached_ready: bool
+    fenced: bool = False
+
+    def describe(self) -> str:
+        """`exit code 20 (PORT_TAKEN)`, `signal 9 (SIGKILL)`."""
+        if self.return_code < 0:
+            number = -self.return_code
+            name = Signals(number).name if number in {int(known) for known in Signals} else "unknown"
+            return f"signal {number} ({name})"
+        try:
+            return f"exit code {self.return_code} ({ExitCode(self.return_code).name})"
+        except ValueError:
+            return f"exit code {self.return_code}"
+
+
+@dataclass(frozen=True)
+class History:
+    """What the policy remembers of a role: failures since it was last healthy, and whether it ever was ready."""
+
+    failures: int = 0
+    ever_ready: bool = False
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Start the role again after `delay_seconds`, or leave it failed; `reason` carries the numbers behind it."""
+
+    restart: bool
+    delay_seconds: float
+    reason: str
+    history: History
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """Doubling delays between restarts, forgotten after a healthy minute, and an end to hopeless ones.
+
+    A role that was never ready gets `unready_limit` attempts: whoever typed `start` is waiting for the answer.
+    One that has worked before gets `limit`, because the others' training can outlast a bad patch of it.
+    """
+
+    first_delay_seconds: float = 0.5
+    factor: float = 2.0
+    longest_delay_seconds: float = 30.0
+    healthy_seconds: float = 60.0
+    unready_limit: int = 3
+    limit: int = 10
+
+    def decide(self, ending: Ending, history: History) -> Decision:
+        """The decision for one ending, with the history to hand in next time."""
+        ever_ready = history.ever_ready or ending.reached_ready
+        healthy = ending.reached_ready and ending.uptime_seconds >= self.healthy_seconds
+        past = 0 if healthy else history.failures
+        if ending.fenced:
+            return Decision(True, 0.0, "killed on request", History(past, ever_ready))
+        now = History(past + 1, ever_ready)
+        what = f"ended with {ending.describe()} after {ending.uptime_seconds:.1f} s"
+        if self._hopeless(ending, ever_ready):
+            return Decision(False, 0.0, f"{what}; a restart would end the same way", now)
+        allowed = self.limit if ever_ready else self.unready_limit
+        kind = "healthy" if ever_ready else "ready"
+        if now.failures >= allowed:
+            reason = f"{what}; {now.failures} of {allowed} attempts ended without it being {kind}"
+            return Decision(False, 0.0, reason, now)
+        delay = min(self.longest_delay_seconds, self.first_delay_seconds * self.factor ** (now.failures - 1))
+        return Decision(True, delay, f"{what}; failure {now.failures} of {allowed}", now)
+
+    def revived(self, history: History) -> History:
+        """The history of a role that somebody asked to be started anew: its failures are forgiven."""
+        return replace(history, failures=0)
+
+    @staticmethod
+    def _hopeless(ending: Ending, ever_ready: bool) -> bool:
+        if ending.return_code == -Signals.SIGILL:
+            return True
+        if ending.return_code in HOPELESS_AT_ANY_TIME:
+            return True
+        return ending.return_code in HOPELESS_AT_FIRST and not ever_ready

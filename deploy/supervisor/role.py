@@ -1,0 +1,204 @@
+"""One role kept running: the thin shell around `RestartPolicy`, on an event loop."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from cluster.inventory.task import Task
+from deploy.role_status import RoleState, RoleStatus
+from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
+from deploy.supervisor.process_facts import ProcessIdentity, anonymous_memory_bytes, frozen
+from deploy.supervisor.role_process import LaunchPlan, RoleProcess
+
+_COMMAND_NOT_FOUND = 127
+
+log = logging.getLogger("pscluster.supervisor")
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """How long a role may take.
+
+    A Pi 3 with a cold SD card needs minutes to load TensorFlow. A role promises to be gone a second after SIGTERM;
+    one that is stopped or stuck never will be.
+    """
+
+    ready_seconds: float = 300.0
+    stop_seconds: float = 5.0
+
+
+class Role:
+    """A task of the inventory, its present process if it has one, and what became of the earlier ones."""
+
+    def __init__(
+        self,
+        task: Task,
+        plan: LaunchPlan,
+        policy: RestartPolicy,
+        deadlines: Deadlines,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` is called after every change of state."""
+        self.task = task
+        self._plan = plan
+        self._policy = policy
+        self._deadlines = deadlines
+        self._changed = changed
+        self._state = RoleState.STARTING
+        self._reason = ""
+        self._history = History()
+        self._process: RoleProcess | None = None
+        self._restarts = -1
+        self._wake = asyncio.Event()
+        self._stopping = self._fenced = self._restarting = False
+
+    async def keep(self) -> None:
+        """Run the role until `stop`: start its process, wait for its end, decide, again."""
+        while not self._stopping:
+            ending = await self._run_once()
+            if self._stopping:
+                break
+            if self._restarting:
+                self._restarting = False
+                self._say(logging.INFO, "restarted on request")
+                continue
+            decision = self._policy.decide(ending, self._history)
+            self._history = decision.history
+            await self._abide_by(decision)
+        self._become(RoleState.STOPPED)
+
+    def reap(self) -> None:
+        """Notice that the process has ended; for the loop's SIGCHLD handler."""
+        if self._process is not None:
+            self._process.reap()
+
+    def notice_ready(self) -> None:
+        """Its process reported readiness."""
+        if self._process is not None and self._state is RoleState.STARTING:
+            self._say(logging.INFO, f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.pid})")
+            self._become(RoleState.READY)
+
+    async def fence(self) -> int | None:
+        """Kill the process at once and wait until it is dead; it is then started anew. Returns the pid killed."""
+        process = self._process
+        if process is None:
+            return None
+        self._fenced = True
+        process.kill()
+        await process.ended.wait()
+        return process.pid
+
+    async def restart(self) -> None:
+        """End the process, with its failures forgiven, and start it anew; also one that had failed for good."""
+        self._history = self._policy.revived(self._history)
+        if self._process is None:
+            self._wake.set()
+            return
+        self._restarting = True
+        await self._end_process()
+
+    async def stop(self) -> bool:
+        """End the process for good; whether it had to be killed because SIGTERM did not do."""
+        self._stopping = True
+        self._wake.set()
+        if self._process is None:
+            return False
+        self._become(RoleState.STOPPING)
+        return await self._end_process()
+
+    @property
+    def pid(self) -> int | None:
+        """Pid of the living process."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def identity(self) -> ProcessIdentity | None:
+        """Identity of the living process."""
+        return None if self._process is None else self._process.identity
+
+    def status(self) -> RoleStatus:
+        """The record that `status` shows."""
+        process, state = self._process, self._state
+        if process is not None and state is RoleState.READY and frozen(process.pid):
+            state = RoleState.FROZEN
+        return RoleStatus(
+            role=self.task.role,
+            index=self.task.index,
+            node=self.task.node,
+            address=self.task.address,
+            metrics_address=self.task.metrics_address,
+            state=state,
+            pid=self.pid,
+            anonymous_memory_bytes=None if process is None else anonymous_memory_bytes(process.pid),
+            uptime_seconds=None if process is None else round(process.uptime_seconds, 3),
+            restarts=max(0, self._restarts),
+            reason=self._reason,
+        )
+
+    async def _run_once(self) -> Ending:
+        self._restarts += 1
+        try:
+            self._process = RoleProcess(self._plan)
+        except OSError as error:
+            self._reason = f"{self._plan.command[0]} cannot be started: {error.strerror}"
+            return Ending(_COMMAND_NOT_FOUND, 0.0, reached_ready=False)
+        self._say(logging.INFO, f"started with pid {self._process.pid}")
+        self._become(RoleState.STARTING)
+        process = self._process
+        overdue = asyncio.get_running_loop().call_later(self._deadlines.ready_seconds, self._overdue, process)
+        process.reap()  # it may have ended before the loop could hear of it
+        await process.ended.wait()
+        overdue.cancel()
+        code = process.return_code()
+        ending = Ending(
+            _COMMAND_NOT_FOUND if code is None else code,
+            process.uptime_seconds,
+            reached_ready=self._state in (RoleState.READY, RoleState.STOPPING),
+            fenced=self._fenced,
+        )
+        self._reason = process.last_line()
+        self._process, self._fenced = None, False
+        return ending
+
+    async def _abide_by(self, decision: Decision) -> None:
+        self._reason = f"{self._reason} [{decision.reason}]" if self._reason else decision.reason
+        self._wake.clear()
+        if not decision.restart:
+            self._say(logging.ERROR, f"not restarted: {self._reason}")
+            self._become(RoleState.FAILED)
+            await self._wake.wait()
+            return
+        self._say(logging.WARNING, f"restart in {decision.delay_seconds:.1f} s: {self._reason}")
+        self._become(RoleState.WAITING)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), decision.delay_seconds)
+
+    async def _end_process(self) -> bool:
+        process = self._process
+        if process is None:
+            return False
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.ended.wait(), self._deadlines.stop_seconds)
+        except TimeoutError:
+            self._say(logging.WARNING, f"still there {self._deadlines.stop_seconds:.0f} s after SIGTERM: killed")
+            process.kill()
+            await process.ended.wait()
+            return True
+        return False
+
+    def _overdue(self, process: RoleProcess) -> None:
+        if self._process is process and self._state is RoleState.STARTING:
+            self._say(logging.WARNING, f"not ready {self._deadlines.ready_seconds:.0f} s after its start: killed")
+            process.kill()
+
+    def _become(self, state: RoleState) -> None:
+        self._state = state
+        if state in (RoleState.READY, RoleState.STOPPED):
+            self._reason = ""
+        self._changed()
+
+    def _say(self, level: int, message: str) -> None:
+        log.log(level, "%s: %s", self.task.name, message)

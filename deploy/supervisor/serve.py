@@ -1,0 +1,48 @@
+"""A supervisor's life around its event loop: the lock, what a crash left, the pid file, the log."""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from cluster.errors import ClusterError
+from cluster.inventory.task import Task
+from deploy.file_lock import FileLock, LockHeldError
+from deploy.state_folder import StateFolder
+from deploy.supervisor import leftovers
+from deploy.supervisor.policy import RestartPolicy
+from deploy.supervisor.role import Deadlines
+from deploy.supervisor.role_process import LaunchPlan
+from deploy.supervisor.supervisor import Supervisor
+
+log = logging.getLogger("pscluster.supervisor")
+
+
+def serve(
+    cluster: str,
+    launches: Sequence[tuple[Task, LaunchPlan]],
+    folder: StateFolder,
+    policy: RestartPolicy = RestartPolicy(),  # noqa: B008  both are frozen
+    deadlines: Deadlines = Deadlines(),  # noqa: B008
+) -> None:
+    """Be the supervisor of `cluster` until it is stopped. Raises ClusterError when it already has one."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    folder.create()
+    try:
+        lock = FileLock(folder.lock)
+    except LockHeldError as error:
+        raise ClusterError(
+            f"cluster {cluster} already has a supervisor (pid {error.pid}): fab deploy status shows it"
+        ) from error
+    with lock:
+        killed = leftovers.clear(folder.roles)
+        log.info("supervisor of cluster %s started with pid %d", cluster, os.getpid())
+        if killed:
+            log.warning("processes %s of an earlier supervisor were still there: killed", list(killed))
+        folder.pid.write_text(f"{os.getpid()}\n")
+        try:
+            asyncio.run(Supervisor(cluster, launches, folder, os.getpid(), policy, deadlines).run())
+        finally:
+            folder.pid.unlink(missing_ok=True)
+    log.info("supervisor of cluster %s ended", cluster)

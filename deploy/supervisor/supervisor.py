@@ -1,0 +1,127 @@
+"""All roles of one cluster, the signals and sockets that concern them, and the end of it all."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster.errors import ClusterError, UsageError
+from cluster.inventory.task import Task
+from deploy.role_status import ClusterStatus
+from deploy.state_folder import StateFolder
+from deploy.supervisor import leftovers
+from deploy.supervisor.control_server import ControlServer
+from deploy.supervisor.notify_socket import NotifySocket
+from deploy.supervisor.policy import RestartPolicy
+from deploy.supervisor.role import Deadlines, Role
+from deploy.supervisor.role_process import LaunchPlan
+
+log = logging.getLogger("pscluster.supervisor")
+
+
+class Supervisor:
+    """Keeps `launches` running until it is told to stop. The caller holds the cluster's lock."""
+
+    def __init__(
+        self,
+        cluster: str,
+        launches: Sequence[tuple[Task, LaunchPlan]],
+        folder: StateFolder,
+        supervisor_pid: int,
+        policy: RestartPolicy,
+        deadlines: Deadlines,
+    ) -> None:
+        """One launch plan for each task, in the order of the inventory."""
+        self._cluster = cluster
+        self._folder = folder
+        self._pid = supervisor_pid
+        self._roles = {task.name: Role(task, plan, policy, deadlines, self._role_changed) for task, plan in launches}
+        self._server = ControlServer(folder.control_socket, self.answer, self.status)
+        self._finished = asyncio.Event()
+        self._stopping: asyncio.Task[list[str]] | None = None
+
+    async def run(self) -> None:
+        """Start everything, serve, and return once everything is stopped."""
+        loop = asyncio.get_running_loop()
+        notify = NotifySocket(self._folder.notify_socket)
+        loop.add_reader(notify.fileno(), self._receive_notice, notify)
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop_on_signal, number)
+        try:
+            await self._server.open()
+            async with asyncio.TaskGroup() as group:
+                for role in self._roles.values():
+                    group.create_task(role.keep())
+            await self._finished.wait()
+        finally:
+            await self._server.close()
+            loop.remove_reader(notify.fileno())
+            notify.close()
+            self._folder.roles.unlink(missing_ok=True)
+
+    def status(self) -> ClusterStatus:
+        """The roles as they are now."""
+        return ClusterStatus(self._cluster, tuple(role.status() for role in self._roles.values()), self._pid)
+
+    async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to one request. Raises ClusterError for one that cannot be met."""
+        verb = request.get("verb")
+        if verb == "status":
+            return self.status().to_json()
+        if verb == "stop":
+            return {"killed": await self.stop()}
+        if self._stopping is not None:
+            raise ClusterError("the cluster is being stopped")
+        if verb == "kill":
+            role = self._named([request.get("task")])[0]
+            log.warning("%s: to be killed on request: %s", role.task.name, request.get("reason", "no reason given"))
+            return {"task": role.task.name, "pid": await role.fence()}
+        if verb == "restart":
+            roles = self._named(request["tasks"]) if request.get("tasks") else list(self._roles.values())
+            await asyncio.gather(*(role.restart() for role in roles))
+            return {"tasks": [role.task.name for role in roles]}
+        raise UsageError(f"expected the verb status, watch, stop, kill or restart, got {verb!r}")
+
+    async def stop(self) -> list[str]:
+        """Stop every role, side by side; names of those that had to be killed. Asking twice waits for the same stop."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop_roles())
+        return await asyncio.shield(self._stopping)
+
+    async def _stop_roles(self) -> list[str]:
+        roles = list(self._roles.values())
+        killed = await asyncio.gather(*(role.stop() for role in roles))
+        log.info("stopped %d roles, %d of them by SIGKILL", len(roles), sum(killed))
+        self._finished.set()
+        return [role.task.name for role, was_killed in zip(roles, killed, strict=True) if was_killed]
+
+    def _stop_on_signal(self, number: signal.Signals) -> None:
+        log.info("%s: stopping", number.name)
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop_roles())
+
+    def _named(self, names: Sequence[Any]) -> list[Role]:
+        unknown = [name for name in names if name not in self._roles]
+        if unknown:
+            raise UsageError(f"no role {', '.join(map(repr, unknown))}; this cluster has {', '.join(self._roles)}")
+        return [self._roles[name] for name in names]
+
+    def _receive_notice(self, notify: NotifySocket) -> None:
+        while (notice := notify.receive()) is not None:
+            for role in self._roles.values():
+                if notice.ready and role.pid == notice.pid:
+                    role.notice_ready()
+
+    def _reap(self) -> None:
+        for role in self._roles.values():
+            role.reap()
+
+    def _role_changed(self) -> None:
+        alive = (role.identity for role in self._roles.values())
+        try:
+            leftovers.remember(self._folder.roles, [identity for identity in alive if identity is not None])
+        except OSError as error:  # a full disk must not end a running cluster
+            log.warning("%s cannot be written (%s): go on", self._folder.roles, error.strerror)
+        self._server.changed()

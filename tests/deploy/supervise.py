@@ -1,0 +1,39 @@
+"""A real supervisor over played roles: `supervise.py FOLDER READY_SECONDS TASK...`, scripts at FOLDER/TASK."""
+
+import sys
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from cluster.inventory.task import Task
+from deploy.project import ROOT
+from deploy.state_folder import StateFolder
+from deploy.supervisor.policy import RestartPolicy
+from deploy.supervisor.role import Deadlines
+from deploy.supervisor.role_process import LaunchPlan
+from deploy.supervisor.serve import serve
+
+root, ready_seconds, *names = sys.argv[1:]
+folder = StateFolder(Path(root) / "state")
+launches = []
+for name in names:
+    role, index = name.split("-")
+    assert role in ("ps", "worker")
+    task = Task("ps" if role == "ps" else "worker", int(index), "here", "127.0.0.1", 1, 2)
+    plan = LaunchPlan(
+        command=(sys.executable, str(Path(__file__).with_name("play_role.py")), str(Path(root) / name)),
+        environment=(("NOTIFY_SOCKET", str(folder.notify_socket)),),
+        folder=ROOT,
+        log=folder.log(task.name),
+    )
+    launches.append((task, plan))
+try:
+    serve(
+        "played",
+        launches,
+        folder,
+        RestartPolicy(first_delay_seconds=0.05),
+        Deadlines(float(ready_seconds), stop_seconds=0.5),
+    )
+except ClusterError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)

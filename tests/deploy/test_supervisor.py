@@ -1,0 +1,201 @@
+import json
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ClusterError
+from deploy.control_client import NobodyListensError
+from deploy.file_lock import held_by
+from deploy.role_status import ClusterStatus, RoleState
+from deploy.supervisor import leftovers
+from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster, eventually, gone
+
+
+def only(status: ClusterStatus, name: str) -> tuple[RoleState, int]:
+    role = next(role for role in status.roles if role.name == name)
+    return role.state, role.restarts
+
+
+def test_roles_become_ready_and_stop_leaves_nothing(played: PlayedCluster) -> None:
+    played.script(ps_0="ready", worker_0="ready")
+    supervisor = played.start("ps-0", "worker-0")
+    status = played.until_running()
+    assert [role.name for role in status.roles] == ["ps:0", "worker:0"]
+    assert all(role.pid and role.restarts == 0 for role in status.roles)
+    memory = played.client.status().roles[0].anonymous_memory_bytes
+    assert memory is not None
+    assert 2**20 < memory < 2**30
+    assert int(played.folder.pid.read_text()) == supervisor.pid == status.supervisor_pid
+    assert played.client.ask("stop")["killed"] == []
+    assert supervisor.wait(PATIENCE_SECONDS) == 0
+    assert all(gone(pid) for pid in played.pids)
+    left = {path.name for path in played.folder.path.iterdir()}
+    assert left == {"logs", "supervisor.lock"}
+    assert f"role {status.roles[0].pid} plays ready" in played.folder.log("ps:0").read_text()
+
+
+def test_only_the_owner_may_reach_the_sockets(played: PlayedCluster) -> None:
+    played.script(ps_0="ready")
+    played.start("ps-0")
+    assert stat.S_IMODE(played.folder.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(played.folder.control_socket.stat().st_mode) == 0o600
+
+
+def test_a_role_that_dies_is_restarted_and_the_log_says_why(played: PlayedCluster) -> None:
+    played.script(worker_0="ready", worker_1="ready")
+    played.start("worker-0", "worker-1")
+    first = played.until_running().roles[0].pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    status = played.until(lambda now: now.running and now.roles[0].restarts == 1, "the restart")
+    assert status.roles[0].pid != first
+    assert only(status, "worker:1") == (RoleState.READY, 0)
+    log = (played.root / "supervisor.out").read_text()
+    assert "worker:0: restart in 0.1 s: " in log
+    assert "ended with signal 9 (SIGKILL) after" in log
+    assert "failure 1 of 10" in log
+
+
+def test_kill_answers_only_once_the_process_is_dead(played: PlayedCluster) -> None:
+    played.script(worker_0="deaf")
+    played.start("worker-0")
+    pid = played.until_running().roles[0].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: played.client.status().roles[0].state is RoleState.FROZEN, "the frozen state")
+    assert played.client.status().summary == "degraded"
+    reply = played.client.ask("kill", task="worker:0", reason="no reply for 30 s")
+    assert reply["pid"] == pid
+    assert gone(pid)
+    played.until(lambda now: now.running and now.roles[0].restarts == 1, "the restart after the fence")
+    assert "worker:0: to be killed on request: no reply for 30 s" in (played.root / "supervisor.out").read_text()
+
+
+def test_a_permanent_exit_code_is_not_restarted_and_says_its_line(played: PlayedCluster) -> None:
+    played.script(ps_0="exit 20", worker_0="ready")
+    played.start("ps-0", "worker-0")
+    status = played.until(lambda now: now.settled, "an answer for every role")
+    assert only(status, "ps:0") == (RoleState.FAILED, 0)
+    assert only(status, "worker:0") == (RoleState.READY, 0)
+    assert status.roles[0].reason.startswith(
+        "this role cannot work, says code 20 [ended with exit code 20 (PORT_TAKEN)"
+    )
+
+
+def test_a_role_that_never_gets_ready_is_given_up_and_restart_revives_it(played: PlayedCluster) -> None:
+    played.script(ps_0="exit 1")
+    played.start("ps-0")
+    status = played.until(lambda now: now.settled, "the end of the attempts")
+    assert only(status, "ps:0") == (RoleState.FAILED, 2)
+    played.script(ps_0="ready")
+    assert played.client.ask("restart", tasks=["ps:0"])["tasks"] == ["ps:0"]
+    assert only(played.until_running(), "ps:0") == (RoleState.READY, 3)
+
+
+def test_restart_of_all_gives_every_role_a_new_process(played: PlayedCluster) -> None:
+    played.script(ps_0="ready", worker_0="ready")
+    played.start("ps-0", "worker-0")
+    before = {role.name: role.pid for role in played.until_running().roles}
+    played.client.ask("restart")
+    after = {role.name: role.pid for role in played.until_running().roles}
+    assert all(before[name] != after[name] for name in before)
+
+
+@pytest.mark.parametrize("how", ["deaf", "ready"])
+def test_stop_has_a_deadline_for_a_role_that_does_not_listen(played: PlayedCluster, how: str) -> None:
+    played.script(ps_0=how)
+    played.start("ps-0")
+    pid = played.until_running().roles[0].pid
+    assert pid is not None
+    if how == "ready":
+        os.kill(pid, signal.SIGSTOP)
+    assert played.client.ask("stop")["killed"] == ["ps:0"]
+    assert gone(pid)
+
+
+def test_a_silent_role_is_starting_and_can_be_stopped(played: PlayedCluster) -> None:
+    played.script(ps_0="silent")
+    supervisor = played.start("ps-0")
+    assert only(played.client.status(), "ps:0") == (RoleState.STARTING, 0)
+    supervisor.terminate()
+    assert supervisor.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_role_that_takes_too_long_is_killed_and_given_up(played: PlayedCluster) -> None:
+    played.script(ps_0="silent")
+    played.start("ps-0", ready_seconds=0.2)
+    status = played.until(lambda now: now.settled, "the end of the attempts")
+    assert only(status, "ps:0") == (RoleState.FAILED, 2)
+    assert "3 of 3 attempts ended without it being ready" in status.roles[0].reason
+    assert "ps:0: not ready 0 s after its start: killed" in (played.root / "supervisor.out").read_text()
+
+
+def test_another_process_cannot_report_readiness_for_a_role(played: PlayedCluster) -> None:
+    played.script(ps_0="silent", ps_1="ready")
+    played.start("ps-0", "ps-1")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.connect(str(played.folder.notify_socket))
+        notify.send(b"READY=1")
+    played.until(lambda now: now.roles[1].state is RoleState.READY, "readiness of the honest role")
+    assert only(played.client.status(), "ps:0")[0] is RoleState.STARTING
+
+
+def test_a_killed_supervisor_takes_its_roles_along_and_the_next_one_starts(played: PlayedCluster) -> None:
+    played.script(ps_0="deaf", worker_0="deaf")
+    supervisor = played.start("ps-0", "worker-0")
+    pids = [role.pid for role in played.until_running().roles if role.pid]
+    supervisor.kill()
+    supervisor.wait(PATIENCE_SECONDS)
+    eventually(lambda: all(gone(pid) for pid in pids), "the death of the roles")
+    with pytest.raises(NobodyListensError):
+        played.client.status()
+    assert held_by(played.folder.lock) is None
+    played.start("ps-0", "worker-0")
+    assert played.until_running().supervisor_pid != supervisor.pid
+
+
+def test_a_second_supervisor_is_refused_and_harms_nothing(played: PlayedCluster) -> None:
+    played.script(ps_0="ready")
+    first = played.start("ps-0")
+    assert held_by(played.folder.lock) == first.pid
+    assert played.launch("ps-0").wait(PATIENCE_SECONDS) == 1
+    assert f"cluster played already has a supervisor (pid {first.pid})" in (played.root / "supervisor.out").read_text()
+    assert played.until_running().supervisor_pid == first.pid
+
+
+def test_what_cannot_be_done_is_answered_in_one_line(played: PlayedCluster) -> None:
+    played.script(ps_0="ready")
+    played.start("ps-0")
+    with pytest.raises(ClusterError, match="no role 'worker:7'; this cluster has ps:0"):
+        played.client.ask("kill", task="worker:7")
+    with pytest.raises(ClusterError, match="expected the verb status, watch, stop, kill or restart, got 'dance'"):
+        played.client.ask("dance")
+    with socket.socket(socket.AF_UNIX) as raw, raw.makefile("rwb") as stream:
+        raw.settimeout(PATIENCE_SECONDS)
+        raw.connect(str(played.folder.control_socket))
+        for line in (b"not json\n", b"[1]\n", b'"status"\n'):
+            stream.write(line)
+            stream.flush()
+            assert json.loads(stream.readline())["ok"] is False
+        stream.write(b"x" * 100_000 + b"\n")
+        stream.flush()
+        assert "64 KiB" in json.loads(stream.readline())["error"]
+    assert played.client.status().cluster == "played"
+
+
+def test_leftovers_spare_a_process_that_only_has_the_same_pid(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"processes": [{"pid": os.getpid(), "start_ticks": 1, "boot": "another"}]}))
+    assert leftovers.clear(path) == ()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"processes": [{"pid": 1}]}', '{"processes": 3}'])
+def test_a_damaged_state_file_is_no_obstacle(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(content)
+    assert leftovers.clear(path) == ()
