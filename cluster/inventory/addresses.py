@@ -1,6 +1,7 @@
 """The address each node announces to the others, and everything that can be wrong with one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from ipaddress import AddressValueError, IPv4Address
 
 from cluster.inventory.machine import Machine
@@ -11,136 +12,152 @@ from cluster.inventory.sources import Sources
 from cluster.inventory.yaml_document import KeyPath
 
 _WRITE_ADDRESS = "write the IPv4 address at which the other nodes reach this one"
+_NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 
 def announce(parts: Parts, sources: Sources, machine: Machine | None) -> tuple[dict[str, str], list[Problem]]:
     """Announced IPv4 address by node name, and the problems of addresses and interfaces.
 
-    Without a machine, host names and interfaces are taken as they are and nodes without an address are left out.
+    Without a machine, host names are taken as they are and nodes that only name an interface are left out.
     """
+    announcer = _Announcer(parts, sources, machine)
     hosts: dict[str, str] = {}
-    problems: list[Problem] = []
     taken: dict[str, str] = {}
-    interfaces = {} if machine is None else machine.interfaces()
+    places: list[tuple[Node, str, KeyPath]] = []
     for index, node in parts.nodes:
-        path: KeyPath = ("nodes", index)
-        if node.address is not None:
-            host, found = _given(node.address, (*path, "address"), sources, machine)
-        else:
-            host, found = _of_interface(node, path, parts, sources, machine, interfaces)
-        problems += found
+        host, path = announcer.host_of(index, node)
         if host is None:
             continue
-        key = "address" if node.address is not None else "interface"
-        problems += _usable(host, (*path, key), parts, sources)
         if host in taken:
             what = f"the same address as {taken[host]}" + ("" if host == node.address else f", {host}")
-            problems.append(sources.problem((*path, key), what, "give each node an address of its own"))
+            announcer.problem(path, what, "give each node an address of its own")
         taken.setdefault(host, node.name)
         hosts.setdefault(node.name, host)
-        if machine is not None:
-            problems += _on_this_machine(node, host, path, parts, sources, machine.hostname(), interfaces)
-    return hosts, problems
+        places.append((node, host, path))
+    any_elsewhere = any(not _is_loopback(host) for _, host, _ in places)
+    for node, host, path in places:
+        announcer.check_reachable(host, path, any_elsewhere)
+        announcer.check_on_this_machine(node, host, path)
+    return hosts, announcer.problems
 
 
-def _given(
-    address: str, path: KeyPath, sources: Sources, machine: Machine | None
-) -> tuple[str | None, list[Problem]]:
-    try:
-        return str(IPv4Address(address)), []
-    except AddressValueError:
-        pass
-    if all(character in "0123456789." for character in address):
-        return None, [sources.problem(path, "not an IPv4 address", "write four numbers from 0 to 255")]
-    if ":" in address:
-        return None, [sources.problem(path, "not an IPv4 address", "IPv6 and ports do not go here: write IPv4 alone")]
-    if not _host_name(address):
-        return None, [sources.problem(path, "neither an IPv4 address nor a host name", _WRITE_ADDRESS)]
-    if machine is None:
-        return address, []
-    resolved = machine.resolve(address)
-    if resolved is None:
-        return None, [sources.problem(path, "this host name has no IPv4 address", _WRITE_ADDRESS)]
-    if resolved == "127.0.1.1":
-        what = "this host name resolves to 127.0.1.1, which Debian gives a machine's own name in /etc/hosts"
-        return None, [sources.problem(path, what, _WRITE_ADDRESS)]
-    return resolved, []
+class _Announcer:
+    def __init__(self, parts: Parts, sources: Sources, machine: Machine | None) -> None:
+        self.parts = parts
+        self.sources = sources
+        self.machine = machine
+        self.problems: list[Problem] = []
+
+    @cached_property
+    def interfaces(self) -> Mapping[str, tuple[str, ...]]:
+        return {} if self.machine is None else self.machine.interfaces()
+
+    def problem(self, path: KeyPath, what: str, remedy: str) -> None:
+        self.problems.append(self.sources.problem(path, what, remedy))
+
+    def host_of(self, index: int, node: Node) -> tuple[str | None, KeyPath]:
+        """The node's address, None where it has none that can be used, and the key that says so."""
+        path: KeyPath = ("nodes", index)
+        if node.address is not None:
+            return self._resolved(node.address, (*path, "address")), (*path, "address")
+        name, where = self._interface(node, path)
+        if name is not None:
+            return self._of_interface(name, where), where
+        if all(self.sources.at((*path, key)) in (None, self.sources.ABSENT) for key in ("address", "interface")):
+            self.problem(path, "neither `address` nor `interface`", "add `address:` with its IPv4 address")
+        return None, path
+
+    def _interface(self, node: Node, path: KeyPath) -> tuple[str | None, KeyPath]:
+        if node.interface is not None:
+            return node.interface, (*path, "interface")
+        return self.parts.interface, ("interface",)
+
+    def _resolved(self, address: str, path: KeyPath) -> str | None:
+        try:
+            return str(IPv4Address(address))
+        except AddressValueError:
+            pass
+        if all(character in "0123456789." for character in address):
+            self.problem(path, "not an IPv4 address", "write four numbers from 0 to 255")
+        elif ":" in address:
+            self.problem(path, "not an IPv4 address", "IPv6 and ports do not go here: write IPv4 alone")
+        elif not _is_host_name(address):
+            self.problem(path, "neither an IPv4 address nor a host name", _WRITE_ADDRESS)
+        elif self.machine is None:
+            return address
+        else:
+            resolved = self.machine.resolve(address)
+            if resolved is None:
+                self.problem(path, "this host name has no IPv4 address", _WRITE_ADDRESS)
+            elif resolved == "127.0.1.1":
+                what = "this host name resolves to 127.0.1.1, which Debian's /etc/hosts gives a machine's own name"
+                self.problem(path, what, _WRITE_ADDRESS)
+            else:
+                return resolved
+        return None
+
+    def _of_interface(self, name: str, path: KeyPath) -> str | None:
+        if self.machine is None:
+            return None
+        found = self.interfaces.get(name)
+        if found:
+            return found[0]
+        if found is None:
+            self.problem(path, "this machine has no such interface", f"choose one of {self._choices()}")
+        else:
+            remedy = f"plug in its cable or bring it up, or choose one of {self._choices()}"
+            self.problem(path, "this interface has no IPv4 address", remedy)
+        return None
+
+    def _choices(self) -> str:
+        usable = [f"{name} ({found[0]})" for name, found in sorted(self.interfaces.items()) if found]
+        return ", ".join(usable) or "none: no interface of this machine has an address"
+
+    def check_reachable(self, host: str, path: KeyPath, any_elsewhere: bool) -> None:
+        """Other nodes must be able to reach the address, and strangers must not."""
+        try:
+            address = IPv4Address(host)
+        except AddressValueError:  # a host name nobody resolved
+            return
+        many = self.parts.node_count > 1 and (any_elsewhere or not self.parts.local)
+        if address.is_loopback and many:
+            what = f"a loopback address in an inventory of {self.parts.node_count} nodes: each node would mean itself"
+            self.problem(path, what, _WRITE_ADDRESS)
+        elif address.is_multicast or address.is_reserved or address.packed[0] == 0:
+            self.problem(path, "not the address of one machine", _WRITE_ADDRESS)
+        elif address.is_global and not self.parts.allow_public:
+            what = "a public address, and TensorFlow's port runs any graph that anyone sends it"
+            self.problem(path, what, "use a private address, or set `allow_public: true` behind a firewall")
+
+    def check_on_this_machine(self, node: Node, host: str, path: KeyPath) -> None:
+        """A node that is the machine reading the inventory must have the address it announces."""
+        if self.machine is None:
+            return
+        local = self.parts.local
+        name, where = self._interface(node, path[:2])
+        if node.address is not None and name is not None and (local or self._is_here(node, host)):
+            own = self.interfaces.get(name, ())
+            if host not in own:
+                has = ", ".join(own) or "no IPv4 address"
+                what = f"on this machine {name} has {has}, but {node.name} announces {host}"
+                self.problem(where, what, f"correct the address, or choose one of {self._choices()}")
+        elif local and not _is_loopback(host) and not self._is_own(host):
+            what = "`connection: local` starts every role here, but this is no address of this machine"
+            self.problem(path, what, f"choose one of {self._choices()}, or write `connection: ssh`")
+
+    def _is_own(self, host: str) -> bool:
+        return any(host in found for found in self.interfaces.values())
+
+    def _is_here(self, node: Node, host: str) -> bool:
+        assert self.machine is not None
+        return self._is_own(host) or self.machine.hostname().partition(".")[0].lower() == node.name.lower()
 
 
-def _host_name(text: str) -> bool:
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.")
+
+
+def _is_host_name(text: str) -> bool:
+    """RFC 1123, with the underscore that some routers' names have."""
     labels = text.removesuffix(".").split(".")
-    return len(text) <= 253 and all(
-        0 < len(label) <= 63 and label.isascii() and label.replace("-", "").replace("_", "").isalnum()
-        for label in labels
-    )
-
-
-def _of_interface(
-    node: Node,
-    path: KeyPath,
-    parts: Parts,
-    sources: Sources,
-    machine: Machine | None,
-    interfaces: Mapping[str, tuple[str, ...]],
-) -> tuple[str | None, list[Problem]]:
-    name = node.interface or parts.interface
-    if name is None:
-        if any(sources.has((*path, key)) and sources.at((*path, key)) is not None for key in ("address", "interface")):
-            return None, []  # given, but unreadable: the schema has said so
-        return None, [sources.problem(path, "neither `address` nor `interface`", "add `address:` with its IPv4 address")]
-    if machine is None:
-        return None, []
-    where = (*path, "interface") if node.interface else ("interface",)
-    found = interfaces.get(name)
-    if found is None:
-        return None, [sources.problem(where, "this machine has no such interface", f"choose one of {_listed(interfaces)}")]
-    if not found:
-        remedy = f"plug in its cable or bring it up, or choose one of {_listed(interfaces)}"
-        return None, [sources.problem(where, "this interface has no IPv4 address", remedy)]
-    return found[0], []
-
-
-def _listed(interfaces: Mapping[str, tuple[str, ...]]) -> str:
-    return ", ".join(f"{name} ({found[0]})" for name, found in sorted(interfaces.items()) if found) or "none has one"
-
-
-def _usable(host: str, path: KeyPath, parts: Parts, sources: Sources) -> Iterator[Problem]:
-    try:
-        address = IPv4Address(host)
-    except AddressValueError:  # a host name nobody resolved
-        return
-    if address.is_loopback and parts.node_count > 1 and not parts.local:
-        what = f"a loopback address in an inventory of {parts.node_count} nodes: every node would mean itself"
-        yield sources.problem(path, what, _WRITE_ADDRESS)
-    elif address.is_unspecified or address.is_multicast or (address.is_reserved and not address.is_private):
-        yield sources.problem(path, "not the address of one machine", _WRITE_ADDRESS)
-    elif address == IPv4Address("255.255.255.255"):
-        yield sources.problem(path, "the broadcast address", _WRITE_ADDRESS)
-    elif address.is_global and not parts.allow_public:
-        what = "a public address: TensorFlow's port runs any graph that anyone sends it"
-        yield sources.problem(path, what, "use a private address, or set `allow_public: true` behind a firewall")
-
-
-def _on_this_machine(
-    node: Node,
-    host: str,
-    path: KeyPath,
-    parts: Parts,
-    sources: Sources,
-    hostname: str,
-    interfaces: Mapping[str, tuple[str, ...]],
-) -> Iterator[Problem]:
-    """A node can be checked against the machine's own interfaces where that machine is the node."""
-    own = {address for found in interfaces.values() for address in found}
-    if parts.local:
-        if host not in own and not host.startswith("127."):
-            what = f"`connection: local` starts every role here, and {host} is no address of this machine"
-            yield sources.problem((*path, "address"), what, f"choose one of {_listed(interfaces)}")
-        return
-    name = node.interface or parts.interface
-    is_here = host in own or hostname.partition(".")[0].lower() == node.name.lower()
-    if name is not None and node.address is not None and is_here and host not in interfaces.get(name, ()):
-        where = (*path, "interface") if node.interface else ("interface",)
-        found = ", ".join(interfaces.get(name, ())) or "no IPv4 address"
-        what = f"this machine is {node.name}, whose {name} has {found} instead of the announced {host}"
-        yield sources.problem(where, what, f"correct the address, or choose one of {_listed(interfaces)}")
+    return len(text) <= 253 and all(0 < len(label) <= 63 and set(label) <= set(_NAME_CHARACTERS) for label in labels)

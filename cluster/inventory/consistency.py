@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from cluster.inventory.addresses import announce
 from cluster.inventory.machine import Machine
-from cluster.inventory.nodes import RoleEntry
+from cluster.inventory.nodes import NodeRole
 from cluster.inventory.problem import Problem
 from cluster.inventory.salvage import Parts
 from cluster.inventory.sources import Sources
@@ -33,59 +33,62 @@ def _names(parts: Parts, sources: Sources) -> Iterator[Problem]:
             lines[node.name] = sources.origin(path)[0]
 
 
+def _holders(parts: Parts, role: NodeRole) -> list[tuple[str, KeyPath]]:
+    """Name of the node and place of the entry, for every entry of the role."""
+    return [
+        (node.name, ("nodes", index, "roles", position))
+        for index, node in parts.nodes
+        for position, entry in enumerate(node.roles)
+        if entry.role == role
+    ]
+
+
 def _roles(parts: Parts, sources: Sources) -> Iterator[Problem]:
-    coordinators: list[KeyPath] = []
-    roles: set[str] = set()
+    for _, path in _holders(parts, "coordinator")[1:]:
+        yield sources.problem(path, "a second coordinator", "keep one")
     for index, node in parts.nodes:
-        for position, entry in enumerate(node.roles):
-            roles.add(entry.role)
-            path: KeyPath = ("nodes", index, "roles", position)
-            if entry.role == "coordinator":
-                coordinators.append(path)
-    for path in coordinators[1:]:
-        yield sources.problem(path, "a second coordinator", "keep one", with_value=False)
+        entries = [entry.role for entry in node.roles]
+        for position, role in enumerate(entries):
+            if role == "storage" and role in entries[:position]:
+                yield sources.problem(("nodes", index, "roles", position), "the role storage twice", "keep one")
     if not parts.complete:
         return  # the missing role may be one of those that could not be read
-    for role, words in (("ps", "parameter server"), ("worker", "worker"), ("coordinator", "coordinator")):
-        if role not in roles:
+    required: tuple[tuple[NodeRole, str], ...] = (
+        ("ps", "parameter server"),
+        ("worker", "worker"),
+        ("coordinator", "coordinator"),
+    )
+    for role, words in required:
+        if not _holders(parts, role):
             yield sources.problem(("nodes",), f"no {words}", f"give a node the role {role}")
 
 
 def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator[Problem]:
-    taken: dict[tuple[str, int], str] = {}
+    taken: dict[tuple[int, int], str] = {}
     for task, (index, position) in placed(parts.nodes, parts.ports, hosts):
-        entry = dict(parts.nodes)[index].roles[position]
+        if task.role == "coordinator" and task.index > 0:
+            continue  # one too many, which is its own problem
+        role: KeyPath = ("nodes", index, "roles", position)
         for port, name in ((task.port, "port"), (task.metrics_port, "metrics_port")):
             user = f"{task.name}'s {name}"
-            if (task.host, port) not in taken:
-                taken[(task.host, port)] = user
-                continue
-            path = _port_path(entry, index, position, name, sources)
-            what = f"port {port} of {task.host} for {user} is already {taken[(task.host, port)]}"
-            remedy = f"give it its own, e.g. `{task.role}: {{port: 3001, metrics_port: 3002}}` in the list of roles"
-            yield sources.problem(path, what, remedy, with_value=False)
-
-
-def _port_path(entry: RoleEntry, index: int, position: int, name: str, sources: Sources) -> KeyPath:
-    """Where the port is written, or else the role that takes it from `ports`."""
-    role: KeyPath = ("nodes", index, "roles", position)
-    written = (*role, entry.role, name)
-    return written if sources.has(written) else role
+            first = taken.setdefault((index, port), user)
+            if first != user:
+                written = (*role, task.role, name)
+                what = f"port {port} on {task.node} is {first} already, and would be {user} too"
+                remedy = f"give it one of its own, e.g. `- {task.role}: {{port: 3001, metrics_port: 3002}}`"
+                yield sources.problem(written if sources.has(written) else role, what, remedy)
 
 
 def _storage(parts: Parts, sources: Sources) -> Iterator[Problem]:
-    servers = [
-        (node.name, ("nodes", index, "roles", position))
-        for index, node in parts.nodes
-        for position, entry in enumerate(node.roles)
-        if entry.role == "storage"
-    ]
-    for _, path in servers[1:]:
-        yield sources.problem(path, "a second storage server", "keep one", with_value=False)
+    servers = _holders(parts, "storage")
+    names = [name for name, _ in servers]
+    for name, path in servers[1:]:
+        if name != names[0]:
+            yield sources.problem(path, "a second storage server", "keep one")
     if parts.storage is None:
         if servers and sources.at(("storage",)) in (None, sources.ABSENT):
-            remedy = f"add `storage: {{server: {servers[0][0]}}}`, or remove the role"
+            remedy = f"add `storage: {{server: {names[0]}}}`, or remove the role"
             yield sources.problem(servers[0][1], "the role storage, but no section `storage`", remedy)
-    elif parts.complete and (not servers or parts.storage.server != servers[0][0]):
-        remedy = f"write {servers[0][0]}" if servers else "give that node the role storage"
+    elif parts.complete and parts.storage.server not in names[:1]:
+        remedy = f"write {names[0]}" if names else "give that node the role storage"
         yield sources.problem(("storage", "server"), "not the node with the role storage", remedy)

@@ -1,6 +1,7 @@
 """pydantic's findings in the inventory's words: what was expected, what came, where, and what to do."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,12 +26,12 @@ _TYPES: Mapping[str, tuple[str, str]] = {
 }
 
 _BOUNDS: Mapping[str, tuple[str, str]] = {
-    "greater_than": ("gt", "more than"),
-    "greater_than_equal": ("ge", "at least"),
-    "less_than": ("lt", "less than"),
-    "less_than_equal": ("le", "at most"),
-    "string_too_long": ("max_length", "text no longer than"),
-    "string_too_short": ("min_length", "text no shorter than"),
+    "greater_than": ("gt", "a number above"),
+    "greater_than_equal": ("ge", "a number of at least"),
+    "less_than": ("lt", "a number below"),
+    "less_than_equal": ("le", "a number of at most"),
+    "string_too_long": ("max_length", "text with a length of at most"),
+    "string_too_short": ("min_length", "text with a length of at least"),
 }
 
 _PATTERNS: Mapping[str, tuple[str, str]] = {
@@ -51,12 +52,28 @@ def explain(error: ValidationError, sources: Sources, prefix: KeyPath = ()) -> l
 
 def _explain(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> Problem:
     location = (*prefix, *detail["loc"])
+    if detail["type"] == "union_tag_invalid":
+        location = (*location, "name")
     path = plain_path(location)
-    problem, remedy = _words(detail["type"], detail.get("ctx", {}), detail["msg"], location)
+    value = sources.at(path)
+    problem, remedy = _words(detail["type"], detail.get("ctx", {}), detail["msg"], location, value)
     return sources.problem(path, problem, remedy)
 
 
-def _words(kind: str, context: Mapping[str, Any], message: str, location: tuple[str | int, ...]) -> tuple[str, str]:
+def _choice(key: str, expected: str, value: object) -> tuple[str, str]:
+    if key == "mode":
+        return "this version only trains asynchronously", "write async"
+    near = (
+        get_close_matches(value, expected.replace("'", "").replace(" or ", ", ").split(", "), n=1)
+        if isinstance(value, str)
+        else []
+    )
+    return f"expected {expected}", f"did you mean `{near[0]}`?" if near else "write one of them"
+
+
+def _words(
+    kind: str, context: Mapping[str, Any], message: str, location: tuple[str | int, ...], value: object
+) -> tuple[str, str]:
     key = str(location[-1]) if location else ""
     if "remedy" in context:
         return message, str(context["remedy"])
@@ -65,14 +82,15 @@ def _words(kind: str, context: Mapping[str, Any], message: str, location: tuple[
         return what, advice(key, section_at(location[:-1]))
     if kind == "missing":
         return "missing", f"add `{key}:`"
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+        return "expected a whole number", f"write {value:.0f}"
     if kind in _TYPES:
         return _TYPES[kind]
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        return f"expected {words} {context[name]}", "choose a value within the range"
+        return "out of range", f"write {words} {context[name]}"
     if kind in ("literal_error", "union_tag_invalid"):
-        allowed = context.get("expected") or context.get("expected_tags")
-        return f"expected {allowed}", "write one of them"
+        return _choice(key, str(context.get("expected") or context.get("expected_tags")), value)
     if kind == "too_short":
         return f"expected at least {context['min_length']} in the list", "add an entry"
     if kind == "too_long":

@@ -11,7 +11,12 @@ class Section(BaseModel):
     """A mapping of the inventory: no other keys than its fields, no conversions, never changed once read."""
 
     model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True, protected_namespaces=()
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
     )
 
     @model_validator(mode="before")

@@ -82,7 +82,9 @@ def _read(path: Path, file: str) -> str:
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
             raise problem("not an ordinary file", "write the inventory into a file")
         if status.st_size > MAXIMUM_BYTES:
-            raise problem(f"{status.st_size} bytes", f"an inventory has at most {MAXIMUM_BYTES}: is this the right file?")
+            raise problem(
+                f"{status.st_size} bytes", f"an inventory has at most {MAXIMUM_BYTES}: is this the right file?"
+            )
         content = path.read_bytes()
     except FileNotFoundError:
         raise problem("no such file", "name one with --inventory, or write one with `fab init --local`") from None

@@ -1,4 +1,4 @@
-"""What an inventory may ask of the machine that reads it: its interfaces, its name, and what a host name resolves to."""
+"""What an inventory asks the machine that reads it: its interfaces, its name, what a host name resolves to."""
 
 import socket
 from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ class RolePorts(Section):
     """Ports of one role process where they differ from the inventory's `ports`."""
 
     port: Port | None = Field(None, description="of the TensorFlow server; null takes the role's from `ports`")
-    metrics_port: Port | None = Field(None, description="of `/metrics` and `/ready`; null takes the role's from `ports`")
+    metrics_port: Port | None = Field(None, description="of `/metrics` and `/ready`; null takes the role's")
 
 
 class RoleEntry(Section):
@@ -70,8 +70,8 @@ class Node(Section):
     )
     interface: Interface | None = Field(
         None,
-        description="network interface whose address this node announces: without `address`, of the machine that reads "
-        "the inventory; with it, checked on the node itself",
+        description="network interface whose address this node announces. Without `address` the machine that reads the "
+        "inventory is the node; with it the node checks, when it reads the inventory, that the two agree",
     )
     roles: tuple[RoleEntry, ...] = Field(min_length=1, max_length=256, description="what runs on it")
 

@@ -1,98 +1,92 @@
 """`--set key=value`: one value of the inventory replaced for one call."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from cluster.inventory.problem import Problem
 from cluster.inventory.recipes import SECTION_NAMES
 from cluster.inventory.sources import Sources
-from cluster.inventory.yaml_document import KeyPath, parse
+from cluster.inventory.yaml_document import MAXIMUM_DEPTH, KeyPath, parse
 
 _REMEDY = "write it like jobs.train.epochs=3 or nodes.rpi03.address=192.168.1.18"
 
 
-def apply(overrides: Sequence[str], sources: Sources) -> list[Problem]:
+@dataclass(frozen=True)
+class _Override:
+    argument: str
+    key: str
+    parts: tuple[str, ...]
+    value: Any
+
+    @property
+    def names_a_variant(self) -> bool:
+        """Whether it says which model, optimizer or schedule, rather than one of its knobs."""
+        where, section, last = self.parts[:2], self.parts[2:3], self.parts[3:]
+        return where == ("jobs", "train") and section[:1] != () and section[0] in SECTION_NAMES and last == ("name",)
+
+
+class _OverrideError(Exception):
+    """Problem and remedy, in that order."""
+
+
+def apply(arguments: Sequence[str], sources: Sources) -> list[Problem]:
     """Replace values in `sources`, later overrides winning. Returns what could not be applied.
 
-    A new `name` for a model, an optimizer or a schedule forgets the knobs the file gave the old one, whatever the
-    order of the overrides: an inventory written for one network can be tried with another.
+    A new `name` for a model, an optimizer or a schedule forgets the knobs the file gave the old one, wherever it
+    stands among the overrides: an inventory written for one network can be tried with another.
     """
     problems: list[Problem] = []
-    assignments: list[tuple[KeyPath, Any, str]] = []
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        keys = tuple(part.strip() for part in key.split("."))
+    overrides: list[_Override] = []
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        parts = tuple(part.strip() for part in key.split("."))
         document = parse(text, sources.file)
-        if not equals or not all(keys):
-            problems.append(_problem(override, "", "expected KEY=VALUE", _REMEDY, sources))
+        if not equals or not all(parts) or len(parts) > MAXIMUM_DEPTH:
+            problems.append(Problem(sources.file, "", "expected KEY=VALUE", _REMEDY, override=argument))
         elif document.problems:
             what = document.problems[0].problem
-            problems.append(_problem(override, key, what, "put the value in quotes", sources))
+            problems.append(Problem(sources.file, key, what, "put the value in quotes", override=argument))
         else:
-            assignments.append((keys, document.value, override))
-    assignments.sort(key=lambda assignment: not _names_section(assignment[0]))
-    for keys, value, override in assignments:
-        found = _assign(keys, value, override, sources)
-        if found is not None:
-            problems.append(found)
+            overrides.append(_Override(argument, key, parts, document.value))
+    for override in sorted(overrides, key=lambda override: not override.names_a_variant):
+        try:
+            path = _place(override, sources)
+        except _OverrideError as error:
+            problem, remedy = error.args
+            problems.append(Problem(sources.file, override.key, problem, remedy, override=override.argument))
+            continue
+        if override.names_a_variant and sources.at(path) != override.value:
+            sources.replace(path[:-1], {}, override.argument)
+        sources.replace(path, override.value, override.argument)
     return problems
 
 
-def _problem(override: str, key: str, problem: str, remedy: str, sources: Sources) -> Problem:
-    return Problem(sources.file, key, problem, remedy, override=override)
-
-
-def _names_section(keys: KeyPath) -> bool:
-    return len(keys) == 4 and keys[:2] == ("jobs", "train") and keys[2] in SECTION_NAMES and keys[3] == "name"
-
-
-def _assign(keys: KeyPath, value: Any, override: str, sources: Sources) -> Problem | None:
+def _place(override: _Override, sources: Sources) -> KeyPath:
+    """The path the override means, with nodes named instead of counted."""
     path: KeyPath = ()
-    for position, part in enumerate(keys):
-        section = sources.at(path)
-        if isinstance(section, tuple):
-            index = _index(str(part), section)
-            if index is None:
-                names = [str(item.get("name")) for item in section if isinstance(item, dict)]
-                near = get_close_matches(str(part), names, n=1)
-                return _problem(
-                    override,
-                    ".".join(str(k) for k in keys),
-                    f"nothing is called {str(part)!r} in {sources.key(path)}",
-                    f"did you mean `{near[0]}`?" if near else f"choose one of {', '.join(names) or range(len(section))}",
-                    sources,
-                )
-            path = (*path, index)
-        elif isinstance(section, dict) or section is None or not sources.has(path):
+    for part in override.parts:
+        holder = sources.at(path)
+        if isinstance(holder, tuple):
+            path = (*path, _position(part, holder, sources.key(path)))
+        elif isinstance(holder, dict) or holder is None or holder is sources.ABSENT:
             path = (*path, part)
         else:
-            return _problem(
-                override,
-                ".".join(str(k) for k in keys),
-                f"{sources.key(path)} is a value, not a section with a key {str(part)!r}",
-                f"write {sources.key(path)}=VALUE",
-                sources,
-            )
-        if position == len(keys) - 1 and _names_section(keys) and sources.at(path) != value:
-            sources.value = _replaced(sources.value, path[:-1], {})
-    sources.value = _replaced(sources.value, path, value)
-    sources.overrides[path] = override
-    return None
+            where = sources.key(path)
+            raise _OverrideError(f"{where} is a value and has no key {part!r}", f"write {where}=VALUE")
+    return path
 
 
-def _index(part: str, items: tuple[Any, ...]) -> int | None:
-    for index, item in enumerate(items):
-        if isinstance(item, dict) and item.get("name") == part:
-            return index
-    return int(part) if part.isascii() and part.isdigit() and len(part) < 6 and int(part) < len(items) else None
-
-
-def _replaced(tree: Any, path: KeyPath, value: Any) -> Any:
-    if not path:
-        return value
-    head, rest = path[0], path[1:]
-    if isinstance(tree, tuple):
-        return tuple(_replaced(item, rest, value) if index == head else item for index, item in enumerate(tree))
-    section = tree if isinstance(tree, dict) else {}
-    return {**section, head: _replaced(section.get(head), rest, value)}
+def _position(part: str, items: tuple[Any, ...], where: str) -> int:
+    names = [item.get("name") if isinstance(item, dict) else None for item in items]
+    if part in names:
+        return names.index(part)
+    if part.isascii() and part.isdigit() and len(part) < 6 and int(part) < len(items):
+        return int(part)
+    words = [name for name in names if isinstance(name, str)]
+    near = get_close_matches(part, words, n=1)
+    choices = ", ".join(words) if words else f"0 to {len(items) - 1}"
+    raise _OverrideError(
+        f"nothing is called {part!r} in {where}", f"did you mean `{near[0]}`?" if near else f"choose one of {choices}"
+    )

@@ -56,9 +56,7 @@ def salvage(sources: Sources) -> Parts:
     )
 
 
-def _readable(
-    section: type[AnySection], value: Any, prefix: tuple[str | int, ...]
-) -> tuple[AnySection | None, bool]:
+def _readable(section: type[AnySection], value: Any, prefix: tuple[str | int, ...]) -> tuple[AnySection | None, bool]:
     """The section without its wrong values, and whether nothing of its roles had to go."""
     whole = True
     for _ in range(_ROUNDS):

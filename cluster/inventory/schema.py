@@ -30,13 +30,16 @@ class Description(Section):
         None, description="network interface that carries the cluster's traffic, for nodes that give none"
     )
     allow_public: bool = Field(
-        False, description="permit addresses anyone on the Internet can reach; TensorFlow's port runs any graph it is sent"
+        False,
+        description="permit addresses anyone on the Internet can reach; TensorFlow's port runs any graph it is sent",
     )
     ports: Ports = Ports()
     nodes: tuple[Node, ...] = Field(min_length=1, max_length=MAXIMUM_NODES, description="the machines")
     storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
     ssh: SshSettings = SshSettings()
-    runs: Text = Field("runs", description="folder that gets one folder for each job run; relative to the working folder")
+    runs: Text = Field(
+        "runs", description="folder that gets one folder for each job run; relative to the working folder"
+    )
     jobs: Jobs = Jobs()
 
 

@@ -1,8 +1,8 @@
 """The job `train`: every knob of a training run."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from cluster.inventory.fields import Fraction, Section, Seed, Text
@@ -65,10 +65,14 @@ class TrainJob(Section):
     seed: Seed = Field(0, description="of the initial parameters, the order of windows, dropout and the split")
     optimizer: OptimizerConfig = AdamW()
     schedule: ScheduleConfig = OneCycle()
-    clip_norm: float | None = Field(1.0, gt=0.0, description="gradients longer than this are cut to it; null never cuts")
+    clip_norm: float | None = Field(
+        1.0, gt=0.0, description="gradients longer than this are cut to it; null never cuts"
+    )
     l2: float = Field(0.0, ge=0.0, le=1.0, description="weight of the squared weights in the loss")
     label_smoothing: Fraction = Field(0.05, description="share of each label spread over all classes")
-    keep_probability: float = Field(1.0, gt=0.0, le=1.0, description="share of units that dropout keeps; 1 is no dropout")
+    keep_probability: float = Field(
+        1.0, gt=0.0, le=1.0, description="share of units that dropout keeps; 1 is no dropout"
+    )
     replay_worst_batches: int = Field(0, ge=0, le=1000, description="batches of highest loss trained again each epoch")
     validation_subjects: Subjects = Field(
         3, description="training subjects held out to choose the epoch by: how many, or a list of ids; 0 is none"
@@ -83,12 +87,14 @@ class TrainJob(Section):
     def _complete(cls, value: Any) -> Any:
         return completed(value) if isinstance(value, dict) else completed({}) if value is None else value
 
-    @model_validator(mode="after")
-    def _micro_batches_fit(self) -> Self:
-        if self.micro_batches > self.batch_size:
+    @field_validator("micro_batches")
+    @classmethod
+    def _fits_the_batch(cls, count: int, known: ValidationInfo) -> int:
+        batch_size = known.data.get("batch_size", count)
+        if count > batch_size:
             raise PydanticCustomError(
                 "micro_batches",
-                f"a batch of {self.batch_size} windows cannot be cut into {self.micro_batches} micro-batches",
-                {"remedy": f"set micro_batches to at most {self.batch_size}"},
+                f"a batch of {batch_size} windows cannot be cut into {count} micro-batches",
+                {"remedy": f"set it to at most {batch_size}"},
             )
-        return self
+        return count

@@ -16,7 +16,7 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
-from cluster.inventory.problem import Problem, printable
+from cluster.inventory.problem import Problem, shown
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of the document to a value."""
@@ -107,9 +107,9 @@ class _Builder:
         self.file = file
         self.values = 0
 
-    def add(self, path: KeyPath, line: int | None, problem: str, remedy: str, value: str | None = None) -> None:
+    def add(self, path: KeyPath, line: int | None, problem: str, remedy: str) -> None:
         key = ".".join(str(part) for part in path)
-        self.document.problems.append(Problem(self.file, key, problem, remedy, line=line, value=value))
+        self.document.problems.append(Problem(self.file, key, problem, remedy, line=line))
 
     def build(self, node: yaml.Node, path: KeyPath) -> Any:
         line = node.start_mark.line + 1
@@ -123,19 +123,22 @@ class _Builder:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return tuple(self.build(item, (*path, position)) for position, item in enumerate(node.value))
-        return self._scalar(node, path)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        raise AssertionError(f"a YAML node is a mapping, a sequence or a scalar, not {type(node)}")
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         built: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_TAG}str":
-                text = printable(str(key_node.value))[:40] if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
-                self.add(path, line, f"{text!r} cannot be a key", "use a word, or put it in quotes")
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.add(path, line, "a list or a mapping cannot be a key", "use a word")
                 continue
-            key = key_node.value
-            if key == "<<":
-                self.add(path, line, "merge keys are not supported", "write the keys out, or use an alias for a whole value")
+            key: str = key_node.value
+            if key_node.tag != f"{_TAG}str":
+                self.add(path, line, f"{shown(key)} cannot be a key", "use a word, or put it in quotes")
+            elif key == "<<":
+                self.add(path, line, "merge keys are not supported", "write the keys out")
             elif key in built:
                 first = self.document.lines[(*path, key)]
                 self.add((*path, key), line, f"given twice, first on line {first}", "remove one of the two")
@@ -146,10 +149,10 @@ class _Builder:
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
         text: str = node.value
-        constructor = _CONSTRUCTORS.get(node.tag)
         line = node.start_mark.line + 1
+        constructor = _CONSTRUCTORS.get(node.tag)
         if constructor is None:
-            self.add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag", printable(repr(text[:40])))
+            self.add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag")
             return None
         if node.tag in (f"{_TAG}int", f"{_TAG}float") and len(text) > MAXIMUM_DIGITS:
             self.add(path, line, f"a number of {len(text)} characters", f"use at most {MAXIMUM_DIGITS}")
@@ -157,7 +160,7 @@ class _Builder:
         try:
             return constructor(text)
         except (ValueError, KeyError):
-            self.add(path, line, f"not a value of the tag {node.tag!r}", "remove the tag", printable(repr(text[:40])))
+            self.add(path, line, f"{shown(text)} is no value of the tag {node.tag!r}", "remove the tag")
             return None
 
 
