@@ -31,7 +31,8 @@ class Draws:
 
     def gaussian(self, shape: tuple[int, ...]) -> Values:
         """Mean 0, variance 1: twelve uniforms summed, minus six (Irwin-Hall), because a logarithm is not portable."""
-        return np.add.reduce(self.uniform((12, *shape)), axis=0) - 6.0
+        total: Values = np.add.reduce(self.uniform((12, *shape)), axis=0)
+        return total - 6.0
 
 
 def constant(value: float) -> Initializer:

@@ -1,11 +1,11 @@
-"""Layers without state: each knows its parameters' names and shapes and is applied to the tensors of that name."""
+"""Layers without state: each knows its parameters' names and shapes and is applied to the tensors of those names."""
 
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from cluster.models import initial
-from cluster.models.block_lstm import block_lstm
+from cluster.models.lstm import lstm
 from cluster.models.network import Parameter, Tensors
 from cluster.parameters.layout import ParameterSpec
 
@@ -34,6 +34,28 @@ class Dense:
 
 
 @dataclass(frozen=True)
+class Convolution:
+    """A convolution over time, `taps` samples wide, one output every `stride` samples, zeros beyond the window."""
+
+    name: str
+    inputs: int
+    outputs: int
+    taps: int
+    stride: int
+
+    def parameters(self) -> list[Parameter]:
+        """A Glorot kernel of shape (taps, inputs, outputs) and a zero bias."""
+        kernel = ParameterSpec(f"{self.name}/kernel", (self.taps, self.inputs, self.outputs))
+        bias = ParameterSpec(f"{self.name}/bias", (self.outputs,), decayed=False)
+        return [Parameter(kernel, initial.glorot_uniform), Parameter(bias, initial.constant(0.0))]
+
+    def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
+        """Shape (batch, ceil(steps / stride), outputs) from (batch, steps, inputs)."""
+        outputs = tf.nn.conv1d(inputs, parameters[f"{self.name}/kernel"], self.stride, "SAME")
+        return tf.nn.bias_add(outputs, parameters[f"{self.name}/bias"])
+
+
+@dataclass(frozen=True)
 class Lstm:
     """One LSTM over time-major inputs; `backward` reads them from the last step to the first."""
 
@@ -51,6 +73,27 @@ class Lstm:
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
         """Shape (steps, batch, hidden) from (steps, batch, features); output k belongs to input k either way."""
         kernel, bias = parameters[f"{self.name}/kernel"], parameters[f"{self.name}/bias"]
-        if not self.backward:
-            return block_lstm(inputs, kernel, bias)
-        return tf.reverse(block_lstm(tf.reverse(inputs, [0]), kernel, bias), [0])
+        return lstm(inputs, kernel, bias, backward=self.backward)
+
+
+@dataclass(frozen=True)
+class BidirectionalLstm:
+    """Two LSTMs of `hidden` units each over the same inputs, one from either end."""
+
+    name: str
+    features: int
+    hidden: int
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the forward LSTM, then those of the backward one."""
+        return [parameter for direction in self._directions() for parameter in direction.parameters()]
+
+    def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
+        """Shape (steps, batch, 2 * hidden) from (steps, batch, features): forward outputs, then backward ones."""
+        return tf.concat([direction(parameters, inputs) for direction in self._directions()], 2)
+
+    def _directions(self) -> tuple[Lstm, Lstm]:
+        return (
+            Lstm(f"{self.name}/forward", self.features, self.hidden),
+            Lstm(f"{self.name}/backward", self.features, self.hidden, backward=True),
+        )

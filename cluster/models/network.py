@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-import numpy as np
 import tensorflow as tf
 
+from cluster.inventory.models import ModelConfig
 from cluster.models.initial import Draws, Initializer
 from cluster.parameters.layout import Layout, ParameterSpec, Vector
 
@@ -21,13 +22,24 @@ class Parameter:
     initial: Initializer
 
 
+class Part(Protocol):
+    """Anything a network is put together from."""
+
+    def parameters(self) -> list[Parameter]:
+        """The part's parameters, in the order they have in the flat vector."""
+
+
 @dataclass(frozen=True)
 class Problem:
-    """What the network is for: windows of shape (window_steps, channels), each one of `classes` activities."""
+    """What a network is for: windows of shape (window_steps, channels), each of one of `classes` activities.
+
+    `keep_probability` is the share of units its dropout keeps in training; 1 drops none.
+    """
 
     window_steps: int
     channels: int
     classes: int
+    keep_probability: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -45,9 +57,10 @@ class Output:
 class Network(ABC):
     """A network without state: parameters come in, logits go out, and nothing is remembered between calls."""
 
-    def __init__(self, name: str, problem: Problem, parameters: Sequence[Parameter]) -> None:
-        self.name = name
+    def __init__(self, config: ModelConfig, problem: Problem, parts: Sequence[Part]) -> None:
+        self.config = config
         self.problem = problem
+        parameters = [parameter for part in parts for parameter in part.parameters()]
         self.layout = Layout([parameter.spec for parameter in parameters])
         self._initializers = {parameter.spec.name: parameter.initial for parameter in parameters}
 
@@ -56,7 +69,7 @@ class Network(ABC):
         values = {}
         for position, slot in enumerate(self.layout.slots):
             draws = Draws(seed, position)
-            values[slot.spec.name] = self._initializers[slot.spec.name](draws, slot.spec.shape).astype(np.float32)
+            values[slot.spec.name] = self._initializers[slot.spec.name](draws, slot.spec.shape)
         return self.layout.pack(values)
 
     def unpack(self, flat: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -74,15 +87,13 @@ class Network(ABC):
         `seed`, int32 of shape (2,), decides the dropout masks and nothing else; equal seeds drop equal elements.
         """
 
-    @abstractmethod
-    def knobs(self) -> dict[str, object]:
-        """The settings that made this network, as JSON values."""
-
     def describe(self) -> dict[str, object]:
-        """The `model` entry of `result.json`: name, trained parameters, untrained statistics, knobs."""
+        """The `model` entry of `result.json`: every knob, and how many values are trained and averaged."""
         return {
-            "name": self.name,
+            **self.config.model_dump(),
             "parameters": self.layout.trained_size,
             "statistics": self.layout.statistics_size,
-            **self.knobs(),
+            "window_steps": self.problem.window_steps,
+            "channels": self.problem.channels,
+            "classes": self.problem.classes,
         }

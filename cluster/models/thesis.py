@@ -1,50 +1,117 @@
-"""The thesis's family: per layer an input projection with ReLU, then an LSTM; the head reads the last time step."""
+"""The thesis's family: per layer one or several parallel cells, each a projection with ReLU and then an LSTM, summed.
 
-from typing import Protocol
+After the public code the thesis builds on, HAR-stacked-residual-bidir-LSTMs; `docs/models.md` lists where this
+deviates from it and why.
+"""
+
+from dataclasses import dataclass
 
 import tensorflow as tf
 
+from cluster.errors import UsageError
+from cluster.inventory.models import ThesisModel
+from cluster.models.dropout import Dropout
 from cluster.models.layers import Dense, Lstm
-from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.network import Network, Output, Parameter, Part, Problem, Tensors
+from cluster.models.normalization import StepBatchNorm
 
 
-class ThesisConfig(Protocol):
-    """The knobs of the family."""
+@dataclass(frozen=True)
+class Cell:
+    """One direction: a projection of the features to `hidden` with ReLU, then an LSTM of `hidden` units."""
 
-    n_stacked_layers: int
+    name: str
+    features: int
     hidden: int
-    bias_mean: float
+    bias: float
+    backward: bool = False
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the projection, then those of the LSTM."""
+        return [*self._projection().parameters(), *self._lstm().parameters()]
+
+    def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
+        """Shape (steps, batch, hidden) from (steps, batch, features)."""
+        return self._lstm()(parameters, tf.nn.relu(self._projection()(parameters, inputs)))
+
+    def _projection(self) -> Dense:
+        return Dense(f"{self.name}/projection", self.features, self.hidden, self.bias)
+
+    def _lstm(self) -> Lstm:
+        return Lstm(f"{self.name}/lstm", self.hidden, self.hidden, self.backward)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Parallel residual cells over the same inputs, summed; a bidirectional one is two cells side by side."""
+
+    name: str
+    residual_cells: tuple[tuple[Cell, ...], ...]
+    norm: StepBatchNorm | None
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the cells in order, then those of the normalization."""
+        parts: list[Part] = [cell for directions in self.residual_cells for cell in directions]
+        if self.norm:
+            parts.append(self.norm)
+        return [parameter for part in parts for parameter in part.parameters()]
+
+    def __call__(
+        self, parameters: Tensors, inputs: tf.Tensor, *, training: bool
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Shape (steps, batch, hidden) from (steps, batch, features), and the batch's statistics."""
+        outputs = tf.add_n(
+            [tf.concat([cell(parameters, inputs) for cell in directions], 2) for directions in self.residual_cells]
+        )
+        return self.norm(parameters, outputs, training=training) if self.norm else (outputs, {})
 
 
 class Thesis(Network):
-    """`n_stacked_layers` of projection and LSTM, `hidden` units wide."""
+    """`n_stacked_layers` layers, `hidden` wide; the head reads the state each direction ends in."""
 
-    def __init__(self, config: ThesisConfig, problem: Problem, keep_probability: float) -> None:
-        self._config = config
-        self._keep_probability = keep_probability
-        hidden = config.hidden
-        self._layers = [
-            (
-                Dense(f"layer{k}/projection", hidden if k else problem.channels, hidden, bias=config.bias_mean),
-                Lstm(f"layer{k}/lstm", hidden, hidden),
+    def __init__(self, config: ThesisModel, problem: Problem) -> None:
+        """Raises UsageError for a bidirectional network whose width cannot be halved."""
+        if config.bidirectional and config.hidden % 2:
+            raise UsageError(
+                f"model thesis: hidden: expected an even number of units when bidirectional (each direction gets "
+                f"half), got {config.hidden}; use {config.hidden + 1}"
             )
-            for k in range(config.n_stacked_layers)
-        ]
-        self._head = Dense("head", hidden, problem.classes)
-        parts = [part for layer in self._layers for part in layer]
-        super().__init__("thesis", problem, [p for part in [*parts, self._head] for p in part.parameters()])
+        self._bidirectional = config.bidirectional
+        self._layers = [_layer(config, problem, k) for k in range(config.n_stacked_layers)]
+        self._head = Dense("head", config.hidden, problem.classes)
+        self._input_dropout = Dropout(problem.keep_probability, site=0)
+        self._head_dropout = Dropout(problem.keep_probability, site=1)
+        super().__init__(config, problem, [*self._layers, self._head])
 
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
         """See `Network.apply`."""
-        hidden = tf.transpose(windows, [1, 0, 2])
-        for projection, lstm in self._layers:
-            hidden = lstm(parameters, tf.nn.relu(projection(parameters, hidden)))
-        return Output(self._head(parameters, hidden[-1]))
+        hidden = tf.transpose(self._input_dropout(windows, training=training, seed=seed), [1, 0, 2])
+        statistics: dict[str, tf.Tensor] = {}
+        for layer in self._layers:
+            hidden, measured = layer(parameters, hidden, training=training)
+            statistics.update(measured)
+        ends = self._head_dropout(self._ends(hidden), training=training, seed=seed)
+        return Output(self._head(parameters, ends), statistics)
 
-    def knobs(self) -> dict[str, object]:
-        """See `Network.knobs`."""
-        return {
-            "n_stacked_layers": self._config.n_stacked_layers,
-            "hidden": self._config.hidden,
-            "bias_mean": self._config.bias_mean,
-        }
+    def _ends(self, hidden: tf.Tensor) -> tf.Tensor:
+        if not self._bidirectional:
+            return hidden[-1]
+        half = hidden.shape[2] // 2
+        return tf.concat([hidden[-1, :, :half], hidden[0, :, half:]], 1)
+
+
+def _layer(config: ThesisModel, problem: Problem, index: int) -> Layer:
+    name, features = f"layer{index}", config.hidden if index else problem.channels
+
+    def directions(cell: int) -> tuple[Cell, ...]:
+        if not config.bidirectional:
+            return (Cell(f"{name}/cell{cell}", features, config.hidden, config.bias_mean),)
+        half = config.hidden // 2
+        return (
+            Cell(f"{name}/cell{cell}/forward", features, half, config.bias_mean),
+            Cell(f"{name}/cell{cell}/backward", features, half, config.bias_mean, backward=True),
+        )
+
+    cells = tuple(directions(cell) for cell in range(max(1, config.n_layers_in_highway)))
+    norm = StepBatchNorm(f"{name}/norm", problem.window_steps) if config.batch_norm else None
+    return Layer(name, cells, norm)

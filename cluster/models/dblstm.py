@@ -1,0 +1,34 @@
+"""`dblstm`: two bi-LSTM layers of 128 units a direction, an LSTM of 64, a head on its last step.
+
+618,118 parameters on nine channels and six classes with Keras's LSTM conventions, as Kimm's network has.
+"""
+
+import tensorflow as tf
+
+from cluster.inventory.models import DeepBidirectionalModel
+from cluster.models.dropout import Dropout
+from cluster.models.layers import BidirectionalLstm, Dense, Lstm
+from cluster.models.network import Network, Output, Problem, Tensors
+
+WIDE, NARROW = 128, 64
+
+
+class DeepBidirectional(Network):
+    """Fixed widths: there is nothing to choose but what the windows look like."""
+
+    def __init__(self, config: DeepBidirectionalModel, problem: Problem) -> None:
+        self._layers: list[BidirectionalLstm | Lstm] = [
+            BidirectionalLstm("layer0", problem.channels, WIDE),
+            BidirectionalLstm("layer1", 2 * WIDE, WIDE),
+            Lstm("layer2", 2 * WIDE, NARROW),
+        ]
+        self._head = Dense("head", NARROW, problem.classes)
+        self._dropouts = [Dropout(problem.keep_probability, site=k) for k in range(len(self._layers))]
+        super().__init__(config, problem, [*self._layers, self._head])
+
+    def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
+        """See `Network.apply`."""
+        hidden = tf.transpose(windows, [1, 0, 2])
+        for layer, dropout in zip(self._layers, self._dropouts, strict=True):
+            hidden = dropout(layer(parameters, hidden), training=training, seed=seed)
+        return Output(self._head(parameters, hidden[-1]))

@@ -1,0 +1,36 @@
+"""`residual`: a pre-norm stack of bi-LSTM layers with true residual connections, x + f(norm(x)), averaged over time."""
+
+import tensorflow as tf
+
+from cluster.inventory.models import ResidualModel
+from cluster.models.dropout import Dropout
+from cluster.models.layers import BidirectionalLstm, Dense
+from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.normalization import LayerNorm
+
+
+class Residual(Network):
+    """A linear projection to 2 * hidden, `layers` residual bi-LSTM layers, a last norm, the mean over time, a head."""
+
+    def __init__(self, config: ResidualModel, problem: Problem) -> None:
+        width = 2 * config.hidden
+        self._projection = Dense("projection", problem.channels, width)
+        self._blocks = [
+            (LayerNorm(f"layer{k}/norm", width), BidirectionalLstm(f"layer{k}/lstm", width, config.hidden))
+            for k in range(config.layers)
+        ]
+        self._norm = LayerNorm("norm", width)
+        self._head = Dense("head", width, problem.classes)
+        self._block_dropouts = [Dropout(problem.keep_probability, site=k) for k in range(config.layers)]
+        self._head_dropout = Dropout(problem.keep_probability, site=config.layers)
+        blocks = [part for block in self._blocks for part in block]
+        super().__init__(config, problem, [self._projection, *blocks, self._norm, self._head])
+
+    def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
+        """See `Network.apply`."""
+        stream = self._projection(parameters, tf.transpose(windows, [1, 0, 2]))
+        for (norm, lstm), dropout in zip(self._blocks, self._block_dropouts, strict=True):
+            change = lstm(parameters, norm(parameters, stream))
+            stream = stream + dropout(change, training=training, seed=seed)
+        average = tf.reduce_mean(self._norm(parameters, stream), 0)
+        return Output(self._head(parameters, self._head_dropout(average, training=training, seed=seed)))
