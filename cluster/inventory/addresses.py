@@ -81,7 +81,7 @@ class _Announcer:
             self.problem(path, "not an IPv4 address", "write four numbers from 0 to 255")
         elif ":" in address:
             self.problem(path, "not an IPv4 address", "IPv6 and ports do not go here: write IPv4 alone")
-        elif not _is_host_name(address):
+        elif not is_host_name(address):
             self.problem(path, "neither an IPv4 address nor a host name", _WRITE_ADDRESS)
         elif self.machine is None:
             return address
@@ -157,7 +157,7 @@ def _is_loopback(host: str) -> bool:
     return host.startswith("127.")
 
 
-def _is_host_name(text: str) -> bool:
+def is_host_name(text: str) -> bool:
     """RFC 1123, with the underscore that some routers' names have."""
     labels = text.removesuffix(".").split(".")
     return len(text) <= 253 and all(0 < len(label) <= 63 and set(label) <= set(_NAME_CHARACTERS) for label in labels)

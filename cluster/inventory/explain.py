@@ -63,11 +63,8 @@ def _explain(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> Problem
 def _choice(key: str, expected: str, value: object) -> tuple[str, str]:
     if key == "mode":
         return "this version only trains asynchronously", "write async"
-    near = (
-        get_close_matches(value, expected.replace("'", "").replace(" or ", ", ").split(", "), n=1)
-        if isinstance(value, str)
-        else []
-    )
+    choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
+    near = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
     return f"expected {expected}", f"did you mean `{near[0]}`?" if near else "write one of them"
 
 

@@ -55,7 +55,7 @@ def _follow(location: tuple[str | int, ...]) -> tuple[list[type[Section]], tuple
     branches: list[type[Section]] = [Description]
     path: list[str | int] = []
     for part in location:
-        named = [branch for branch in branches if len(branches) > 1 and _branch_name(branch) == part]
+        named = [branch for branch in branches if len(branches) > 1 and branch_name(branch) == part]
         if named:
             branches = named
             continue
@@ -67,7 +67,8 @@ def _follow(location: tuple[str | int, ...]) -> tuple[list[type[Section]], tuple
     return branches, tuple(path)
 
 
-def _branch_name(section: type[Section]) -> Any:
+def branch_name(section: type[Section]) -> Any:
+    """What `name:` says to choose this section among those a key allows; None where there is no choice."""
     field = section.model_fields.get("name")
     return None if field is None else field.default
 
