@@ -1,17 +1,20 @@
 """Keeping other machines out of a port that TensorFlow opened on every interface.
 
 A TensorFlow server binds `*:port` whatever its definition says, and executes any graph from anyone. Where a cluster
-lives on one machine, its listening sockets are told to drop what did not come in over the loopback interface. That
-takes no root: a classic BPF filter on the listening descriptor, which the kernel consults for the first packet of a
-handshake and for its last, and which accepted connections inherit. A packet that this machine sends to its own LAN
-address travels over loopback too, hence passes. Where filters are refused, SO_BINDTODEVICE (unprivileged since
-Linux 5.7) does nearly the same, without the machine's own LAN address.
+lives on one machine, its listening sockets are told to drop what did not come in over the loopback interface, without
+root where the kernel lets:
+
+- A classic BPF filter, which the kernel consults for the first packet of a handshake and for its last, and which
+  accepted connections inherit. What this machine sends to its own LAN address travels over loopback too, hence passes.
+  Kernels of 2026 want CAP_NET_ADMIN for a filter on TCP (measured: 6.18.44), older ones want nothing.
+- SO_BINDTODEVICE, free for the first binding since Linux 5.7. It refuses the machine's own LAN address, whose packets
+  count as that interface's: good for clusters that announce a loopback address only.
 """
 
 import ctypes
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
@@ -22,6 +25,8 @@ SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not n
 LOAD_WORD_ABSOLUTE, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 INTERFACE_INDEX = 0xFFFFF000 + 8  # SKF_AD_OFF + SKF_AD_IFINDEX, linux/filter.h: the interface a packet came in by
 WHOLE_PACKET, NOTHING = 0xFFFFFFFF, 0
+
+Means = tuple[str, Callable[[socket.socket], None]]
 
 
 @dataclass(frozen=True)
@@ -44,33 +49,45 @@ class GuardOutcome:
             return f"port {self.port} answers this machine only ({self.reason}{early})"
         return (
             f"PORT {self.port} IS OPEN TO THE WHOLE NETWORK and runs any graph from anyone: {self.reason}; "
-            "close it with a firewall or stay off networks you do not trust"
+            "announce 127.0.0.1 instead, close the port with a firewall, or stay off networks you do not trust"
         )
 
 
-def guard_loopback(port: int) -> GuardOutcome:
+def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
     """Guard every socket of this process that listens on `port`, IPv4 and IPv6. Never raises OSError.
 
-    To be called as soon as the port listens, in a role before the server is started.
+    `host` is the address this machine announces for the port; it stays reachable from here. To be called as soon as
+    the port listens, in a role before the server is started.
     """
+    means = MEANS if is_loopback(host) else MEANS[:1]
     reasons = []
     for descriptor, _ in own_sockets():
         try:
             with borrowed(descriptor) as view:
                 if is_tcp(view) and is_listening(view) and view.getsockname()[1] == port:
-                    reasons.append(_guard(view))
+                    reasons.append(_guard(view, means))
         except OSError:  # closed since it was listed
             continue
     if not reasons:
         return GuardOutcome(port, False, "no socket of this process listens on it")
-    failed = [outcome for outcome in reasons if not outcome[0]]
-    guarded, reason = failed[0] if failed else reasons[0]
-    return GuardOutcome(port, guarded, reason, shut_strangers(port) if guarded else 0)
+    for guarded, reason in reasons:
+        if not guarded:
+            return GuardOutcome(port, False, reason)
+    # A filter also stops the last packet of a handshake that began before it; a binding does not.
+    shut, left = shut_strangers(port, half_open=any(reason != MEANS[0][0] for _, reason in reasons))
+    if left:
+        return GuardOutcome(port, False, f"connections from {', '.join(left)} came before the guard", shut)
+    return GuardOutcome(port, True, reasons[0][1], shut)
 
 
-def _guard(listener: socket.socket) -> tuple[bool, str]:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _guard(listener: socket.socket, means: Sequence[Means]) -> tuple[bool, str]:
     problems = []
-    for name, apply in MEANS:
+    for name, apply in means:
         try:
             apply(listener)
         except OSError as error:
@@ -100,7 +117,7 @@ def bind_to_loopback(listener: socket.socket) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK.encode() + b"\0")
 
 
-MEANS: tuple[tuple[str, Callable[[socket.socket], None]], ...] = (
+MEANS: tuple[Means, ...] = (
     ("socket filter", attach_filter),
     ("bound to loopback", bind_to_loopback),
 )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cluster.server.guard import is_loopback
+
 RoleName = Literal["ps", "worker"]
 
 
@@ -98,11 +100,6 @@ def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def explicit_flags(role: RoleOptions) -> list[str]:

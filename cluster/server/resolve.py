@@ -2,6 +2,7 @@
 
 import argparse
 
+from cluster.errors import UsageError
 from cluster.server.options import RoleName, RoleOptions
 
 
@@ -14,7 +15,10 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
     from cluster.inventory import load
 
     inventory = load(parsed.inventory, parsed.set)
-    task = inventory.task(role, parsed.task)
+    tasks = {task.index: task for task in inventory.of_role(role)}
+    if parsed.task not in tasks:
+        raise UsageError(f"--task {parsed.task}: {parsed.inventory} has {role} tasks {sorted(tasks)}")
+    task = tasks[parsed.task]
     return RoleOptions(
         role=role,
         task=task.index,

@@ -18,11 +18,11 @@ from cluster.server import ports, probe
 from cluster.server.crash import report_crashes
 from cluster.server.definition import ServerDefinition
 from cluster.server.failures import TooLittleMemoryError
-from cluster.server.guard import guard_loopback
+from cluster.server.guard import guard_loopback, is_loopback
 from cluster.server.lean import LeanServer
 from cluster.server.memory import check_memory
 from cluster.server.notify import notify
-from cluster.server.options import RoleName, RoleOptions, explicit_flags, is_loopback, options, parse
+from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse
 from cluster.server.parent import die_with_parent
 from cluster.server.resolve import resolve
 from cluster.server.stock import StockServer
@@ -98,9 +98,7 @@ def run(role: RoleOptions) -> NoReturn:
         ports.check_free(every_interface, role.port, purpose)  # somebody may have taken it since
         raise
     if role.guard == "loopback":
-        for port in (role.port,) if is_loopback(role.host) else (role.port, role.metrics_port):
-            outcome = guard_loopback(port)
-            logger.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+        _guard(role)
     server.start()
     serving = True
     if not probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS):
@@ -109,8 +107,9 @@ def run(role: RoleOptions) -> NoReturn:
         "ready after %.2f s: %s server, %d inter-op threads, metrics on %s port %d",
         *(time.monotonic() - began, role.server, role.inter_op_threads, role.host, role.metrics_port),
     )
+    signals = _catch_signals()
     notify("READY=1")
-    received = _wait_for_signal()
+    received = signal.Signals(signals.recv(1)[0])
     logger.info("stopped by %s", received.name)
     os._exit(ExitCode.DONE)
 
@@ -125,16 +124,26 @@ def _prepare(role: RoleOptions) -> None:
     report_crashes(role.name)
 
 
+def _guard(role: RoleOptions) -> None:
+    outcome = guard_loopback(role.port, role.host)
+    logger.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+    if not is_loopback(role.host):
+        outcome = guard_loopback(role.metrics_port, role.host)
+        if not outcome.guarded:
+            logger.warning("metrics port %d can be read from the network: %s", role.metrics_port, outcome.reason)
+
+
 def _listen(role: RoleOptions) -> Server:
     definition = ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
     return StockServer(definition) if role.server == "stock" else LeanServer(definition)
 
 
-def _wait_for_signal() -> signal.Signals:
+def _catch_signals() -> socket.socket:
+    """From now on each signal that ends a role is a byte to be read from the socket returned."""
     # Any of TensorFlow's threads may be the one that the kernel interrupts; the wakeup descriptor reaches this one.
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
-    signal.set_wakeup_fd(sender.fileno())
+    signal.set_wakeup_fd(sender.detach())
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda number, frame: None)
-    return signal.Signals(receiver.recv(1)[0])
+    return receiver

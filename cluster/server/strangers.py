@@ -15,23 +15,25 @@ from cluster.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 PATIENCE_SECONDS = 1.0
 PAUSE_SECONDS = 0.005
 TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
-ESTABLISHED = "01"  # net/tcp_states.h; a handshake still under way ends at the guard
+ESTABLISHED, HANDSHAKE = "01", "03"  # net/tcp_states.h; the latter is TCP_SYN_RECV
 WORD_DIGITS = 8
 
 
-def shut_strangers(port: int) -> int:
-    """Shut down the connections to `port` from other machines; returns how many.
+def shut_strangers(port: int, *, half_open: bool) -> tuple[int, list[str]]:
+    """Shut down the connections to `port` from other machines; returns how many, and the addresses of those left.
 
-    A connection may still wait in the kernel's queue, without a descriptor: they are waited for, a second at most.
+    A connection may still wait in the kernel's queue, without a descriptor: it is waited for, a second at most.
+    `half_open`: wait for handshakes under way as well, where the guard lets them complete.
     """
+    states = {ESTABLISHED, HANDSHAKE} if half_open else {ESTABLISHED}
     deadline = time.monotonic() + PATIENCE_SECONDS
     count = 0
-    while any(_is_stranger(remote) for remote in _remotes(port)):
+    while left := [remote for remote in _remotes(port, states) if _is_stranger(remote)]:
         count += _shut_accepted(port)
         if time.monotonic() > deadline:
             break
         time.sleep(PAUSE_SECONDS)
-    return count
+    return count, sorted(set(left))
 
 
 def _shut_accepted(port: int) -> int:
@@ -46,7 +48,7 @@ def _shut_accepted(port: int) -> int:
     return count
 
 
-def _remotes(port: int) -> list[str]:
+def _remotes(port: int, states: set[str]) -> list[str]:
     """Addresses connected to a local port, from the kernel's table: those not yet accepted included."""
     remotes = []
     for table in TABLES:
@@ -54,7 +56,7 @@ def _remotes(port: int) -> list[str]:
             next(lines)
             for line in lines:
                 _, local, remote, state = line.split()[:4]
-                if state == ESTABLISHED and int(local.rpartition(":")[2], 16) == port:
+                if state in states and int(local.rpartition(":")[2], 16) == port:
                     remotes.append(table_address(remote.rpartition(":")[0]))
     return remotes
 

@@ -1,0 +1,154 @@
+"""A guarded port is reached from this machine and from no other; unguarded, the same neighbour reaches it."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cluster.server.guard import attach_filter, bind_to_loopback, guard_loopback
+from cluster.server.probe import answers
+from tests.server.namespaces import Neighbour, neighbour, why_not
+from tests.server.processes import HANG_SECONDS, running
+
+LONG_ENOUGH_SECONDS = 1.0
+"""A neighbour is answered within milliseconds here, where it is answered at all."""
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Neighbour]:
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with neighbour() as made:
+        yield made
+
+
+WITHOUT_PRIVILEGES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+"""Not another user: the Python that runs the tests may be readable by this one alone."""
+
+
+def test_without_a_guard_the_neighbour_reaches_a_tensorflow_server(other: Neighbour) -> None:
+    with running("ps_node", "--guard", "none") as role:
+        assert other.answers(other.here[4], role.port, HANG_SECONDS)
+        assert other.answers(other.here[6], role.port, HANG_SECONDS)
+        role.process.terminate()
+        assert "answers this machine only" not in role.output()
+
+
+def test_a_guarded_role_answers_this_machine_only(other: Neighbour) -> None:
+    with running("ps_node", "--guard", "loopback", prefix=WITHOUT_PRIVILEGES) as role:
+        status = Path(f"/proc/{role.process.pid}/status").read_text()
+        assert "CapEff:\t0000000000000000\n" in status
+        for host in ("127.0.0.1", "::1"):
+            assert answers(host, role.port, HANG_SECONDS), host
+        for version in (4, 6):
+            assert not other.answers(other.here[version], role.port, LONG_ENOUGH_SECONDS)
+        role.process.terminate()
+        assert f"port {role.port} answers this machine only" in role.output()
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_guarded_role_on_an_address_of_the_network_keeps_it_to_this_machine(other: Neighbour, version: int) -> None:
+    with running("worker_node", "--guard", "loopback", host=other.here[4]) as role:
+        assert answers(other.here[version], role.port, HANG_SECONDS)
+        assert not other.answers(other.here[version], role.port, LONG_ENOUGH_SECONDS)
+        with socket.create_connection((other.here[4], role.metrics_port), HANG_SECONDS):
+            pass
+        connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)"
+        attempt = other.python(connect + "\n", other.here[4], str(role.metrics_port))
+        attempt.communicate(timeout=HANG_SECONDS)
+        assert attempt.returncode != 0
+
+
+def test_a_guard_that_the_kernel_refuses_is_one_loud_line(other: Neighbour) -> None:
+    """Without privileges a new kernel grants no filter, and the other means would cut an address of the network off."""
+    with running("ps_node", "--guard", "loopback", host=other.here[4], prefix=WITHOUT_PRIVILEGES) as role:
+        assert answers(other.here[4], role.port, HANG_SECONDS)
+        reached = other.answers(other.here[4], role.port, LONG_ENOUGH_SECONDS)
+        role.process.terminate()
+        lines = role.output().splitlines()
+    loud = [line for line in lines if f"PORT {role.port} IS OPEN TO THE WHOLE NETWORK" in line]
+    assert len(loud) == reached
+
+
+@pytest.mark.parametrize("means", [attach_filter, bind_to_loopback])
+@pytest.mark.parametrize(("version", "host"), [(4, "0.0.0.0"), (6, "::")])
+def test_each_means_suffices(other: Neighbour, means: object, version: int, host: str) -> None:
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    with socket.socket(family) as listener:
+        listener.bind((host, 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        assert reaches(other, version, port)
+        assert callable(means)
+        means(listener)
+        assert not reaches(other, version, port)
+        with socket.create_connection(("127.0.0.1" if version == 4 else "::1", port), HANG_SECONDS):
+            pass
+
+
+def reaches(other: Neighbour, version: int, port: int) -> bool:
+    """Whether the neighbour's handshake completes."""
+    code = "import socket, sys\ntry: socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close(); print('yes')"
+    code += "\nexcept OSError: print('no')"
+    output, _ = other.python(code, other.here[version], str(port)).communicate(timeout=HANG_SECONDS)
+    return {"yes\n": True, "no\n": False}[output]
+
+
+CONNECT_AND_WAIT_FOR_THE_END = """
+import socket, sys
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)
+print("connected", flush=True)
+try: print("end" if connection.recv(1) == b"" else "data", flush=True)
+except ConnectionError: print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("accepted_first", [True, False])
+def test_a_connection_made_before_the_guard_is_shut(other: Neighbour, accepted_first: bool) -> None:
+    with socket.create_server(("", 0)) as listener:
+        port = listener.getsockname()[1]
+        early = other.python(CONNECT_AND_WAIT_FOR_THE_END, other.here[4], str(port))
+        assert early.stdout is not None
+        assert early.stdout.readline() == "connected\n"
+        mine = socket.create_connection(("127.0.0.1", port), HANG_SECONDS)
+        accepted: list[socket.socket] = []
+
+        def accept() -> None:
+            accepted.extend(listener.accept()[0] for _ in range(2))
+
+        acceptor = threading.Thread(target=accept)
+        acceptor.start()
+        if accepted_first:
+            acceptor.join(HANG_SECONDS)
+        outcome = guard_loopback(port)
+        acceptor.join(HANG_SECONDS)
+        with closing(mine), closing(accepted[0]), closing(accepted[1]):
+            assert outcome.guarded
+            assert outcome.shut >= 1
+            assert early.communicate(timeout=HANG_SECONDS)[0] == "end\n"
+            mine.sendall(b"x")
+            assert accepted[1].recv(1) == b"x"
+
+
+def test_a_port_that_nobody_opened_is_one_loud_line() -> None:
+    with socket.socket() as bound_only:
+        bound_only.bind(("127.0.0.1", 0))
+        outcome = guard_loopback(bound_only.getsockname()[1])
+    assert not outcome.guarded
+    assert "IS OPEN TO THE WHOLE NETWORK" in outcome.line
+    assert "no socket of this process listens on it" in outcome.line
+
+
+def test_the_guard_keeps_no_descriptor_and_closes_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        before = sorted(os.listdir("/proc/self/fd"))
+        assert guard_loopback(listener.getsockname()[1]).guarded
+        assert sorted(os.listdir("/proc/self/fd")) == before
+        assert Path(f"/proc/self/fd/{listener.fileno()}").exists()
+        with socket.create_connection(listener.getsockname(), HANG_SECONDS):
+            listener.accept()[0].close()
