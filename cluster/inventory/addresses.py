@@ -8,6 +8,7 @@ from cluster.inventory.machine import Machine
 from cluster.inventory.nodes import Node
 from cluster.inventory.problem import Problem
 from cluster.inventory.salvage import Parts
+from cluster.inventory.schema_keys import is_misspelt
 from cluster.inventory.sources import Sources
 from cluster.inventory.yaml_document import KeyPath
 
@@ -63,7 +64,10 @@ class _Announcer:
         name, where = self._interface(node, path)
         if name is not None:
             return self._of_interface(name, where), where
-        if all(self.sources.at((*path, key)) in (None, self.sources.ABSENT) for key in ("address", "interface")):
+        written = self.sources.at(path)
+        if not any(
+            self.sources.is_given((*path, key)) or is_misspelt(key, written, Node) for key in ("address", "interface")
+        ):
             self.problem(path, "neither `address` nor `interface`", "add `address:` with its IPv4 address")
         return None, path
 

@@ -7,6 +7,8 @@ from cluster.inventory.machine import Machine
 from cluster.inventory.nodes import NodeRole
 from cluster.inventory.problem import Problem
 from cluster.inventory.salvage import Parts
+from cluster.inventory.schema import Description
+from cluster.inventory.schema_keys import is_misspelt
 from cluster.inventory.sources import Sources
 from cluster.inventory.tasks import placed
 from cluster.inventory.yaml_document import KeyPath
@@ -86,7 +88,7 @@ def _storage(parts: Parts, sources: Sources) -> Iterator[Problem]:
         if name != names[0]:
             yield sources.problem(path, "a second storage server", "keep one")
     if parts.storage is None:
-        if servers and sources.at(("storage",)) in (None, sources.ABSENT):
+        if servers and not sources.is_given(("storage",)) and not is_misspelt("storage", sources.value, Description):
             remedy = f"add `storage: {{server: {names[0]}}}`, or remove the role"
             yield sources.problem(servers[0][1], "the role storage, but no section `storage`", remedy)
     elif parts.complete and parts.storage.server not in names[:1]:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cluster.inventory.problem import Problem
-from cluster.inventory.schema_keys import advice, plain_path, section_at
+from cluster.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
 from cluster.inventory.sources import Sources
 from cluster.inventory.yaml_document import KeyPath
 
@@ -47,7 +47,19 @@ _PATTERNS: Mapping[str, tuple[str, str]] = {
 
 def explain(error: ValidationError, sources: Sources, prefix: KeyPath = ()) -> list[Problem]:
     """One problem for each of pydantic's findings; `prefix` is where in the document the validated value lies."""
-    return [_explain(detail, sources, prefix) for detail in error.errors(include_url=False, include_input=False)]
+    details = error.errors(include_url=False, include_input=False)
+    return [_explain(detail, sources, prefix) for detail in details if not _is_consequence(detail, sources, prefix)]
+
+
+def _is_consequence(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> bool:
+    """A key missing because it is misspelt, or a list called empty because its entries are wrong."""
+    location = (*prefix, *detail["loc"])
+    if detail["type"] == "too_short":
+        return bool(sources.at(plain_path(location)))
+    section = section_at(location[:-1])
+    if detail["type"] != "missing" or section is None:
+        return False
+    return is_misspelt(str(location[-1]), sources.at(plain_path(location[:-1])), section)
 
 
 def _explain(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> Problem:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
@@ -18,10 +19,19 @@ MAXIMUM_NODES = 1024
 Connection = Literal["ssh", "local"]
 
 
+def _version(value: object) -> object:
+    if type(value) is not int or value != 1:  # Literal[1] alone takes true and 1.0 for it
+        remedy = "write `schema: 1`, or use the version of pscluster that the file was written for"
+        raise PydanticCustomError("schema_version", "this version reads schema 1", {"remedy": remedy})
+    return value
+
+
 class Description(Section):
     """The keys of an inventory file."""
 
-    schema_: Literal[1] = Field(alias="schema", description="version of this format")
+    schema_: Annotated[Literal[1], BeforeValidator(_version)] = Field(
+        alias="schema", description="version of this format"
+    )
     cluster: Name = Field(description="name of the cluster; names its state folder and its metrics")
     connection: Connection = Field(
         "local", description="`local`: every role is a process of this machine; `ssh`: nodes are reached over SSH"

@@ -73,17 +73,22 @@ def branch_name(section: type[Section]) -> Any:
     return None if field is None else field.default
 
 
-def everywhere() -> Iterator[tuple[str, str]]:
-    """Every key of the schema with the path of the section it belongs to; of a list, the path of the list."""
-    yield from _walk(Description, "")
-
-
-def _walk(section: type[Section], path: str) -> Iterator[tuple[str, str]]:
+def _everywhere(section: type[Section] = Description, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every key of the schema with the words for the section it belongs to."""
     for name, field in section.model_fields.items():
         key = key_of(name, field)
-        yield key, path
-        for inner in sections_in(field.annotation):
-            yield from _walk(inner, f"{path}.{key}" if path else key)
+        yield key, path or "the top level"
+        inner = sections_in(field.annotation)
+        for branch in inner:
+            words = f"{path}.{key}" if path else key
+            yield from _everywhere(branch, f"{words} with `name: {branch_name(branch)}`" if len(inner) > 1 else words)
+
+
+def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
+    """Whether a key that seems missing was given under a misspelling, which is then the one problem to report."""
+    known = keys_of(section)
+    unknown = [other for other in given if other not in known] if isinstance(given, dict) else []
+    return any(get_close_matches(other, known, n=1, cutoff=SUGGESTION_CUTOFF) == [key] for other in unknown)
 
 
 def advice(key: str, section: type[Section] | None) -> str:
@@ -92,7 +97,7 @@ def advice(key: str, section: type[Section] | None) -> str:
     near = get_close_matches(key, known, n=1, cutoff=SUGGESTION_CUTOFF)
     if near:
         return f"did you mean `{near[0]}`?"
-    elsewhere = sorted({path or "the top level" for other, path in everywhere() if other == key and key != "name"})
+    elsewhere = sorted({words for other, words in _everywhere() if other == key and key != "name"})
     if elsewhere:
         return f"it belongs to {' or '.join(elsewhere)}"
     return f"the keys here are {', '.join(known)}" if known else "there are no keys here: remove it"

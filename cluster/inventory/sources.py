@@ -33,6 +33,10 @@ class Sources:
         """Whether a value was given at `path`."""
         return self.at(path) is not self.ABSENT
 
+    def is_given(self, path: KeyPath) -> bool:
+        """Whether a value other than null was given at `path`."""
+        return self.at(path) not in (self.ABSENT, None)
+
     def replace(self, path: KeyPath, value: Any, override: str) -> None:
         """Put a value where an override says, making the sections on the way."""
         self.value = _replaced(self.value, path, value)

@@ -61,7 +61,9 @@ class TrainJob(Section):
     model: ModelConfig = ThesisModel()
     epochs: int = Field(30, ge=1, le=100_000, description="passes over the training windows")
     batch_size: int = Field(100, ge=1, le=65_536, description="windows of one update")
-    micro_batches: int = Field(4, ge=1, le=64, description="pieces a batch is cut into, computed side by side")
+    micro_batches: int = Field(
+        4, ge=1, le=64, validate_default=True, description="pieces a batch is cut into, computed side by side"
+    )
     seed: Seed = Field(0, description="of the initial parameters, the order of windows, dropout and the split")
     optimizer: OptimizerConfig = AdamW()
     schedule: ScheduleConfig = OneCycle()
