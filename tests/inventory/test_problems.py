@@ -71,7 +71,7 @@ MISTAKES = {
         19,
         "jobs.train.model.filters",
         "unknown key",
-        "keys here are",
+        "`name: conv-lstm`",
     ),
     "mode of a later version": (("epochs: 30", "mode: sync"), 21, "jobs.train.mode", "asynchronously", "async"),
     "micro-batches": (("epochs: 30", "batch_size: 2"), 18, "jobs.train.micro_batches", "cut into 4", "at most 2"),
@@ -110,7 +110,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("change", "line", "key", "problem", "remedy"), MISTAKES.values(), ids=MISTAKES)
-def test_one_mistake_is_one_problem(change, line, key, problem, remedy):
+def test_one_mistake_is_one_problem(change: tuple[str, str], line: int, key: str, problem: str, remedy: str) -> None:
     found = only(edited(change))
 
     assert (found.file, found.line, found.key) == ("mine.yaml", line, key)
@@ -118,13 +118,13 @@ def test_one_mistake_is_one_problem(change, line, key, problem, remedy):
     assert remedy in found.remedy
 
 
-def test_no_worker():
+def test_no_worker() -> None:
     text = edited(("roles: [worker]", "roles: [ps]"), ("- worker", "- ps"))
 
     assert "no worker" in only(text).problem
 
 
-def test_two_roles_on_the_same_ports_of_a_node():
+def test_two_roles_on_the_same_ports_of_a_node() -> None:
     found = problems(edited(("roles: [worker]", "roles: [worker, worker]")))
 
     assert [problem.key for problem in found] == ["nodes.rpi02.roles.1", "nodes.rpi02.roles.1"]
@@ -132,20 +132,20 @@ def test_two_roles_on_the_same_ports_of_a_node():
     assert "port 9201 on rpi02 is worker:0's metrics_port already" in found[1].problem
 
 
-def test_a_port_of_one_role_that_is_anothers_metrics_port():
+def test_a_port_of_one_role_that_is_anothers_metrics_port() -> None:
     found = only(edited(("roles: [worker]", "roles: [{worker: {port: 4000, metrics_port: 4000}}]")))
 
     assert found.key == "nodes.rpi02.roles.0.worker.metrics_port"
     assert found.value == "4000"
 
 
-def test_ports_of_their_own_make_room_for_two_workers_on_a_node():
+def test_ports_of_their_own_make_room_for_two_workers_on_a_node() -> None:
     text = edited(("roles: [worker]", "roles: [worker, {worker: {port: 3001, metrics_port: 3002}}]"))
 
     assert not problems(text)
 
 
-def test_everything_wrong_is_said_in_one_go_and_in_the_order_of_the_file():
+def test_everything_wrong_is_said_in_one_go_and_in_the_order_of_the_file() -> None:
     text = edited(
         ("cluster: bench", "cluster: my bench"),
         ("192.168.1.17", "8.8.8.8"),
@@ -160,7 +160,7 @@ def test_everything_wrong_is_said_in_one_go_and_in_the_order_of_the_file():
     assert [problem.line for problem in found] == [2, 9, 12, 17, 19, 21]
 
 
-def test_a_message_reads_file_line_key_value_problem_remedy():
+def test_a_message_reads_file_line_key_value_problem_remedy() -> None:
     text = edited(("epochs: 30", "epochs: many"))
 
     assert str(only(text)) == (
@@ -168,13 +168,13 @@ def test_a_message_reads_file_line_key_value_problem_remedy():
     )
 
 
-def test_public_addresses_are_fine_when_allowed():
+def test_public_addresses_are_fine_when_allowed() -> None:
     text = edited(("192.168.1.17", "8.8.8.8"), ("cluster:", "allow_public: true\ncluster:"))
 
     assert not problems(text)
 
 
-def test_a_broken_node_does_not_hide_the_others_nor_miss_its_roles():
+def test_a_broken_node_does_not_hide_the_others_nor_miss_its_roles() -> None:
     text = edited(("address: 192.168.1.16", "adress: 192.168.1.16"), ("192.168.1.17", "8.8.8.8"))
 
     found = problems(text)
@@ -182,19 +182,19 @@ def test_a_broken_node_does_not_hide_the_others_nor_miss_its_roles():
     assert [problem.key for problem in found] == ["nodes.rpi01.adress", "nodes.rpi02.address"]
 
 
-def test_a_section_with_every_key_commented_out_means_its_defaults():
+def test_a_section_with_every_key_commented_out_means_its_defaults() -> None:
     text = edited(("pi: {samples: 1000}", "pi: # {samples: 1000}"))
 
     assert not problems(text)
 
 
-def test_the_reader_of_a_file_without_anything_is_told_where_to_start():
+def test_the_reader_of_a_file_without_anything_is_told_where_to_start() -> None:
     assert "fab init" in only("# nothing yet\n").remedy
 
 
-def test_a_list_is_not_an_inventory():
+def test_a_list_is_not_an_inventory() -> None:
     assert "cluster" in only("- schema: 1\n").problem
 
 
-def test_the_untouched_inventory_has_no_problem():
+def test_the_untouched_inventory_has_no_problem() -> None:
     assert not problems(THREE_NODES, on=machine())

@@ -11,7 +11,7 @@ THESIS = (PROJECT / "inventory.yaml").read_text(encoding="utf-8")
 LOCAL = (PROJECT / "inventories" / "local.yaml").read_text(encoding="utf-8")
 
 
-def test_the_thesis_cluster_is_sixteen_pis_in_a_row():
+def test_the_thesis_cluster_is_sixteen_pis_in_a_row() -> None:
     inventory = read(THESIS)
 
     assert inventory.connection == "ssh"
@@ -20,7 +20,7 @@ def test_the_thesis_cluster_is_sixteen_pis_in_a_row():
     assert len(inventory.of_role("worker")) == 16
 
 
-def test_rpi11_of_the_thesis_cluster_has_every_role():
+def test_rpi11_of_the_thesis_cluster_has_every_role() -> None:
     inventory = read(THESIS)
 
     assert [entry.role for entry in inventory.node("rpi11").roles] == ["storage", "ps", "coordinator", "worker"]
@@ -30,7 +30,7 @@ def test_rpi11_of_the_thesis_cluster_has_every_role():
     assert inventory.storage.server == "rpi11"
 
 
-def test_one_machine_runs_one_server_two_workers_and_the_coordinator():
+def test_one_machine_runs_one_server_two_workers_and_the_coordinator() -> None:
     inventory = read(LOCAL)
 
     assert inventory.connection == "local"
@@ -39,7 +39,7 @@ def test_one_machine_runs_one_server_two_workers_and_the_coordinator():
 
 
 @pytest.mark.parametrize("text", [THESIS, LOCAL])
-def test_pi_calibrates_before_the_shipped_recipe_trains(text):
+def test_pi_calibrates_before_the_shipped_recipe_trains(text: str) -> None:
     inventory = read(text)
     train = inventory.jobs.train
 
@@ -52,7 +52,7 @@ def test_pi_calibrates_before_the_shipped_recipe_trains(text):
 
 
 @pytest.mark.parametrize("text", [THESIS, LOCAL])
-def test_an_inventory_goes_into_a_result_file(text):
+def test_an_inventory_goes_into_a_result_file(text: str) -> None:
     inventory = read(text)
 
     dumped = json.loads(inventory.model_dump_json(by_alias=True))
@@ -62,7 +62,7 @@ def test_an_inventory_goes_into_a_result_file(text):
     assert dumped["path"] == "mine.yaml"
 
 
-def test_a_pi_of_the_thesis_cluster_checks_its_own_interface():
+def test_a_pi_of_the_thesis_cluster_checks_its_own_interface() -> None:
     here = machine({"lo": ("127.0.0.1",), "eth0": ("192.168.1.18",)}, hostname="rpi03")
 
     assert read(THESIS, on=here).task("worker", 2).host == "192.168.1.18"
