@@ -67,11 +67,11 @@ def open_prepared(folder: Path) -> Dataset:
     """
     manifest = folder / MANIFEST
     try:
-        text = manifest.read_text(encoding="utf-8")
+        content = manifest.read_bytes()
     except OSError as problem:
         raise DataError(f"{manifest}: cannot be read ({problem.strerror}); prepare the data again") from None
     try:
-        fields = json.loads(text)
+        fields = json.loads(content)
         if fields["format"] != FORMAT_VERSION:
             raise DataError(
                 f"{manifest}: expected format {FORMAT_VERSION}, got {fields['format']}; prepare the data again"

@@ -56,7 +56,7 @@ def read(path: Path, window_steps: int, report: Report) -> Recordings:
 def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             _refuse_large(path, archive.zip)
             present = [name for name in REQUIRED + OPTIONAL if name in archive.files]
             absent = [name for name in REQUIRED if name not in present]

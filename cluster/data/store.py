@@ -44,7 +44,7 @@ def store(recordings: Recordings, folder: Path, about: dict[str, str], report: R
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _sweep(folder.parent)
-        partial = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-", dir=folder.parent))
+        partial = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}@{os.getpid()}-", dir=folder.parent))
         try:
             _write(recordings, partial, about, report)
             _publish(partial, folder)
@@ -132,7 +132,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _sweep(cache: Path) -> None:
     """Removes what killed processes of this machine left behind."""
-    prefix = f"{PARTIAL}{socket.gethostname()}-"
+    prefix = f"{PARTIAL}{socket.gethostname()}@"
     for path in cache.glob(f"{PARTIAL}*"):
         if not path.name.startswith(prefix):
             continue

@@ -51,8 +51,8 @@ class Activity:
 ACTIVITIES = (
     Activity("WALKING", 1.00, vertical=0.26, forward=0.15, impact=0.45, swing=0.45, lean=2),
     Activity("WALKING_UPSTAIRS", 0.87, vertical=0.23, forward=0.19, impact=0.30, swing=0.60, lean=10),
-    Activity("WALKING_DOWNSTAIRS", 1.08, vertical=0.36, forward=0.17, impact=0.65, swing=0.55, lean=-2),
-    Activity("SITTING", lean=-20, lean_spread=6.0, sway=0.005),
+    Activity("WALKING_DOWNSTAIRS", 1.10, vertical=0.40, forward=0.17, impact=0.65, swing=0.55, lean=-2),
+    Activity("SITTING", lean=-24, lean_spread=6.0, sway=0.005),
     Activity("STANDING", lean=0, lean_spread=4.0, sway=0.009),
     Activity("LAYING", lean=-85, lean_spread=10.0, sway=0.004),
 )

@@ -49,11 +49,16 @@ def parse_integers(content: bytes, columns: int, where: str) -> NDArray[np.int32
 
 def lines_of_rows(content: bytes) -> list[int]:
     """The one-based line of each row: blank lines are not rows."""
-    return [number for number, line in enumerate(content.decode("latin-1").splitlines(), start=1) if line.strip()]
+    return [number for number, line in enumerate(_lines(content.decode("latin-1")), start=1) if line.strip()]
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as NumPy's parser sees them: str.splitlines also splits at vertical tabs and the like."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _first_problem(text: str, columns: int, where: str, otherwise: str) -> DataError:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(_lines(text), start=1):
         words = line.split()
         if words and len(words) != columns:
             return DataError(
@@ -62,7 +67,7 @@ def _first_problem(text: str, columns: int, where: str, otherwise: str) -> DataE
             )
         for word in words:
             try:
-                value = float(word)
+                value = float(word.replace("_", "?"))
             except ValueError:
                 return DataError(f"{where}:{number}: expected a number, got {word[:40]!r}; correct the line")
             if not math.isfinite(value):

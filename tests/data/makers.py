@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,11 @@ def table(values: np.ndarray) -> bytes:
 
 def hapt_files() -> Files:
     """Three people (1 and 2 train, 3 tests), one recording each, seven segments each with a gap of ten rows."""
+    return dict(_hapt_files())
+
+
+@cache
+def _hapt_files() -> Files:
     random = np.random.default_rng(5)
     files: Files = {
         "activity_labels.txt": LABELS,

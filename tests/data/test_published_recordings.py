@@ -81,6 +81,7 @@ def test_channels_are_physical(dataset: Dataset) -> None:
     assert 0.1 < float(turning.std()) < 2.0
 
 
+@pytest.mark.long
 def test_a_folder_gives_the_same_windows_as_the_zip(dataset: Dataset, published: Source, tmp_path: Path) -> None:
     assert published.path is not None
     with open_tree(published.path) as tree:

@@ -1,0 +1,201 @@
+"""Somebody's own windows in an `.npz`."""
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from cluster.data import Dataset, find_source, prepare
+from cluster.data.npz import read as read_npz
+from cluster.data.progress import silent
+from cluster.data.recordings import check
+from cluster.errors import DataError
+
+Arrays = dict[str, Any]
+
+
+def sample() -> Arrays:
+    """Four classes, six channels, 64 steps: twelve windows of subjects 1 and 2, eight of subject 3."""
+    random = np.random.default_rng(7)
+    return {
+        "x_train": random.normal(size=(12, 64, 6)),
+        "y_train": np.arange(12) % 4,
+        "x_test": random.normal(size=(8, 64, 6)),
+        "y_test": np.arange(8) % 4,
+        "subject_train": np.repeat([1, 2], 6),
+        "subject_test": np.full(8, 3),
+        "labels": np.array(["rest", "row", "skip", "jump"]),
+    }
+
+
+def save(path: Path, content: Arrays) -> Path:
+    np.savez_compressed(path, **content)
+    return path
+
+
+def read(path: Path, cache: Path, window_steps: int = 128) -> Dataset:
+    return prepare(find_source(str(path), {}, path, path), cache=cache, window_steps=window_steps)
+
+
+def test_any_window_length_channels_and_classes_are_taken_as_they_are(tmp_path: Path) -> None:
+    content = sample()
+    dataset = read(save(tmp_path / "rowing.npz", content), tmp_path / "cache")
+    assert (dataset.name, dataset.window_steps, dataset.channels) == ("rowing", 64, 6)
+    assert (dataset.train_windows, dataset.test_windows) == (12, 8)
+    assert dataset.labels == ("rest", "row", "skip", "jump")
+    np.testing.assert_array_equal(
+        dataset.windows(), np.concatenate([content["x_train"], content["x_test"]]).astype(np.float32)
+    )
+    assert dataset.classes().tolist() == [*content["y_train"], *content["y_test"]]
+    assert dataset.subjects().tolist() == [1] * 6 + [2] * 6 + [3] * 8
+
+
+def test_subjects_and_labels_may_be_left_out(tmp_path: Path) -> None:
+    content = sample()
+    for name in ("subject_train", "subject_test", "labels"):
+        del content[name]
+    content["y_train"] = content["y_train"] * 10 + 5
+    content["y_test"] = content["y_test"] * 10 + 5
+    dataset = read(save(tmp_path / "own.npz", content), tmp_path / "cache")
+    assert dataset.labels == ("5", "15", "25", "35")
+    assert dataset.classes()[:5].tolist() == [0, 1, 2, 3, 0]
+    assert set(dataset.subjects().tolist()) == {-1}
+
+
+def test_classes_may_be_text_in_the_order_of_the_labels(tmp_path: Path) -> None:
+    content = sample()
+    for part in ("train", "test"):
+        content[f"y_{part}"] = content["labels"][content[f"y_{part}"]]
+    with_labels = read(save(tmp_path / "labels.npz", content), tmp_path / "cache")
+    assert with_labels.labels == ("rest", "row", "skip", "jump")
+    assert with_labels.classes()[:4].tolist() == [0, 1, 2, 3]
+    del content["labels"]
+    without = read(save(tmp_path / "text.npz", content), tmp_path / "cache")
+    assert without.labels == ("jump", "rest", "row", "skip")
+    assert without.classes()[:4].tolist() == [1, 2, 3, 0]
+
+
+def put(name: str, value: Any) -> Callable[[Arrays], None]:
+    def damage(content: Arrays) -> None:
+        content[name] = value
+
+    return damage
+
+
+def put_at(name: str, index: tuple[int, ...], value: Any) -> Callable[[Arrays], None]:
+    def damage(content: Arrays) -> None:
+        content[name][index] = value
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda content: content.pop("y_test"), ["y_test is missing", "savez_compressed"]),
+        (put_at("x_train", (3, 2, 1), np.nan), ["x_train[3, 2, 1]", "finite", "nan"]),
+        (put_at("x_test", (7, 63, 5), 1e300), ["x_test[7, 63, 5]", "1e+300"]),
+        (put("x_train", np.zeros((12, 64))), ["x_train", "(windows, steps, channels)", "(12, 64)"]),
+        (put("x_train", np.zeros((12, 0, 6))), ["x_train", "(12, 0, 6)"]),
+        (put("x_train", np.zeros((12, 64, 6), dtype=complex)), ["x_train", "real numbers", "complex128"]),
+        (put("x_train", np.full((12, 64, 6), "a")), ["x_train", "real numbers"]),
+        (put("x_test", np.zeros((8, 65, 6))), ["x_test", "(64, 6) as in x_train", "(65, 6)"]),
+        (put("x_test", np.zeros((0, 64, 6))), ["y_test", "expected shape (0,)"]),
+        (put("y_train", np.arange(11) % 4), ["y_train", "expected shape (12,)", "(11,)"]),
+        (put("y_train", np.eye(4)[np.arange(12) % 4]), ["y_train", "one-hot", "argmax"]),
+        (put("y_train", np.linspace(0, 1, 12)), ["y_train", "whole numbers", "float64"]),
+        (put("y_train", np.full(12, np.nan)), ["y_train", "whole numbers"]),
+        (put("y_train", np.arange(12) % 4 - 1), ["y_train[0]", "number from 0"]),
+        (put("y_train", np.arange(12) % 4 + 1), ["y_train[3]", "got 4", "from 0 as in labels"]),
+        (put("y_test", np.array(["a"] * 8)), ["y_test", "as in y_train"]),
+        (put("y_train", np.array([None] * 12)), ["y_train", "cannot be read", "plain array"]),
+        (put("subject_test", np.full(8, 2)), ["subject 2 is in the training and in the test set"]),
+        (put("subject_test", np.full(7, 3)), ["subject_test", "expected shape (8,)"]),
+        (put("labels", np.array(["a", "b", "c", "d", "e"])), ["class 4 ('e') has no training window"]),
+        (put("labels", np.array(["a", "b", "c", "a"])), ["labels", "different names"]),
+        (put("labels", np.arange(4)), ["labels", "expected text"]),
+        (put("labels", np.array("a")), ["labels", "shape ()"]),
+    ],
+)
+def test_what_cannot_be_used_is_one_error_that_names_array_and_remedy(
+    tmp_path: Path, damage: Callable[[Arrays], None], expected: list[str]
+) -> None:
+    content = sample()
+    damage(content)
+    path = save(tmp_path / "own.npz", content)
+    with pytest.raises(DataError) as caught:
+        read(path, tmp_path / "cache")
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in (str(path), *expected):
+        assert part in message
+    assert not (tmp_path / "cache").exists()
+
+
+def test_empty_sets_are_refused(tmp_path: Path) -> None:
+    content = sample()
+    for name in ("x_test", "y_test", "subject_test"):
+        content[name] = content[name][:0]
+    with pytest.raises(DataError, match="expected at least one test window, got none"):
+        read(save(tmp_path / "own.npz", content), tmp_path / "cache")
+
+
+def test_a_window_length_that_was_asked_for_must_be_the_files_own(tmp_path: Path) -> None:
+    path = save(tmp_path / "own.npz", sample())
+    assert read(path, tmp_path / "cache", window_steps=64).window_steps == 64
+    with pytest.raises(DataError, match="its windows have 64 steps, got 100"):
+        read(path, tmp_path / "other", window_steps=100)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, -30])
+def test_a_truncated_file_is_refused(tmp_path: Path, kept: int) -> None:
+    whole = save(tmp_path / "whole.npz", sample()).read_bytes()
+    path = tmp_path / "cut.npz"
+    path.write_bytes(whole[:kept])
+    with pytest.raises(DataError, match=r"cut\.npz: not a complete \.npz file"):
+        read(path, tmp_path / "cache")
+
+
+def test_a_header_that_promises_more_than_any_memory_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "own.npz", sample())
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 64, 600), }"
+    header = header.ljust(117) + b"\n"
+    with zipfile.ZipFile(path) as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    members["x_train.npy"] = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(path, "w") as bomb:
+        for name, content in members.items():
+            bomb.writestr(name, content)
+    with pytest.raises(DataError, match="x_train: cannot be read"):
+        read(path, tmp_path / "cache")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.dictionaries(
+        st.sampled_from(["x_train", "y_train", "x_test", "y_test", "subject_train", "subject_test", "labels"]),
+        st.one_of(
+            arrays.arrays(
+                dtype=st.sampled_from(["<f4", "<f8", "<i8", "|b1", "<U3", "<c8", "|S2"]),
+                shape=arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+            )
+        ),
+        min_size=3,
+    )
+)
+def test_no_file_ends_in_anything_but_windows_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, content: Arrays
+) -> None:
+    path = save(tmp_path_factory.mktemp("npz") / "any.npz", content)
+    try:
+        recordings = check(read_npz(path, 128, silent), str(path))
+    except DataError:
+        return
+    assert len(recordings.windows) == len(recordings.classes) == len(recordings.subjects)
+    assert recordings.classes.max() < len(recordings.labels)
