@@ -164,4 +164,6 @@ def _is_loopback(host: str) -> bool:
 def is_host_name(text: str) -> bool:
     """RFC 1123, with the underscore that some routers' names have."""
     labels = text.removesuffix(".").split(".")
-    return len(text) <= 253 and all(0 < len(label) <= 63 and set(label) <= set(_NAME_CHARACTERS) for label in labels)
+    return len(text) <= 253 and all(
+        0 < len(label) <= 63 and set(label) <= set(_NAME_CHARACTERS) and label.strip("-") == label for label in labels
+    )

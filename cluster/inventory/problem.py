@@ -8,6 +8,9 @@ from cluster.errors import UsageError
 VALUE_CHARACTERS = 60
 """Longest value quoted in a message; the file and line tell the rest."""
 
+LISTED_PROBLEMS = 200
+"""More than anybody reads: a file with so many is not an inventory."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -35,7 +38,10 @@ class InventoryError(UsageError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda found: (found.override is not None, found.line or 0)))
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        lines = [str(problem) for problem in self.problems[:LISTED_PROBLEMS]]
+        if len(self.problems) > LISTED_PROBLEMS:
+            lines.append(f"and {len(self.problems) - LISTED_PROBLEMS} more problems")
+        super().__init__("\n".join(lines))
 
 
 def printable(text: str) -> str:

@@ -47,12 +47,14 @@ class Sources:
 
     def origin(self, path: KeyPath) -> tuple[int | None, str | None]:
         """The line, or the override, of the value at `path` or of the nearest section around it."""
-        for length in range(len(path), -1, -1):
-            if path[:length] in self._overrides:
-                return None, self._overrides[path[:length]]
-            if path[:length] in self._lines:
-                return self._lines[path[:length]], None
-        return None, None
+        for length in range(len(path), 0, -1):
+            section = path[:length]
+            if section in self._lines:
+                return self._lines[section], None
+            for overridden, override in self._overrides.items():
+                if overridden[:length] == section:  # itself, or a section made for what the override sets in it
+                    return None, override
+        return self._lines.get(()), None
 
     def key(self, path: KeyPath) -> str:
         """The path as `--set` takes it: `nodes.rpi03.address`, or `nodes.2.address` where the node has no name."""

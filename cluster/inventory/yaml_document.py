@@ -119,6 +119,8 @@ class _Builder:
         if len(path) > MAXIMUM_DEPTH:
             raise _TooMuchError(line, f"nested more than {MAXIMUM_DEPTH} levels deep")
         self.document.lines.setdefault(path, line)
+        if isinstance(node, yaml.CollectionNode) and node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+            self.add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
