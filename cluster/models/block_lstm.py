@@ -10,6 +10,7 @@ Operands = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 Gradient = Callable[[tf.Tensor], Operands]
 
 
+@tf.autograph.experimental.do_not_convert  # autograph would look through custom_gradient at the bare function
 @tf.custom_gradient
 def block_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
     """Outputs of every step, shape (steps, batch, hidden), from inputs of shape (steps, batch, features).

@@ -10,6 +10,7 @@ import tensorflow as tf
 from cluster.models.block_lstm import Gradient, Operands, block_forward
 
 
+@tf.autograph.experimental.do_not_convert  # autograph would look through custom_gradient at the bare function
 @tf.custom_gradient
 def split_gradient_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
     """Same arguments, outputs and gradients as `block_lstm`; the number of steps must be known when traced."""
