@@ -67,7 +67,8 @@ class ControlClient:
             line = stream.readline()
         except TimeoutError as error:
             raise ClusterError(
-                f"the supervisor at {self._path} did not answer {verb!r} within {self._deadline_seconds:.0f} s"
+                f"the supervisor at {self._path} did not answer {verb!r} within {self._deadline_seconds:.0f} s; "
+                "`fab deploy stop` ends it by force"
             ) from error
         except OSError as error:
             raise ClusterError(f"the supervisor at {self._path} hung up: {error}") from error

@@ -37,6 +37,7 @@ class FileLock:
 
     def release(self) -> None:
         """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
+        os.truncate(self._descriptor, 0)
         os.close(self._descriptor)
 
     def __enter__(self) -> "FileLock":
@@ -55,7 +56,13 @@ def held_by(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        return None if _try_lock(descriptor) else _read_pid(descriptor)
+        deadline = time.monotonic() + _PROBE_SECONDS
+        while not _try_lock(descriptor):
+            pid = _read_pid(descriptor)
+            if pid is not None or time.monotonic() > deadline:
+                return pid
+            time.sleep(0.02)  # taken a moment ago, not signed yet
+        return None
     finally:
         os.close(descriptor)
 

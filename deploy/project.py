@@ -14,6 +14,9 @@ def module_command(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def environment_for_any_folder() -> dict[str, str]:
-    """Our environment, with which a `module_command` works from any working folder: nothing here is installed."""
+    """Our environment, with which a `module_command` works from any working folder: nothing here is installed.
+
+    Whatever the working folder holds, a folder named `cluster` for one, stays out of it.
+    """
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), "PYTHONSAFEPATH": "1"}

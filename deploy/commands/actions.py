@@ -1,0 +1,224 @@
+"""The actions of `fab deploy`."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from invoke.exceptions import Exit
+
+from cluster.errors import ExitCode, UsageError
+from deploy.commands.edge import DegradedError, at_the_edge
+from deploy.commands.flags import whole_number
+from deploy.commands.job_settings import data_settings
+from deploy.inventory_choice import InventoryOpener
+from deploy.role_status import ClusterStatus
+from deploy.services import Services, services_for
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory, Task
+
+OPENER = InventoryOpener()
+"""One for the process: several tasks of one call must mean one inventory."""
+
+Names = Sequence[str] | None
+
+
+@at_the_edge
+def check(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
+    """Could the cluster be started: ports, TensorFlow, memory, port guard, data. Changes nothing."""
+    opened, services = _open(inventory, set_, json_)
+    from deploy.check import check_node
+    from deploy.console import show_findings
+    from deploy.facts import gather_here
+    from deploy.memory_estimate import estimate, layer_units
+
+    tasks = opened.tasks()
+    ports = [port for task in tasks for port in (task.port, task.metrics_port)]
+    facts = gather_here(ports, opened.jobs.train.data.source)
+    memory = estimate(layer_units(opened.jobs.train.model.model_dump()))
+    findings = check_node(tasks, services.status(), facts, memory, services.running_job() is not None)
+    if json_:
+        print(json.dumps({"cluster": opened.cluster, "findings": [finding.to_json() for finding in findings]}))
+    else:
+        show_findings(findings)
+    if any(finding.level == "problem" for finding in findings):
+        raise Exit(None, ExitCode.FAILED)
+
+
+@at_the_edge
+def plan(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    jobs: bool = False,
+    no_jobs: bool = False,
+    json_: bool = False,
+) -> None:
+    """What `start` would do now. Changes nothing."""
+    opened, services = _open(inventory, set_, json_)
+    from deploy.console import show_plan
+    from deploy.plan import plan_start
+
+    made = plan_start(_kept(opened), services.status(), opened.jobs.order, _wanted(jobs, no_jobs))
+    if json_:
+        print(json.dumps({"cluster": opened.cluster, **made.to_json()}))
+    else:
+        show_plan(made)
+    if made.refusals:
+        raise Exit(None, ExitCode.BAD_USAGE)
+
+
+@at_the_edge
+def start(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    jobs: bool = False,
+    no_jobs: bool = False,
+    data: str | None = None,
+    quiet: bool = False,
+) -> None:
+    """Start what is not running, wait until it is ready, then run the inventory's jobs in order."""
+    wanted = _wanted(jobs, no_jobs)
+    overrides = [*data_settings(data), *(set_ or ())]
+    opened, services = _open(inventory, overrides)
+    from deploy.plan import plan_start
+
+    made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted)
+    if made.refusals:
+        raise UsageError(made.refusals[0].detail)
+    if any(step.kind in ("start", "restart", "wait") for step in made.steps):
+        _bring_up(services)
+    skipped = [step for step in made.steps if step.kind == "skip"]
+    if skipped:
+        print(skipped[0].detail if wanted is None else "jobs not run: --no-jobs", flush=True)
+    for step in made.steps:
+        if step.kind == "run":
+            print(f"{step.detail}: {step.subject}", flush=True)
+            flags = ["--quiet"] if quiet else []
+            code = services.run_job(step.subject, flags)
+            if code:
+                raise Exit(None, code)
+
+
+@at_the_edge
+def stop(context: Any, inventory: str | None = None, set_: Names = None) -> None:
+    """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
+    _, services = _open(inventory, set_)
+    report = services.stop()
+    line = "stopped" if report.ran else "nothing was running"
+    print(f"{line}; had to be killed: {', '.join(report.killed)}" if report.killed else line, flush=True)
+
+
+@at_the_edge
+def restart(
+    context: Any, inventory: str | None = None, set_: Names = None, role: Names = None, node: Names = None
+) -> None:
+    """Stop and start every role with the inventory as it is now, or only some roles. Runs no jobs."""
+    opened, services = _open(inventory, set_)
+    if not role and not node:
+        services.stop()
+        _bring_up(services)
+        return
+    from deploy.console import progress_of_start
+    from deploy.selection import select
+
+    names = [task.name for task in select(_kept(opened), role or (), node or ())]
+    with progress_of_start() as report:
+        _require_running(services.restart(names, report))
+    print(f"restarted {', '.join(names)}", flush=True)
+
+
+@at_the_edge
+def status(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
+    """One line a role: address, pid, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
+    _, services = _open(inventory, set_, json_)
+    now, job_pid = services.status(), services.running_job()
+    if json_:
+        print(json.dumps({**now.to_json(), "job_pid": job_pid}))
+    else:
+        from deploy.console import show_status
+
+        show_status(now, job_pid)
+    if not now.running:
+        raise Exit(None, ExitCode.DEGRADED)
+
+
+@at_the_edge
+def logs(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    role: Names = None,
+    node: Names = None,
+    lines: str = "20",
+    follow: bool = False,
+) -> None:
+    """The last lines of the roles' logs, and with --follow the new ones. `--role supervisor` is the supervisor's."""
+    count = whole_number("--lines", lines, 0, 1_000_000)
+    opened, services = _open(inventory, set_)
+    from deploy import log_reader
+    from deploy.selection import select
+
+    available = services.logs()
+    others = [name for name in (role or ()) if name != "supervisor"]
+    wanted = {"supervisor"} if not node and (not role or len(others) < len(role)) else set()
+    if others or node or not role:
+        wanted |= {task.name for task in select(_kept(opened), others, node or ())}
+    chosen = [log for log in available if log.name in wanted]
+    width = max(len(log.name) for log in chosen)
+    for log in chosen:
+        for line in log_reader.tail(log.path, count):
+            print(f"{log.name:<{width}} | {line}")
+    sys.stdout.flush()
+    if follow:
+        for name, line in log_reader.follow(chosen):
+            print(f"{name:<{width}} | {line}", flush=True)
+
+
+def open_cluster(
+    inventory: str | None, overrides: Sequence[str], for_programs: bool = False
+) -> "tuple[Inventory, Services]":
+    """The inventory of this call, its name said (on stderr when stdout is for programs), and its service manager."""
+    opened = OPENER.open(inventory, overrides, sys.stderr if for_programs else None)
+    return opened, services_for(opened, overrides)
+
+
+def _open(inventory: str | None, overrides: Names, for_programs: bool = False) -> "tuple[Inventory, Services]":
+    return open_cluster(inventory, overrides or (), for_programs)
+
+
+def _kept(inventory: "Inventory") -> "tuple[Task, ...]":
+    from deploy.supervisor.launches import kept_tasks
+
+    return kept_tasks(inventory.tasks())
+
+
+def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
+    if jobs and no_jobs:
+        raise UsageError("--jobs and --no-jobs: give one of them")
+    return True if jobs else False if no_jobs else None
+
+
+def _bring_up(services: Services) -> None:
+    from deploy.console import progress_of_start
+
+    try:
+        with progress_of_start() as report:
+            now = services.start(report)
+    except KeyboardInterrupt:
+        print("interrupted; the roles go on starting, `fab deploy stop` ends them", file=sys.stderr)
+        raise
+    _require_running(now)
+    counts = {role: sum(one.role == role for one in now.roles) for role in ("ps", "worker")}
+    print(f"running: {counts['ps']} ps, {counts['worker']} workers", flush=True)
+
+
+def _require_running(now: ClusterStatus) -> None:
+    unwell = [f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason]
+    if not now.running:
+        raise DegradedError("\n".join(unwell))
+
+
+ACTIONS = (check, plan, start, stop, restart, status, logs)

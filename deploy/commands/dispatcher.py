@@ -1,0 +1,73 @@
+"""`fab deploy ACTION` as one task with a positional, so that its flags cannot end up at another task.
+
+Two chained tasks would read `fab deploy start --inventory x` as `deploy` with the default inventory and then `start`
+with x. A positional with a default would never take its word, so it has none.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from invoke.collection import Collection
+from invoke.exceptions import Exit
+from invoke.tasks import Task, task
+
+from cluster.errors import ExitCode
+from deploy.commands.flags import HELP, REPEATABLE
+
+Body = Callable[..., None]
+
+
+def as_task(body: Body, name: str | None = None) -> Task[Body]:
+    """A task without short flags: fab's own `-i` and `-H` must stay fab's."""
+    parameters = list(inspect.signature(body).parameters)[1:]
+    made: Task[Body] = task(
+        name=name or body.__name__,
+        help={parameter: HELP[parameter] for parameter in parameters},
+        iterable=[parameter for parameter in parameters if parameter in REPEATABLE],
+        auto_shortflags=False,
+    )(body)
+    return made
+
+
+def collection(name: str, positional: str, bodies: Sequence[Body]) -> Collection:
+    """`fab NAME WORD --flags` and, the same, `fab NAME.WORD --flags`, for each body by its function's name."""
+    made = Collection(name)
+    actions = {body.__name__: body for body in bodies}
+    made.add_task(_dispatcher(name, positional, actions), name="do", default=True)
+    for word in actions:
+        made.add_task(as_task(actions[word]))
+    return made
+
+
+def _dispatcher(name: str, positional: str, actions: Mapping[str, Body]) -> Task[Body]:
+    flags: dict[str, inspect.Parameter] = {}
+    for word, body in actions.items():
+        for parameter in list(inspect.signature(body).parameters.values())[1:]:
+            known = flags.setdefault(parameter.name, parameter)
+            if known.default != parameter.default:
+                raise RuntimeError(f"{name} {word}: --{parameter.name} has another default than in another action")
+
+    def dispatch(context: Any, **given: Any) -> None:
+        word = given.pop(positional)
+        body = actions.get(word)
+        if body is None:
+            raise Exit(f"{name}: no {positional} {word!r}; there are {', '.join(actions)}", ExitCode.BAD_USAGE)
+        takes = inspect.signature(body).parameters
+        alien = [flag for flag, value in given.items() if flag not in takes and value not in (flags[flag].default, [])]
+        if alien:
+            words = ", ".join("--" + flag.rstrip("_").replace("_", "-") for flag in alien)
+            raise Exit(f"{name} {word}: does not take {words}", ExitCode.BAD_USAGE)
+        body(context, **{flag: value for flag, value in given.items() if flag in takes})
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = [inspect.Parameter("context", kind), inspect.Parameter(positional, kind)]
+    dispatch.__signature__ = inspect.Signature([*own, *flags.values()])  # type: ignore[attr-defined]
+    dispatch.__doc__ = f"Run one {positional}: {', '.join(actions)}."
+    made: Task[Body] = task(
+        positional=[positional],
+        iterable=[flag for flag in flags if flag in REPEATABLE],
+        help={positional: HELP[positional], **{flag: HELP[flag] for flag in flags}},
+        auto_shortflags=False,
+    )(dispatch)
+    return made

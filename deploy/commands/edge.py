@@ -1,0 +1,46 @@
+"""The edge of every command: what a person sees when it cannot be done, and the exit code a script sees."""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+from invoke.exceptions import Exit
+
+from cluster.errors import ClusterError, ExitCode
+
+P = ParamSpec("P")
+
+
+class DegradedError(ClusterError):
+    """The command was carried out and some role is not well."""
+
+    exit_code = ExitCode.DEGRADED
+
+
+def at_the_edge(body: Callable[P, None]) -> Callable[P, None]:
+    """`body` with its expected errors turned into one message and an exit code; a bug keeps its traceback.
+
+    The first argument is fab's context. With `fab -H` it is a connection, and the command would run once for each host.
+    """
+
+    @wraps(body)
+    def guarded(*arguments: P.args, **flags: P.kwargs) -> None:
+        if hasattr(arguments[0], "host"):
+            raise Exit("-H/--hosts: the inventory says which machines; leave it out", ExitCode.BAD_USAGE)
+        try:
+            body(*arguments, **flags)
+            sys.stdout.flush()
+        except ClusterError as error:
+            raise Exit(str(error), int(error.exit_code)) from error
+        except KeyboardInterrupt as error:
+            raise Exit(None, ExitCode.CANCELLED) from error
+        except BrokenPipeError as error:
+            # `| head` has seen enough; Python would complain once more while it flushes stdout at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise Exit(None, ExitCode.DONE) from error
+        except OSError as error:
+            raise Exit(f"{error.filename or 'the system'}: {error.strerror or error}", ExitCode.FAILED) from error
+
+    return guarded

@@ -1,0 +1,52 @@
+"""The flags of the commands: what `--help` says of each, and reading the ones that are numbers."""
+
+from cluster.errors import UsageError
+
+HELP = {
+    "action": "what to do",
+    "job": "which job to run",
+    "inventory": "the cluster's file; else $PSCLUSTER_INVENTORY, else ./inventory.yaml",
+    "set_": "override a key of the inventory for this call, e.g. jobs.train.epochs=3 (repeatable)",
+    "json_": "one JSON object for programs instead of text for people",
+    "quiet": "no progress of jobs",
+    "jobs": "run the inventory's jobs also when the cluster is running already",
+    "no_jobs": "only start the roles",
+    "role": "only this role: ps, worker or e.g. worker:1 (repeatable)",
+    "node": "only the roles of this node (repeatable)",
+    "follow": "go on with new lines until Ctrl-C",
+    "lines": "how many last lines of each log",
+    "mode": "how updates meet; async in this version",
+    "model": "thesis, residual, dblstm or conv-lstm",
+    "hidden": "units of each recurrent layer, 8 to 256",
+    "epochs": "passes over the training windows",
+    "seed": "of everything random in the job",
+    "data": "recordings: a zip, a folder, an .npz, or `synthetic`",
+    "refit": "train the recipe on all training subjects, none held out",
+    "samples": "random points of the pi job",
+    "run": "folder of the training run to evaluate; else the newest",
+    "local": "a cluster of processes on this machine",
+    "workers": "how many workers",
+    "ps": "how many parameter servers",
+    "hosts": "a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31",
+    "user": "account on every host",
+    "out": "the file to write; else print it",
+    "force": "overwrite the file",
+}
+"""By parameter name; `set_` and `json_` are the flags --set and --json, which Python already uses as names."""
+
+REPEATABLE = frozenset({"set_", "role", "node"})
+
+
+def whole_number(flag: str, text: str, low: int, high: int) -> int:
+    """The value of a flag: `1000000`, `1_000_000` or `1e6`. Raises UsageError unless it is from `low` to `high`."""
+    try:
+        number = int(text)
+    except ValueError:
+        try:
+            real = float(text)
+            number = int(real) if real == int(real) else low - 1
+        except (ValueError, OverflowError):
+            number = low - 1
+    if not low <= number <= high:
+        raise UsageError(f"{flag}: expected a whole number from {low} to {high}, got {text!r}")
+    return number

@@ -1,0 +1,26 @@
+"""The job flags as overrides of the inventory: one way in for every setting, validated in one place. Pure."""
+
+import json
+from collections.abc import Mapping
+
+from deploy.commands.flags import whole_number
+
+LARGEST = 10**15
+
+Flag = str | bool | None
+
+
+def settings(keys: Mapping[str, Flag]) -> list[str]:
+    """`key=value` for every flag that was given, text quoted as YAML reads it."""
+    given = {key: value for key, value in keys.items() if value not in (None, False)}
+    return [f"{key}={json.dumps(value)}" for key, value in given.items()]
+
+
+def data_settings(data: str | None) -> list[str]:
+    """The override that `--data` stands for."""
+    return settings({"jobs.train.data.source": data})
+
+
+def number_settings(keys: Mapping[str, tuple[str, str | None]]) -> list[str]:
+    """`key=number` for every (flag, text) that was given. Raises UsageError for what is no whole number."""
+    return [f"{key}={whole_number(flag, text, 0, LARGEST)}" for key, (flag, text) in keys.items() if text is not None]

@@ -1,0 +1,94 @@
+"""The jobs of `fab job`: one on a running cluster, in the foreground."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from invoke.exceptions import Exit
+
+from cluster.errors import ClusterError
+from deploy.commands.actions import Names, open_cluster
+from deploy.commands.edge import at_the_edge
+from deploy.commands.job_settings import data_settings, number_settings, settings
+from deploy.role_status import RoleState
+
+
+@at_the_edge
+def train(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    mode: str | None = None,
+    model: str | None = None,
+    hidden: str | None = None,
+    epochs: str | None = None,
+    seed: str | None = None,
+    data: str | None = None,
+    refit: bool = False,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Train the network on the cluster's workers."""
+    overrides = [
+        *settings({"jobs.train.mode": mode, "jobs.train.model.name": model, "jobs.train.refit": refit}),
+        *number_settings(
+            {
+                "jobs.train.model.hidden": ("--hidden", hidden),
+                "jobs.train.epochs": ("--epochs", epochs),
+                "jobs.train.seed": ("--seed", seed),
+            }
+        ),
+        *data_settings(data),
+        *(set_ or ()),
+    ]
+    _run("train", inventory, overrides, json_, quiet)
+
+
+@at_the_edge
+def evaluate(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    data: str | None = None,
+    run: str | None = None,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Evaluate a trained model on the test set, on the cluster's workers."""
+    overrides = [*settings({"jobs.evaluate.run": run}), *data_settings(data), *(set_ or ())]
+    _run("evaluate", inventory, overrides, json_, quiet)
+
+
+@at_the_edge
+def pi(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    samples: str | None = None,
+    seed: str | None = None,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Estimate pi, and calibrate the workers by it."""
+    overrides = [
+        *number_settings({"jobs.pi.samples": ("--samples", samples), "jobs.pi.seed": ("--seed", seed)}),
+        *(set_ or ()),
+    ]
+    _run("pi", inventory, overrides, json_, quiet)
+
+
+def _run(job: str, inventory: str | None, overrides: Sequence[str], for_programs: bool, quiet: bool) -> None:
+    opened, services = open_cluster(inventory, overrides, for_programs)
+    now = services.status()
+    serving = {role.role for role in now.in_state(RoleState.READY)}
+    if serving != {"ps", "worker"} or any(role.role == "ps" and role.state != RoleState.READY for role in now.roles):
+        raise ClusterError(
+            f"cluster {opened.cluster} is {now.summary}: a job needs every parameter server and at least one worker; "
+            "`fab deploy start --no-jobs` starts them, `fab deploy status` shows them"
+        )
+    flags = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
+    code = services.run_job(job, flags)
+    if code:
+        raise Exit(None, code)
+
+
+JOBS = (train, evaluate, pi)

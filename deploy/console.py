@@ -1,0 +1,124 @@
+"""What the commands show: tables, one spinner, plain lines where nobody watches."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deploy.check import Finding
+from deploy.plan import Plan
+from deploy.role_status import ClusterStatus, RoleState
+from deploy.services import Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLOURS = {
+    RoleState.READY: "green",
+    RoleState.STARTING: "yellow",
+    RoleState.WAITING: "yellow",
+    RoleState.STOPPING: "yellow",
+    RoleState.STOPPED: "dim",
+    RoleState.FROZEN: "red",
+    RoleState.FAILED: "red",
+}
+_LEVEL_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+_WIDTH_OF_A_FILE = 240
+"""Where no terminal says how wide it is, no column may be cut."""
+
+
+def console() -> "Console":
+    """A console on today's stdout."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+
+
+def show_status(status: ClusterStatus, job_pid: int | None) -> None:
+    """One row a role, the reasons of those that are not well, and whether a job runs."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("role", "task", "node", "address"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("pid", "state", "memory", "uptime", "restarts"):
+        table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
+    for role in status.roles:
+        state = f"[{_COLOURS[role.state]}]{role.state}[/]"
+        figures = (megabytes(role.anonymous_memory_bytes), duration(role.uptime_seconds), str(role.restarts))
+        pid = "-" if role.pid is None else str(role.pid)
+        table.add_row(role.role, str(role.index), role.node, role.address, pid, state, *figures)
+    screen = console()
+    screen.print(table)
+    for role in status.roles:
+        if role.reason:
+            screen.print(f"{role.name} is {role.state}: {escape(role.reason)}")
+    screen.print("no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})")
+
+
+def show_plan(plan: Plan) -> None:
+    """One line a step."""
+    from rich.markup import escape
+
+    screen = console()
+    for step in plan.steps:
+        screen.print(f"  {step.kind:<8}{step.subject:<12}{escape(step.detail)}")
+    screen.print("nothing to change" if not plan.changes else f"{plan.changes} to change; `fab deploy start` does it")
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """One line a finding."""
+    from rich.markup import escape
+
+    screen = console()
+    for finding in findings:
+        colour = _LEVEL_COLOURS[finding.level]
+        screen.print(f"  [{colour}]{finding.level:<8}[/] {finding.subject:<14}{escape(finding.line)}")
+
+
+@contextmanager
+def progress_of_start() -> Iterator[Report]:
+    """Shows which roles are ready: a spinner on a terminal, else one line for each role that has an answer."""
+    if not sys.stdout.isatty():
+        yield _LineReport()
+        return
+    from rich.status import Status
+
+    with Status("starting the supervisor", console=console()) as spinner:
+
+        def report(status: ClusterStatus) -> None:
+            ready = len(status.in_state(RoleState.READY))
+            waiting = ", ".join(role.name for role in status.roles if role.state is not RoleState.READY)
+            spinner.update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
+
+        yield report
+
+
+class _LineReport:
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def __call__(self, status: ClusterStatus) -> None:
+        for role in status.roles:
+            line = f"{role.name} {role.state}" + (f": {role.reason}" if role.reason else "")
+            if role.state is not RoleState.STARTING and self._said.get(role.name) != line:
+                self._said[role.name] = line
+                print(line, flush=True)
+
+
+def megabytes(count: int | None) -> str:
+    """`84 MB`; `-` for None."""
+    return "-" if count is None else f"{count / 1e6:.0f} MB"
+
+
+def duration(seconds: float | None) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 07 min`, `3 d 04 h`; `-` for None."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for size, name, smaller, smaller_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {name} {whole % size // smaller:02d} {smaller_name}"
+    return f"{whole} s"

@@ -1,0 +1,133 @@
+"""What is true of a node before anything is started on it. Gathered here for this machine; judged in `check`."""
+
+import contextlib
+import errno
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from deploy.project import ROOT, environment_for_any_folder
+
+_PROBE_DEADLINE_SECONDS = 60.0
+
+# What these rooms answer is asked in processes of their own: deploy knows neither, and on a deployed cluster the
+# question has to be put on the node anyway.
+_GUARD_PROBE = """
+import json, socket
+from cluster.server.guard import guard_loopback
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    outcome = guard_loopback(listener.getsockname()[1])
+print(json.dumps([outcome.guarded, outcome.reason]))
+"""
+_DATA_PROBE = """
+import json, os, sys
+from pathlib import Path
+from cluster.data import find_source
+from cluster.errors import ClusterError
+given, root = sys.argv[1:]
+cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pscluster"
+try:
+    print(json.dumps([True, find_source(given or None, os.environ, Path(root), cache).why]))
+except ClusterError as error:
+    print(json.dumps([False, str(error)]))
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether something holds, and one line about it."""
+
+    holds: bool
+    line: str
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One machine. `taken_ports` has, for each port somebody listens on, who does as far as the system tells."""
+
+    python: str
+    machine: str
+    bits: int
+    tensorflow: str | None
+    memory_bytes: int
+    available_bytes: int
+    taken_ports: Mapping[int, str]
+    guard: Answer
+    data: Answer
+
+
+def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
+    """The facts of this machine; TensorFlow is looked for and not imported, which would take many seconds."""
+    memory = psutil.virtual_memory()
+    return NodeFacts(
+        python=platform.python_version(),
+        machine=platform.machine(),
+        bits=64 if sys.maxsize > 2**32 else 32,
+        tensorflow=_tensorflow_version(),
+        memory_bytes=memory.total,
+        available_bytes=memory.available,
+        taken_ports={port: _holder(port) for port in ports if _taken(port)},
+        guard=_ask(_GUARD_PROBE),
+        data=_ask(_DATA_PROBE, data_source or "", str(ROOT)),
+    )
+
+
+def _tensorflow_version() -> str | None:
+    if importlib.util.find_spec("tensorflow") is None:
+        return None
+    for wheel in ("tensorflow-cpu", "tensorflow"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(wheel)
+    return "of unknown version"
+
+
+def _taken(port: int) -> bool:
+    """Whether somebody listens: a role binds every interface, over connections that are only still closing."""
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        if family == socket.AF_INET6:
+            trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def _holder(port: int) -> str:
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+                if connection.pid is None:
+                    return "a process of another user"
+                return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    return "another process"
+
+
+def _ask(probe: str, *arguments: str) -> Answer:
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-c", probe, *arguments],
+            env=environment_for_any_folder(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_DEADLINE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(False, f"no answer within {_PROBE_DEADLINE_SECONDS:.0f} s")
+    if asked.returncode != 0:
+        words = asked.stderr.strip().splitlines()
+        return Answer(False, words[-1] if words else f"the probe ended with exit code {asked.returncode}")
+    holds, line = json.loads(asked.stdout)
+    return Answer(bool(holds), str(line))

@@ -1,0 +1,71 @@
+"""Which inventory a command is about: the flag, then $PSCLUSTER_INVENTORY, then ./inventory.yaml; told first."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from cluster.errors import UsageError
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+ENVIRONMENT = "PSCLUSTER_INVENTORY"
+DEFAULT = "inventory.yaml"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An inventory file and what named it."""
+
+    path: Path
+    origin: str
+
+
+def choose(flag: str | None, environ: Mapping[str, str], folder: Path) -> Choice:
+    """The inventory file of this call. Raises UsageError when nothing names one."""
+    if flag:
+        return Choice(Path(flag), "--inventory")
+    if environ.get(ENVIRONMENT):
+        return Choice(Path(environ[ENVIRONMENT]), f"${ENVIRONMENT}")
+    if (folder / DEFAULT).exists():
+        return Choice(Path(DEFAULT), f"./{DEFAULT}")
+    raise UsageError(
+        f"no inventory: expected --inventory FILE, ${ENVIRONMENT} or ./{DEFAULT}; "
+        "`fab init --local --out inventory.yaml` writes one"
+    )
+
+
+class InventoryOpener:
+    """Loads the inventory of each task of one `fab` call, and refuses two different ones.
+
+    `fab deploy stop deploy start --inventory x` reads as one cluster and means two: flags belong to the last task.
+    """
+
+    def __init__(self) -> None:
+        self._used: Path | None = None
+
+    def open(self, flag: str | None, overrides: Sequence[str], announce: TextIO | None = None) -> "Inventory":
+        """Load, with the cluster's name and the file printed first (on stdout unless `announce` is another stream).
+
+        Raises UsageError, also the inventory's own with all of its problems.
+        """
+        from cluster.inventory import load  # pydantic takes half a second on a Pi: not for `fab --list`
+
+        choice = choose(flag, os.environ, Path.cwd())
+        path = choice.path.resolve()
+        if self._used not in (None, path):
+            raise UsageError(
+                f"this call began with {self._used} and goes on with {path}: give --inventory to every task, "
+                "or make two calls"
+            )
+        self._used = path
+        inventory = load(choice.path, overrides)
+        print(
+            f"cluster {inventory.cluster}: {choice.path} (from {choice.origin})",
+            file=sys.stdout if announce is None else announce,
+            flush=True,
+        )
+        return inventory

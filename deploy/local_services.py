@@ -1,0 +1,112 @@
+"""`connection: local`: the role processes of a cluster on this machine, kept by its supervisor."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError, UsageError
+from deploy.control_client import NobodyListensError
+from deploy.file_lock import FileLock, LockHeldError, held_by
+from deploy.foreground_job import INTERRUPT_DEADLINE_SECONDS, run_in_foreground
+from deploy.plan import disagreement
+from deploy.project import environment_for_any_folder, module_command
+from deploy.role_status import ClusterStatus, RoleState, RoleStatus
+from deploy.services import LogFile, Report, StopReport
+from deploy.state_folder import StateFolder
+from deploy.supervisor.launches import kept_tasks
+from deploy.supervisor.role import Deadlines
+from deploy.supervisor_handle import SupervisorHandle, wait_until
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+
+class LocalServices:
+    """`Services` over the supervisor of one inventory."""
+
+    def __init__(self, inventory: "Inventory", overrides: Sequence[str]) -> None:
+        self._cluster = inventory.cluster
+        self._inventory = inventory.path.resolve()
+        self._overrides = tuple(overrides)
+        self._tasks = kept_tasks(inventory.tasks())
+        self._folder = StateFolder.beside(inventory.path, inventory.cluster)
+        self._supervisor = SupervisorHandle(inventory.cluster, self._folder)
+
+    def status(self) -> ClusterStatus:
+        """See `Services`."""
+        try:
+            return self._supervisor.client().status()
+        except NobodyListensError:
+            return self._stopped()
+
+    def start(self, report: Report) -> ClusterStatus:
+        """See `Services`. Raises UsageError when other roles run than the inventory says."""
+        try:
+            status = self._supervisor.client().status()
+        except NobodyListensError:
+            self._supervisor.launch(self._inventory, self._overrides)
+            status = self._supervisor.client().status()
+        problem = disagreement(self._tasks, status)
+        if problem:
+            raise UsageError(problem)
+        unwell = [role.name for role in status.in_state(RoleState.FAILED, RoleState.FROZEN)]
+        return self.restart(unwell, report) if unwell else self._settled(report)
+
+    def restart(self, names: Sequence[str], report: Report) -> ClusterStatus:
+        """See `Services`. Raises ClusterError when nothing runs."""
+        try:
+            self._supervisor.client(Deadlines().stop_seconds + 10.0).ask("restart", tasks=list(names))
+        except NobodyListensError as error:
+            raise ClusterError(f"cluster {self._cluster} is not running: `fab deploy start` starts it") from error
+        return self._settled(report)
+
+    def stop(self) -> StopReport:
+        """See `Services`."""
+        job = self.running_job()
+        if job is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(job, signal.SIGINT)
+                if not wait_until(lambda: self.running_job() is None, INTERRUPT_DEADLINE_SECONDS + 10.0):
+                    os.kill(job, signal.SIGKILL)  # its job dies with it
+        return self._supervisor.stop()
+
+    def logs(self) -> Sequence[LogFile]:
+        """See `Services`."""
+        names = ["supervisor", *(task.name for task in self._tasks)]
+        return [LogFile(name, self._folder.log(name)) for name in names]
+
+    def run_job(self, job: str, flags: Sequence[str]) -> int:
+        """See `Services`."""
+        settings = [word for override in self._overrides for word in ("--set", override)]
+        command = module_command("cluster", job, "--inventory", str(self._inventory), *settings, *flags)
+        environment = {**environment_for_any_folder(), "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket)}
+        try:
+            with FileLock(self._folder.job_lock):
+                return run_in_foreground(command, environment)
+        except LockHeldError as error:
+            raise ClusterError(
+                f"a job is running on cluster {self._cluster} already (fab, pid {error.pid}): wait for it, "
+                f"or `kill -INT {error.pid}` ends it with its result so far"
+            ) from error
+
+    def running_job(self) -> int | None:
+        """See `Services`."""
+        return held_by(self._folder.job_lock)
+
+    def _stopped(self) -> ClusterStatus:
+        roles = (
+            RoleStatus(task.role, task.index, task.node, task.address, task.metrics_address, RoleState.STOPPED)
+            for task in self._tasks
+        )
+        return ClusterStatus(self._cluster, tuple(roles))
+
+    def _settled(self, report: Report) -> ClusterStatus:
+        # Between two changes of state lies at most one role's start.
+        with contextlib.closing(self._supervisor.client(Deadlines().ready_seconds + 30.0).watch()) as changes:
+            for status in changes:
+                report(status)
+                if status.settled:
+                    return status
+        raise ClusterError(f"the supervisor of cluster {self._cluster} ended before its roles were ready")

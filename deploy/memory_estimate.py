@@ -1,0 +1,50 @@
+"""How much memory a role will take for a model, from four measured figures. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MEGABYTE = 10**6
+LARGEST_SHARE = 0.8
+"""Of a node's memory, all its roles together; the rest is the system's, and for pages of TensorFlow's libraries."""
+
+_MEASURED_UNITS = (32, 128)
+_MEASURED_MEGABYTES: Mapping[str, tuple[int, int]] = {"ps": (81, 93), "worker": (167, 319), "coordinator": (229, 233)}
+"""Anonymous memory while three layers of 32 and of 128 units train (DESIGN section 3.14; x86-64, TF 2.21)."""
+
+_DEEP_BIDIRECTIONAL_UNITS = 256
+
+
+@dataclass(frozen=True)
+class RoleMemory:
+    """Anonymous bytes of one process of each role."""
+
+    ps: int
+    worker: int
+    coordinator: int
+
+    def of(self, role: str) -> int:
+        """Bytes of one process of `role`."""
+        return {"ps": self.ps, "worker": self.worker, "coordinator": self.coordinator}[role]
+
+
+def estimate(units: int) -> RoleMemory:
+    """Bytes for layers of `units` (both directions together): a straight line through the two measured widths.
+
+    Between them it is within what one run differs from another; beyond 128 units it is a guess to warn with.
+    """
+
+    def megabytes(role: str) -> float:
+        low, high = _MEASURED_MEGABYTES[role]
+        slope = (high - low) / (_MEASURED_UNITS[1] - _MEASURED_UNITS[0])
+        return max(low, low + slope * (units - _MEASURED_UNITS[0]))
+
+    return RoleMemory(*(round(megabytes(role) * MEGABYTE) for role in ("ps", "worker", "coordinator")))
+
+
+def layer_units(model: Mapping[str, object]) -> int:
+    """Units of a model's widest layer, both directions together, from its settings in the inventory."""
+    hidden = model.get("hidden")
+    if not isinstance(hidden, int):
+        return _DEEP_BIDIRECTIONAL_UNITS  # the one network without that knob: 128 units in each direction
+    one_way = model.get("name") == "thesis" and not model.get("bidirectional")
+    return hidden if one_way else 2 * hidden

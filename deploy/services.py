@@ -1,0 +1,73 @@
+"""What a deployment needs of whatever keeps its role processes running: the one thing `connection` swaps.
+
+Every action is written against `Services`. With `connection: local` a supervisor of ours is behind it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.errors import UsageError
+from deploy.role_status import ClusterStatus
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+Report = Callable[[ClusterStatus], None]
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """Where a role's log is written, and the name to show beside its lines."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class StopReport:
+    """Whether anything ran, and what had to be killed because asking did not do."""
+
+    ran: bool
+    killed: tuple[str, ...]
+
+
+class Services(Protocol):
+    """The role processes of one cluster, as something that can be asked and told."""
+
+    def status(self) -> ClusterStatus:
+        """Every role of the inventory as it is now; a stopped cluster is no error."""
+
+    def start(self, report: Report) -> ClusterStatus:
+        """Start what is not running; the status once every role is ready or has failed, `report`ed on the way."""
+
+    def stop(self) -> StopReport:
+        """Interrupt a job in progress, so that it writes its result so far, then stop every role."""
+
+    def restart(self, names: Sequence[str], report: Report) -> ClusterStatus:
+        """End and start these roles; the status as with `start`."""
+
+    def logs(self) -> Sequence[LogFile]:
+        """The logs there are."""
+
+    def run_job(self, job: str, flags: Sequence[str]) -> int:
+        """Run one job to its end in the foreground, with these flags of `python -m cluster`; its exit code.
+
+        Raises ClusterError when another job runs on the cluster.
+        """
+
+    def running_job(self) -> int | None:
+        """Pid of the command that runs a job on this cluster now, None without one."""
+
+
+def services_for(inventory: "Inventory", overrides: Sequence[str]) -> Services:
+    """The service manager behind an inventory's `connection`. Raises UsageError for one this version lacks."""
+    if inventory.connection != "local":
+        raise UsageError(
+            f"{inventory.path}: connection: {inventory.connection}: deployment over SSH is not in this version yet; "
+            "`fab init --local --out local.yaml` writes a cluster that runs on this machine"
+        )
+    from deploy.local_services import LocalServices
+
+    return LocalServices(inventory, overrides)

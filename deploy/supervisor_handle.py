@@ -1,0 +1,120 @@
+"""Launching the supervisor of a local cluster, finding it, and ending it, also when it does not listen any more."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from deploy.control_client import ControlClient, NobodyListensError
+from deploy.file_lock import held_by
+from deploy.project import ROOT, module_command
+from deploy.services import StopReport
+from deploy.state_folder import StateFolder
+from deploy.supervisor import leftovers
+from deploy.supervisor.role import Deadlines
+from deploy.supervisor.role_process import last_lines
+
+_LAUNCH_DEADLINE_SECONDS = 60.0
+"""From its launch to its first answer: it reads the inventory, and ends what an earlier one left behind."""
+_STOP_DEADLINE_SECONDS = Deadlines().stop_seconds + 10.0
+_POLL_SECONDS = 0.05
+
+
+class SupervisorHandle:
+    """The supervisor whose files are in `folder`, whether it runs or not."""
+
+    def __init__(self, cluster: str, folder: StateFolder) -> None:
+        self._cluster = cluster
+        self._folder = folder
+
+    def client(self, deadline_seconds: float = 10.0) -> ControlClient:
+        """A client for it, with the longest wait for one answer."""
+        return ControlClient(self._folder.control_socket, deadline_seconds)
+
+    def launch(self, inventory: Path, overrides: Sequence[str]) -> None:
+        """Detach a supervisor and wait until it answers. Raises ClusterError with its last words if it does not."""
+        self._folder.create()
+        # One that is just being stopped still holds the lock.
+        wait_until(lambda: self._answers() or held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS)
+        if self._answers():
+            return
+        settings = [word for override in overrides for word in ("--set", override)]
+        log = self._folder.log("supervisor")
+        with log.open("ab") as stream:
+            begin = stream.tell()
+            process = subprocess.Popen(
+                module_command("deploy.supervisor", "--inventory", str(inventory), *settings),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                cwd=ROOT,
+                start_new_session=True,
+            )
+
+        def answers_or_ended() -> bool:
+            # One that lost the race against another `start` ends, and the winner answers soon.
+            return self._answers() or (process.poll() is not None and held_by(self._folder.lock) is None)
+
+        wait_until(answers_or_ended, _LAUNCH_DEADLINE_SECONDS)
+        if not self._answers():
+            words = last_lines(log, 1, since=begin)
+            raise ClusterError(
+                f"the supervisor of cluster {self._cluster} did not come up: "
+                f"{words[0] if words else 'it said nothing'}; its log is {log}"
+            )
+
+    def stop(self) -> StopReport:
+        """Have everything stopped, by force where asking does not do, and clear away what a crash left."""
+        ran = held_by(self._folder.lock) is not None
+        killed: list[str] = []
+        with contextlib.suppress(NobodyListensError):  # none, or one just starting or ending: the lock knows
+            try:
+                killed += self.client(_STOP_DEADLINE_SECONDS).ask("stop")["killed"]
+            except NobodyListensError:
+                raise
+            except ClusterError:
+                killed += self._kill()
+        if not wait_until(lambda: held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS):
+            killed += self._kill()
+        self._clear()
+        return StopReport(ran, tuple(killed))
+
+    def _answers(self) -> bool:
+        try:
+            self.client().status()
+        except NobodyListensError:
+            return False
+        return True
+
+    def _kill(self) -> list[str]:
+        """End one that does not answer; the kernel ends its roles with it."""
+        pid = held_by(self._folder.lock)
+        if pid is None:
+            return []
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        if not wait_until(lambda: held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS):
+            raise ClusterError(
+                f"the supervisor of cluster {self._cluster} (pid {pid}) survives SIGKILL: it hangs in the kernel "
+                "(a dead disk or network mount); reboot the machine"
+            )
+        return ["supervisor"]
+
+    def _clear(self) -> None:
+        leftovers.clear(self._folder.roles)
+        for path in (self._folder.control_socket, self._folder.notify_socket, self._folder.pid):
+            path.unlink(missing_ok=True)
+
+
+def wait_until(condition: Callable[[], bool], deadline_seconds: float) -> bool:
+    """Whether `condition` came to hold before the deadline."""
+    deadline = time.monotonic() + deadline_seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
