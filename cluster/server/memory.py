@@ -47,11 +47,12 @@ def address_space() -> Headroom:
 
 def check_memory(server: str) -> None:
     """Raises TooLittleMemoryError when a server of this kind would not fit."""
-    _require(server, NEEDED_BYTES[server], headroom(), "stop something, or move this role to another node")
-    _require(server, ADDRESS_SPACE_BYTES, address_space(), "raise or lift it")
+    require(server, NEEDED_BYTES[server], headroom(), "stop something, or move this role to another node")
+    require(server, ADDRESS_SPACE_BYTES, address_space(), "raise or lift it")
 
 
-def _require(server: str, needed: int, room: Headroom, remedy: str) -> None:
+def require(server: str, needed: int, room: Headroom, remedy: str) -> None:
+    """Raises TooLittleMemoryError when the room is less than the bytes needed."""
     if room.available_bytes < needed:
         raise TooLittleMemoryError(
             f"a {server} server needs {needed // MEBIBYTE} MiB and {room.bound} leaves "

@@ -1,0 +1,98 @@
+"""What a role says and how it ends where TensorFlow is missing, broken or built for another processor."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cluster.errors import ExitCode
+from cluster.server.crash import processor
+from tests.server.fake_wheels import crashing_library, fake_wheel
+from tests.server.processes import HANG_SECONDS, PROJECT, free_ports, launch
+
+
+def flags() -> list[str]:
+    port, metrics_port = free_ports(2)
+    return ["--task", "0", "--host", "127.0.0.1", "--port", str(port), "--metrics-port", str(metrics_port)]
+
+
+def start_with(wheel: Path) -> tuple[int, list[str]]:
+    process = launch("ps_node", flags(), {"PYTHONPATH": str(wheel)})
+    output = process.communicate(timeout=HANG_SECONDS)[0]
+    return process.returncode, output.splitlines()
+
+
+def test_an_illegal_instruction_is_one_line_with_its_own_exit_code(tmp_path: Path) -> None:
+    code, lines = start_with(fake_wheel(tmp_path, crashing_library(), b""))
+    assert code == ExitCode.ILLEGAL_INSTRUCTION
+    assert len(lines) == 1
+    assert lines[0].startswith(f"ps:0: illegal instruction: this processor ({processor()}) lacks one")
+
+
+def test_a_library_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
+    code, lines = start_with(fake_wheel(tmp_path, crashing_library(), None))
+    assert code == ExitCode.WHEEL_MISSING
+    assert len(lines) == 1
+    assert "has no libtensorflow_cc.so.2" in lines[0]
+
+
+def test_a_library_that_cannot_be_loaded_is_named_with_the_reason(tmp_path: Path) -> None:
+    code, lines = start_with(fake_wheel(tmp_path, b"truncated", b""))
+    assert code == ExitCode.WHEEL_MISSING
+    assert len(lines) == 1
+    assert "libtensorflow_framework.so.2 cannot be loaded" in lines[0]
+
+
+@pytest.mark.parametrize("server", ["lean", "stock"])
+def test_a_python_without_tensorflow_is_one_line_with_the_remedy(tmp_path: Path, server: str) -> None:
+    installed = Path(psutil.__file__).parents[1]
+    for package in ("psutil", "prometheus_client"):
+        (tmp_path / package).symlink_to(installed / package)
+    start = f"import sys; sys.path[:0] = [{str(PROJECT)!r}, {str(tmp_path)!r}]\n"
+    start += "from cluster.server.role import main\nsys.exit(main('ps', sys.argv[1:]))"
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", start, *flags(), "--server", server],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+    )
+    assert ended.returncode == ExitCode.WHEEL_MISSING, ended.stderr
+    assert ended.stderr.splitlines()[-1].endswith("run `make .venv`")
+    assert "ps:0: TensorFlow is not installed for" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+ABORT = """
+import os, resource, sys
+from cluster.server.crash import report_crashes
+report_crashes("ps:0")
+if sys.argv[1] == "without memory":
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**24, resource.RLIM_INFINITY))
+os.abort()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("without memory", ExitCode.TOO_LITTLE_MEMORY, "ps:0: out of memory: the address space limit (ulimit -v)"),
+        ("with memory", -6, ""),
+    ],
+)
+def test_an_abort_for_want_of_memory_is_told_from_others(how: str, code: int, said: str) -> None:
+    """std::bad_alloc and a thread that cannot be made end in abort(), as a failed assertion of TensorFlow's does."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ABORT, how],
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        timeout=HANG_SECONDS,
+    )
+    assert ended.returncode == code
+    assert ended.stderr.startswith(said)
+    assert len(ended.stderr.splitlines()) == bool(said)
