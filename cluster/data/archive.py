@@ -1,7 +1,6 @@
 """Files of a source by name, whether they lie in a folder or in a zip. Nothing is ever unpacked to disk."""
 
 import hashlib
-import io
 import os
 import zipfile
 import zlib
@@ -117,16 +116,24 @@ def open_tree(path: Path) -> Iterator[FolderTree | ZipTree]:
         stream = path.open("rb")
     except OSError as problem:
         raise DataError(f"{path}: cannot be opened ({problem.strerror}); check the path and its permissions") from None
-    with stream, _open_zip(stream, str(path)) as archive:
-        tree = ZipTree(archive, str(path))
-        inner = [name for name in tree.names() if name.lower().endswith(".zip") and not name.startswith("__MACOSX/")]
-        if len(inner) != 1:
-            yield tree
-            return
-        # The UCI repository serves some sets as a zip that holds the original zip.
-        name = f"{path}: {inner[0]}"
-        with _open_zip(io.BytesIO(tree.read(inner[0])), name) as nested:
-            yield ZipTree(nested, name)
+    with stream, open_zip(stream, str(path)) as archive:
+        yield ZipTree(archive, str(path))
+
+
+def open_zip(stream: IO[bytes], where: str) -> zipfile.ZipFile:
+    """The archive in `stream`. Raises DataError naming `where`, as `open_tree` does."""
+    try:
+        archive = zipfile.ZipFile(stream)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as problem:
+        raise DataError(
+            f"{where}: not a complete zip archive ({problem}); it was probably cut short, fetch it again"
+        ) from None
+    try:
+        _refuse_unsafe(archive, where)
+    except DataError:
+        archive.close()
+        raise
+    return archive
 
 
 def digest(tree: Tree, names: Sequence[str], report: Report) -> str:
@@ -154,21 +161,6 @@ def file_digest(path: Path, report: Report = silent) -> str:
     except OSError as problem:
         raise DataError(f"{path}: cannot be read ({problem.strerror}); check the file and its permissions") from None
     return total.hexdigest()
-
-
-def _open_zip(stream: IO[bytes], where: str) -> zipfile.ZipFile:
-    try:
-        archive = zipfile.ZipFile(stream)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, UnicodeDecodeError) as problem:
-        raise DataError(
-            f"{where}: not a complete zip archive ({problem}); it was probably cut short, fetch it again"
-        ) from None
-    try:
-        _refuse_unsafe(archive, where)
-    except DataError:
-        archive.close()
-        raise
-    return archive
 
 
 def _refuse_unsafe(archive: zipfile.ZipFile, where: str) -> None:

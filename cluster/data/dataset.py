@@ -18,7 +18,7 @@ from cluster.data.archive import file_digest
 from cluster.errors import DataError
 
 FORMAT_VERSION = 1
-"""Raised when the files or the preparation change, so that caches of older versions are prepared again."""
+"""Raised when the meaning of these files changes."""
 WINDOWS, CLASSES, SUBJECTS, MANIFEST = "windows.f32", "classes.i32", "subjects.i32", "manifest.json"
 
 

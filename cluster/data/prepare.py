@@ -1,18 +1,21 @@
 """From a source to a prepared data set, through the cache."""
 
+import functools
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster.data import hapt, npz, synthetic, uci_har
-from cluster.data.archive import FolderTree, ZipTree, digest, file_digest, open_tree
-from cluster.data.dataset import FORMAT_VERSION, Dataset, open_prepared
+from cluster.data.archive import FolderTree, ZipTree, digest, file_digest
+from cluster.data.dataset import Dataset, open_prepared
+from cluster.data.layout import Layout, open_set
 from cluster.data.progress import Report, silent
 from cluster.data.recordings import Recordings, check
-from cluster.data.source import Kind, Source, layout
+from cluster.data.source import Source
 from cluster.data.store import store
 from cluster.errors import DataError
 
@@ -43,24 +46,36 @@ def prepare(
 ) -> Dataset:
     """Windows of `source`, prepared in or re-used from the folder `cache`.
 
-    The prepared folder is named after a hash of the source's bytes, the parameters and the format: a changed source
-    is prepared again, an unchanged one is not, wherever it lies. `seed` matters to synthetic recordings only.
-    `progress` is called with a stage, what is done and what there is in all.
+    The prepared folder is named after a hash of the source's bytes, the parameters and this package's own code: what
+    changed is prepared again, what did not is not, wherever the source lies. `seed` matters to synthetic recordings
+    only. `progress` is called with a stage, what is done and what there is in all.
     Raises DataError naming file, line and remedy; the cache then holds what it held before.
     """
     where = str(source.path or source.kind)
     with _work(source, window_steps, window_stride, seed, progress or silent) as work:
         source_sha256 = work.digest()
-        described = json.dumps([FORMAT_VERSION, source.kind, source_sha256, work.parameters])
+        described = json.dumps([_preparation_sha256(), source.kind, source_sha256, work.parameters])
         key = hashlib.sha256(described.encode()).hexdigest()
-        folder = cache / f"{work.name}-{key[:SHORT_KEY]}"
+        folder = cache / f"{_file_name(work.name)}-{key[:SHORT_KEY]}"
         try:
             prepared = open_prepared(folder)
         except DataError:
             # Absent or damaged: either way it is made again from the source.
             about = {"name": work.name, "source": where, "source_sha256": source_sha256}
             prepared = store(check(work.read(), where), folder, about, progress or silent)
-    return replace(prepared, source=where)
+    return replace(prepared, name=work.name, source=where)
+
+
+@functools.cache
+def _preparation_sha256() -> str:
+    """SHA-256 of the code that prepares: no version number that somebody forgets to raise when a filter changes."""
+    package = Path(__file__).parent
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(package.glob("*.py")))).hexdigest()
+
+
+def _file_name(name: str) -> str:
+    """A short stand-in for a name that may hold anything a file's name may."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:40]
 
 
 @contextmanager
@@ -83,25 +98,24 @@ def _work(source: Source, window_steps: int, window_stride: int, seed: int, repo
             read=lambda: npz.read(path, window_steps, report),
         )
         return
-    with open_tree(path) as opened:
-        found = layout(opened)
+    with open_set(path) as found:
         if found is None:
             raise DataError(f"{path}: no longer holds recordings of kind {source.kind}; look for the source again")
-        kind, tree = found
+        layout, tree = found
         yield Work(
-            name=kind,
+            name=layout,
             parameters=cutting,
-            digest=lambda: _tree_digest(path, tree, kind, report),
+            digest=lambda: _tree_digest(path, tree, layout, report),
             read=lambda: (
-                hapt.read(tree, *cutting, report) if kind == "hapt" else uci_har.read(tree, window_steps, report)
+                hapt.read(tree, *cutting, report) if layout == "hapt" else uci_har.read(tree, window_steps, report)
             ),
         )
 
 
-def _tree_digest(path: Path, tree: FolderTree | ZipTree, kind: Kind, report: Report) -> str:
+def _tree_digest(path: Path, tree: FolderTree | ZipTree, layout: Layout, report: Report) -> str:
     if not isinstance(tree, FolderTree):
         return _file_digest(path, report)
-    names = (hapt if kind == "hapt" else uci_har).wanted(tree.names())
+    names = (hapt if layout == "hapt" else uci_har).wanted(tree.names())
     return digest(tree, names, report)
 
 

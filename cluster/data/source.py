@@ -1,11 +1,12 @@
 """Where recordings are looked for, and which of the known kinds lies there."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cluster.data.archive import FolderTree, ZipTree, open_tree
+from cluster.data.layout import layout_of_folder, open_set
 from cluster.errors import DataError
 
 Kind = Literal["hapt", "uci-har", "npz", "synthetic"]
@@ -14,8 +15,6 @@ ENVIRONMENT = "PSCLUSTER_DATA"
 SHARED = Path("..") / "shared" / "data"
 """Relative to the project's root."""
 KNOWN_NAMES = ("HAPT Data Set.zip", "HAPT Data Set", "UCI HAR Dataset.zip", "UCI HAR Dataset")
-MARKERS: tuple[tuple[Kind, str], ...] = (("hapt", "RawData/"), ("uci-har", "train/Inertial Signals/"))
-"""The folder inside a set that tells its kind."""
 ACCEPTED = (
     "the HAPT or the UCI HAR set as a zip or folder, an .npz with x_train, y_train, x_test and y_test, or 'synthetic'"
 )
@@ -42,7 +41,7 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
         if text == "synthetic":
             return Source("synthetic", None, f"synthetic recordings ({origin})")
         if text:
-            path = Path(text).expanduser()
+            path = Path(os.path.expanduser(text))
             found = _look(path)
             if found is None:
                 raise DataError(f"{path}: {_problem(path)}; {origin}, expected {ACCEPTED}")
@@ -56,34 +55,25 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
     return Source("synthetic", None, f"synthetic recordings ({looked}; --data or ${ENVIRONMENT} names your own)")
 
 
-def layout(tree: FolderTree | ZipTree) -> tuple[Kind, FolderTree | ZipTree] | None:
-    """The kind of set in a zip or folder, and the tree seen from its root; None when it is no known kind."""
-    for kind, marker in MARKERS:
-        for name in tree.names():
-            position = name.find(marker)
-            if position < 0 or name.startswith("__MACOSX/") or (position and name[position - 1] != "/"):
-                continue
-            if position and isinstance(tree, ZipTree):
-                return kind, tree.below(name[:position])
-            if position == 0:
-                return kind, tree
-    return None
-
-
 def _look(path: Path) -> tuple[Kind, Path] | None:
-    if not path.is_dir():
-        kind = _kind_of_file(path) if path.exists() else None
-        return (kind, path) if kind else None
-    for candidate in _candidates(path):
-        kind = _kind_of_folder(candidate) if candidate.is_dir() else _kind_of_file(candidate)
-        if kind:
-            return kind, candidate
+    try:
+        if not path.is_dir():
+            kind = _kind_of_file(path) if path.exists() else None
+            return (kind, path) if kind else None
+        for candidate in _candidates(path):
+            kind = layout_of_folder(candidate) if candidate.is_dir() else _kind_of_file(candidate)
+            if kind:
+                return kind, candidate
+    except (OSError, ValueError) as problem:
+        raise DataError(
+            f"{path}: cannot be searched for recordings ({problem}); check the path and its permissions"
+        ) from None
     return None
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
     yield folder
-    below = sorted(path for path in folder.iterdir() if path.is_dir())
+    below = sorted(path for path in folder.iterdir() if path.is_dir() and os.access(path, os.R_OK | os.X_OK))
     for parent in (folder, *below):
         yield from (parent / name for name in KNOWN_NAMES if (parent / name).exists())
     yield from below
@@ -91,18 +81,13 @@ def _candidates(folder: Path) -> Iterator[Path]:
         yield from sorted(path for path in parent.iterdir() if path.suffix in (".zip", ".npz") and path.is_file())
 
 
-def _kind_of_folder(folder: Path) -> Kind | None:
-    return next((kind for kind, marker in MARKERS if (folder / marker).is_dir()), None)
-
-
 def _kind_of_file(path: Path) -> Kind | None:
     if path.suffix.lower() == ".npz":
         return "npz"
     if path.suffix.lower() != ".zip":
         return None
-    with open_tree(path) as tree:
-        found = layout(tree)
-    return found[0] if found else None
+    with open_set(path) as found:
+        return found[0] if found else None
 
 
 def _problem(path: Path) -> str:

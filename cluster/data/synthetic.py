@@ -19,10 +19,10 @@ from cluster.data.segments import check_window, cut
 from cluster.errors import DataError
 
 TRAIN_SUBJECTS, TEST_SUBJECTS = 21, 9
-BOUTS = 2
+BOUTS = 3
 """Times each person does each activity, the phone being put back in between."""
-BOUT_STEPS = 128 + 12 * 64
-"""Eighteen seconds: thirteen windows of 128 steps at stride 64."""
+BOUT_STEPS = 128 + 7 * 64
+"""Eleven and a half seconds: eight windows of 128 steps at stride 64."""
 ACCELERATION_NOISE, ANGULAR_NOISE = 0.04, 0.06
 """Standard deviation of the sensors' noise in g and rad/s, before the filters."""
 
@@ -51,9 +51,9 @@ class Activity:
 ACTIVITIES = (
     Activity("WALKING", 1.00, vertical=0.26, forward=0.15, impact=0.45, swing=0.45, lean=2),
     Activity("WALKING_UPSTAIRS", 0.87, vertical=0.23, forward=0.19, impact=0.30, swing=0.60, lean=10),
-    Activity("WALKING_DOWNSTAIRS", 1.10, vertical=0.40, forward=0.17, impact=0.65, swing=0.55, lean=-2),
-    Activity("SITTING", lean=-24, lean_spread=6.0, sway=0.005),
-    Activity("STANDING", lean=0, lean_spread=4.0, sway=0.009),
+    Activity("WALKING_DOWNSTAIRS", 1.09, vertical=0.38, forward=0.17, impact=0.65, swing=0.55, lean=-2),
+    Activity("SITTING", lean=-20, lean_spread=4.0, sway=0.005),
+    Activity("STANDING", lean=0, lean_spread=3.0, sway=0.009),
     Activity("LAYING", lean=-85, lean_spread=10.0, sway=0.004),
 )
 
@@ -103,12 +103,12 @@ def read(window_steps: int, window_stride: int, seed: int, report: Report) -> Re
 
 def _person(random: np.random.Generator) -> Person:
     return Person(
-        cadence_hz=float(random.normal(1.85, 0.13)),
-        strength=float(random.lognormal(0, 0.18)),
-        impact=float(random.lognormal(0, 0.20)),
-        swing=float(random.lognormal(0, 0.20)),
+        cadence_hz=float(random.normal(1.85, 0.10)),
+        strength=float(random.lognormal(0, 0.14)),
+        impact=float(random.lognormal(0, 0.16)),
+        swing=float(random.lognormal(0, 0.16)),
         sway=float(random.lognormal(0, 0.35)),
-        phone=Rotation.from_rotvec(np.radians(random.normal(0, (14, 5, 5)))),
+        phone=Rotation.from_rotvec(np.radians(random.normal(0, (14, 4, 4)))),
         leans=tuple(float(random.normal(activity.lean, activity.lean_spread)) for activity in ACTIVITIES),
     )
 
@@ -117,7 +117,7 @@ def _bout(person: Person, activity: Activity, lean: float, random: np.random.Gen
     """Channels, float32 (BOUT_STEPS, 9): x up, y to the left and z forward of the wearer, turned by lean and phone."""
     acceleration, angular_velocity = _movement(person, activity, random)
     acceleration[:, 0] += 1.0
-    trunk = Rotation.from_euler("y", lean + random.normal(0, 3), degrees=True)
+    trunk = Rotation.from_euler("y", lean + random.normal(0, 5), degrees=True)
     put_back = Rotation.from_rotvec(np.radians(random.normal(0, 3, size=3)))
     turned = put_back * person.phone * trunk
     return nine_channels(
@@ -131,16 +131,16 @@ def _movement(person: Person, activity: Activity, random: np.random.Generator) -
     turning = _smooth(random, 3) * activity.sway * person.sway * 4
     if not activity.cadence:
         return sway, turning
-    cadence_hz = person.cadence_hz * activity.cadence * random.normal(1, 0.04)
+    cadence_hz = person.cadence_hz * activity.cadence * random.normal(1, 0.05)
     drift = 1 + 0.04 * _smooth(random, 2)
     phase = random.uniform(0, 2 * np.pi) + 2 * np.pi * np.cumsum(cadence_hz * drift[:, 0]) / SAMPLE_RATE_HZ
-    strength = person.strength * random.lognormal(0, 0.10) * (1 + 0.15 * drift[:, 1])
-    impact = min(0.95, activity.impact * person.impact * random.lognormal(0, 0.10))
+    strength = person.strength * random.lognormal(0, 0.14) * (1 + 0.15 * drift[:, 1])
+    impact = min(0.95, activity.impact * person.impact * random.lognormal(0, 0.14))
     shape = random.normal(0, 0.4, size=4)
     up = sum(impact**k * np.cos((k + 1) * phase + shape[k]) for k in range(4))
     ahead = sum(impact**k * np.sin((k + 1) * phase + shape[k]) for k in range(3))
     side = np.cos(phase / 2 + shape[3])
-    swing = activity.swing * person.swing * random.lognormal(0, 0.10)
+    swing = activity.swing * person.swing * random.lognormal(0, 0.14)
     steps = np.stack([activity.vertical * up, 0.08 * side, activity.forward * ahead], axis=1) * strength[:, None]
     turns = np.stack([0.8 * np.sin(phase / 2), 0.7 * np.cos(phase + shape[0]), 0.5 * np.sin(phase / 2 + 1)], axis=1)
     return steps + sway, swing * turns + turning

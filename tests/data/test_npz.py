@@ -56,6 +56,13 @@ def test_any_window_length_channels_and_classes_are_taken_as_they_are(tmp_path: 
     assert dataset.subjects().tolist() == [1] * 6 + [2] * 6 + [3] * 8
 
 
+def test_the_files_name_is_the_sets_name_whatever_it_is(tmp_path: Path) -> None:
+    for name in ("Übung 7: rudern", "x" * 240):
+        dataset = read(save(tmp_path / f"{name}.npz", sample()), tmp_path / "cache")
+        assert dataset.name == name
+        assert dataset.folder.name.isascii()
+
+
 def test_subjects_and_labels_may_be_left_out(tmp_path: Path) -> None:
     content = sample()
     for name in ("subject_train", "subject_test", "labels"):

@@ -7,8 +7,8 @@ import pytest
 
 from cluster.data import Dataset, Source, hapt, prepare
 from cluster.data.archive import open_tree
+from cluster.data.layout import open_set
 from cluster.data.progress import silent
-from cluster.data.source import layout
 from cluster.data.table import parse_integers
 
 TEST_SUBJECTS = [2, 4, 9, 10, 12, 13, 18, 20, 24]
@@ -38,8 +38,7 @@ def test_six_activities_give_the_published_windows(dataset: Dataset) -> None:
 
 def test_twelve_activities_equal_the_published_sequences_row_for_row(published: Source) -> None:
     assert published.path is not None
-    with open_tree(published.path) as opened:
-        found = layout(opened)
+    with open_set(published.path) as found:
         assert found is not None
         tree = found[1]
         recordings = hapt.read(tree, 128, 64, silent, all_activities=True)
@@ -58,8 +57,7 @@ def test_twelve_activities_equal_the_published_sequences_row_for_row(published: 
 
 def test_rows_and_labelled_samples_are_the_published_ones(published: Source) -> None:
     assert published.path is not None
-    with open_tree(published.path) as opened:
-        found = layout(opened)
+    with open_set(published.path) as found:
         assert found is not None
         tree = found[1]
         samples = np.zeros(12, dtype=np.int64)
