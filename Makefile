@@ -34,7 +34,7 @@ types: .venv
 	@.venv/bin/mypy
 
 imports: .venv
-	@.venv/bin/lint-imports
+	@.venv/bin/lint-imports --no-logo
 
 lengths: .venv
 	@$(python) tools/check_lengths.py

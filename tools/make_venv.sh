@@ -8,7 +8,8 @@ uv_version=0.13.8
 uv=.cache/uv-$uv_version
 done_mark=.venv/made-from
 
-say() { echo "make .venv: $*" >&2; }
+exec 3>&2 # a trap may fire while a command's own output goes to a log
+say() { echo "make .venv: $*" >&3; }
 
 # Prints "VERSION EXECUTABLE" of the first usable Python, else one line that says what is in the way.
 find_python() {
