@@ -27,17 +27,23 @@ def tail(path: Path, lines: int) -> list[str]:
     return kept.decode("utf-8", errors="replace").splitlines()[-lines:] if lines else []
 
 
-def follow(logs: Sequence[LogFile]) -> Iterator[tuple[str, str]]:
-    """(name, line) of every line written from now on, for ever; a log set aside or new is picked up."""
-    readers = [_Reader(log) for log in logs]
-    while True:
-        quiet = True
-        for reader in readers:
-            for line in reader.new_lines():
-                quiet = False
-                yield reader.name, line
-        if quiet:
-            time.sleep(_POLL_SECONDS)
+class Follower:
+    """Notices what is written to `logs` from now on; a log that is set aside, or new, is picked up."""
+
+    def __init__(self, logs: Sequence[LogFile]) -> None:
+        self._readers = [_Reader(log) for log in logs]
+
+    def new_lines(self) -> list[tuple[str, str]]:
+        """(name, line) of the lines completed since the last call."""
+        return [(reader.name, line) for reader in self._readers for line in reader.new_lines()]
+
+    def follow(self) -> Iterator[tuple[str, str]]:
+        """The same, for ever."""
+        while True:
+            lines = self.new_lines()
+            yield from lines
+            if not lines:
+                time.sleep(_POLL_SECONDS)
 
 
 class _Reader:

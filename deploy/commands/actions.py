@@ -168,12 +168,13 @@ def logs(
         wanted |= {task.name for task in select(_kept(opened), others, node or ())}
     chosen = [log for log in available if log.name in wanted]
     width = max(len(log.name) for log in chosen)
+    follower = log_reader.Follower(chosen)
     for log in chosen:
         for line in log_reader.tail(log.path, count):
             print(f"{log.name:<{width}} | {line}")
     sys.stdout.flush()
     if follow:
-        for name, line in log_reader.follow(chosen):
+        for name, line in follower.follow():
             print(f"{name:<{width}} | {line}", flush=True)
 
 

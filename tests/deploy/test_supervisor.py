@@ -113,6 +113,7 @@ def test_stop_has_a_deadline_for_a_role_that_does_not_listen(played: PlayedClust
     assert pid is not None
     if how == "ready":
         os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: played.client.status().roles[0].state is RoleState.FROZEN, "the frozen state")
     assert played.client.ask("stop")["killed"] == ["ps:0"]
     assert gone(pid)
 

@@ -1,0 +1,8 @@
+"""`run_job.py DEADLINE_SECONDS COMMAND...`: runs a command as `fab` runs a job."""
+
+import os
+import sys
+
+from deploy.foreground_job import run_in_foreground
+
+sys.exit(run_in_foreground(sys.argv[2:], os.environ, float(sys.argv[1])))

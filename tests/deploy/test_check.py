@@ -1,0 +1,103 @@
+from dataclasses import replace
+
+import pytest
+
+from cluster.inventory.task import Task
+from deploy.check import check_node
+from deploy.facts import Answer, NodeFacts
+from deploy.memory_estimate import MEGABYTE, estimate, layer_units
+from deploy.role_status import ClusterStatus, RoleState, RoleStatus
+
+TASKS = (
+    Task("ps", 0, "here", "127.0.0.1", 2222, 9200),
+    Task("worker", 0, "here", "127.0.0.1", 2223, 9201),
+    Task("coordinator", 0, "here", "127.0.0.1", 2224, 9202),
+)
+PI_3B = NodeFacts(
+    python="3.11.2",
+    machine="aarch64",
+    bits=64,
+    tensorflow="2.21.0",
+    memory_bytes=1_000_000_000,
+    available_bytes=800_000_000,
+    taken_ports={},
+    guard=Answer(True, "socket filter"),
+    data=Answer(True, "synthetic recordings"),
+)
+
+
+def status(state: RoleState) -> ClusterStatus:
+    return ClusterStatus(
+        "local",
+        tuple(RoleStatus(task.role, task.index, "here", task.address, "", state) for task in TASKS[:2]),
+    )
+
+
+def problems(facts: NodeFacts, state: RoleState = RoleState.STOPPED, units: int = 32) -> dict[str, str]:
+    findings = check_node(TASKS, status(state), facts, estimate(units), job_runs=False)
+    return {finding.subject: finding.line for finding in findings if finding.level != "ok"}
+
+
+def test_a_pi_with_one_of_each_role_can_start() -> None:
+    assert problems(PI_3B) == {}
+
+
+def test_taken_ports_are_named_with_their_holder() -> None:
+    taken = replace(PI_3B, taken_ports={2223: "process 77 (nginx)", 9202: "another process"})
+    assert problems(taken) == {
+        "worker:0": "port 2223 is taken by process 77 (nginx): stop it, or choose another port",
+        "coordinator:0": "port 9202 is taken by another process: stop it, or choose another port",
+    }
+
+
+def test_ports_taken_by_our_own_running_roles_are_well() -> None:
+    taken = replace(PI_3B, taken_ports={port: "process 1" for task in TASKS[:2] for port in (task.port, 9200)})
+    assert problems(taken, RoleState.READY) == {}
+
+
+def test_roles_beyond_eighty_percent_of_the_memory_are_refused_with_a_remedy() -> None:
+    found = problems(PI_3B, units=256)
+    assert list(found) == ["memory"]
+    assert "more than 80%" in found["memory"]
+    assert "move the coordinator" in found["memory"]
+
+
+def test_memory_in_use_by_others_is_a_warning_only_before_the_start() -> None:
+    full = replace(PI_3B, available_bytes=100_000_000)
+    assert list(problems(full)) == ["memory"]
+    assert problems(full, RoleState.READY) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "words"),
+    [
+        ({"tensorflow": None}, "tensorflow", "make .venv"),
+        ({"bits": 32, "machine": "armv7l"}, "platform", "64-bit x86_64 and aarch64 only"),
+        ({"machine": "riscv64"}, "platform", "only"),
+        ({"guard": Answer(False, "Operation not permitted")}, "port guard", "open to the whole network"),
+        ({"data": Answer(False, "x.zip: no such file")}, "data", "x.zip: no such file"),
+    ],
+)
+def test_each_other_obstacle_has_its_line(change: dict[str, object], subject: str, words: str) -> None:
+    found = problems(replace(PI_3B, **change))  # type: ignore[arg-type]
+    assert list(found) == [subject]
+    assert words in found[subject]
+
+
+@pytest.mark.parametrize(("units", "expected"), [(32, (81, 167, 229)), (128, (93, 319, 233)), (8, (81, 167, 229))])
+def test_the_estimate_passes_through_the_measured_figures(units: int, expected: tuple[int, int, int]) -> None:
+    memory = estimate(units)
+    assert (memory.ps, memory.worker, memory.coordinator) == tuple(figure * MEGABYTE for figure in expected)
+
+
+@pytest.mark.parametrize(
+    ("model", "units"),
+    [
+        ({"name": "thesis", "hidden": 32, "bidirectional": False}, 32),
+        ({"name": "thesis", "hidden": 32, "bidirectional": True}, 64),
+        ({"name": "residual", "hidden": 32}, 64),
+        ({"name": "dblstm"}, 256),
+    ],
+)
+def test_both_directions_of_a_layer_count(model: dict[str, object], units: int) -> None:
+    assert layer_units(model) == units

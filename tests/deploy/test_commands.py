@@ -1,0 +1,173 @@
+"""The command lines themselves, as somebody types them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fabric.main import program
+
+from deploy.commands import actions
+from deploy.inventory_choice import InventoryOpener
+from deploy.project import ROOT
+
+FAB = Path(sys.executable).with_name("fab")
+LISTED = (
+    "deploy.check",
+    "deploy.plan",
+    "deploy.start",
+    "deploy.stop",
+    "deploy.restart",
+    "deploy.status",
+    "deploy.logs",
+)
+PLAIN = """schema: 1
+cluster: plain
+connection: {connection}
+nodes: [{{name: here, address: {address}, roles: [ps, worker, coordinator]}}]
+jobs: {{pi: {{samples: 1000}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a person and a script see of one call."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+Fab = Callable[[str], Outcome]
+
+
+@pytest.fixture
+def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fab:
+    """`fab LINE`, typed in the test's empty folder; in this process, because Fabric takes half a second to import."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PSCLUSTER_INVENTORY", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def typed(line: str) -> Outcome:
+        monkeypatch.setattr(actions, "OPENER", InventoryOpener())  # as in a process of its own
+        code = 0
+        try:
+            program.run(["fab", "-r", str(ROOT), *line.split()])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Outcome(code, *capsys.readouterr())
+
+    return typed
+
+
+def test_the_list_shows_every_command() -> None:
+    listed = subprocess.run([str(FAB), "--list"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
+    for name in (*LISTED, "job.train", "job.evaluate", "job.pi", "init"):
+        assert name in listed.stdout
+
+
+def test_loading_the_fabfile_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, fabfile; "
+        "print([name for name in ('tensorflow', 'pydantic', 'scipy', 'numpy', 'rich', 'psutil', "
+        "'cluster.inventory.schema') if name in sys.modules])"
+    )
+    asked = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert asked.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("deploy dance", 2, "deploy: no action 'dance'; there are check, plan, start, stop, restart, status, logs"),
+        ("job dance", 2, "job: no job 'dance'; there are train, evaluate, pi"),
+        ("deploy stop --follow", 2, "deploy stop: does not take --follow"),
+        ("job pi --hidden 3 --set a=b", 2, "job pi: does not take --hidden"),
+        ("deploy start", 2, "no inventory: expected --inventory FILE, $PSCLUSTER_INVENTORY or ./inventory.yaml"),
+        ("deploy status --inventory nothing.yaml", 2, "nothing.yaml"),
+        ("deploy start --jobs --no-jobs", 2, "--jobs and --no-jobs: give one of them"),
+        ("deploy logs --lines many", 2, "--lines: expected a whole number from 0 to 1000000, got 'many'"),
+        ("job train --epochs x", 2, "--epochs: expected a whole number"),
+        ("init", 2, "expected one of --local and --hosts"),
+        ("init --local --workers 0", 2, "--workers: expected a whole number from 1 to 64, got '0'"),
+        ("-H a,b deploy status", 2, "-H/--hosts: the inventory says which machines"),
+        ("deploy start -i x", 2, "no inventory"),
+        ("deploy", 1, "action"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_without_a_traceback(
+    tmp_path: Path, fab: Fab, line: str, code: int, words: str
+) -> None:
+    done = fab(line)
+    assert done.code == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["check", "plan", "start", "stop", "restart", "status", "logs"])
+def test_ssh_is_refused_in_one_line_by_every_action(tmp_path: Path, fab: Fab, action: str) -> None:
+    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="ssh", address="192.168.1.26"))
+    done = fab(f"deploy {action}")
+    assert done.code == 2
+    assert "deployment over SSH is not in this version yet" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
+
+
+def test_an_override_is_checked_like_the_file(tmp_path: Path, fab: Fab) -> None:
+    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
+    done = fab("deploy plan --set jobs.pi.sample=3 --set jobs.train.epochs=x")
+    assert done.code == 2
+    assert "jobs.pi.sample" in done.stderr
+    assert "jobs.train.epochs" in done.stderr
+
+
+def test_programs_get_json_on_stdout_and_nothing_else(tmp_path: Path, fab: Fab) -> None:
+    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
+    status = fab("deploy status --json")
+    assert status.code == 3
+    assert json.loads(status.stdout)["state"] == "stopped"
+    assert status.stderr == "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
+    plan = fab("deploy plan --json")
+    assert plan.code == 0
+    assert [step["kind"] for step in json.loads(plan.stdout)["steps"]] == ["start", "start", "run"]
+    check = json.loads(fab("deploy check --json --set jobs.train.data.source=synthetic").stdout)
+    levels = {finding["subject"]: finding["level"] for finding in check["findings"]}
+    assert levels["data"] == levels["tensorflow"] == levels["platform"] == "ok"
+    assert not (tmp_path / ".pscluster").exists()
+
+
+def test_two_tasks_of_one_call_must_mean_one_inventory(tmp_path: Path, fab: Fab) -> None:
+    for name in ("inventory", "other"):
+        (tmp_path / f"{name}.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
+    done = fab("deploy plan deploy plan --inventory other.yaml")
+    assert done.code == 2
+    assert "this call began with" in done.stderr
+
+
+def test_a_job_needs_a_running_cluster(tmp_path: Path, fab: Fab) -> None:
+    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
+    done = fab("job pi --samples 1e3")
+    assert done.code == 1
+    assert "cluster plain is stopped: a job needs every parameter server and at least one worker" in done.stderr
+
+
+def test_init_writes_an_inventory_and_never_over_another(tmp_path: Path, fab: Fab) -> None:
+    done = fab("init --local --workers 3 --ps 2 --out mine.yaml")
+    assert done.code == 0
+    plan = fab("deploy plan --inventory mine.yaml --json")
+    roles = [step["subject"] for step in json.loads(plan.stdout)["steps"] if step["kind"] == "start"]
+    assert roles == ["ps:0", "ps:1", "worker:0", "worker:1", "worker:2"]
+    before = (tmp_path / "mine.yaml").read_text()
+    refused = fab("init --local --out mine.yaml")
+    assert refused.code == 2
+    assert refused.stderr == "mine.yaml exists: --force overwrites it\n"
+    assert (tmp_path / "mine.yaml").read_text() == before
+    assert fab("init --hosts 192.168.1.16-31 --user pi --out mine.yaml --force").code == 0
+    assert "192.168.1.31" in (tmp_path / "mine.yaml").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]

@@ -1,0 +1,123 @@
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ClusterError, UsageError
+from deploy import log_reader
+from deploy.file_lock import FileLock, LockHeldError, held_by
+from deploy.inventory_choice import Choice, InventoryOpener, choose
+from deploy.project import environment_for_any_folder
+from deploy.services import LogFile
+from deploy.state_folder import LONGEST_SOCKET_PATH_BYTES, StateFolder
+
+INVENTORY = """schema: 1
+cluster: {name}
+connection: local
+nodes: [{{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}}]
+"""
+
+
+def test_the_flag_names_the_inventory_before_the_environment_and_the_folder(tmp_path: Path) -> None:
+    environ = {"PSCLUSTER_INVENTORY": "b.yaml"}
+    assert choose("a.yaml", environ, tmp_path) == Choice(Path("a.yaml"), "--inventory")
+    assert choose(None, environ, tmp_path) == Choice(Path("b.yaml"), "$PSCLUSTER_INVENTORY")
+    with pytest.raises(UsageError, match="fab init --local"):
+        choose(None, {}, tmp_path)
+    (tmp_path / "inventory.yaml").touch()
+    assert choose(None, {}, tmp_path) == Choice(Path("inventory.yaml"), "./inventory.yaml")
+
+
+def test_one_call_means_one_inventory_and_says_which(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(INVENTORY.format(name=name))
+    opener, said = InventoryOpener(), io.StringIO()
+    one = str(tmp_path / "one.yaml")
+    assert opener.open(one, (), said).cluster == "one"
+    assert said.getvalue() == f"cluster one: {one} (from --inventory)\n"
+    assert opener.open(one, (), said).cluster == "one"
+    with pytest.raises(UsageError, match=r"this call began with .*one.yaml and goes on with .*two.yaml"):
+        opener.open(str(tmp_path / "two.yaml"), (), said)
+
+
+def test_sockets_of_a_deep_folder_move_to_where_their_paths_are_short_enough(tmp_path: Path) -> None:
+    shallow = StateFolder(Path("/a"))
+    assert shallow.control_socket == Path("/a/supervisor.sock")
+    deep = StateFolder(tmp_path / ("deep" * 20) / ("deeper" * 10))
+    assert len(os.fsencode(deep.control_socket)) <= LONGEST_SOCKET_PATH_BYTES
+    assert deep.control_socket != StateFolder(deep.path / "other").control_socket
+    deep.create()
+    try:
+        assert deep.control_socket.parent.stat().st_mode & 0o777 == 0o700
+    finally:
+        deep.control_socket.parent.rmdir()
+
+
+def test_the_state_keeps_itself_out_of_git(tmp_path: Path) -> None:
+    StateFolder.beside(tmp_path / "inventory.yaml", "local").create()
+    assert (tmp_path / ".pscluster" / ".gitignore").read_text().endswith("*\n")
+    assert (tmp_path / ".pscluster" / "local" / "logs").is_dir()
+
+
+def test_a_state_folder_that_cannot_be_made_is_one_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / ".pscluster").write_text("in the way")
+    with pytest.raises(ClusterError, match="cannot be kept in"):
+        StateFolder.beside(tmp_path / "inventory.yaml", "local").create()
+
+
+def test_a_lock_is_held_by_one_process_until_it_dies(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    assert held_by(path) is None
+    program = "import sys; from pathlib import Path; from deploy.file_lock import FileLock\n"
+    program += "with FileLock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        env=environment_for_any_folder(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert held_by(path) == holder.pid
+        with pytest.raises(LockHeldError) as refused:
+            FileLock(path)
+        assert refused.value.pid == holder.pid
+        holder.kill()
+    assert held_by(path) is None
+    with FileLock(path):
+        assert held_by(path) == os.getpid()
+    assert held_by(path) is None
+
+
+def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.log"
+    assert log_reader.tail(path, 5) == []
+    lines = [f"line {number} {'x' * (number % 300)} é" for number in range(2000)]
+    path.write_text("\n".join(lines) + "\n")
+    assert log_reader.tail(path, 0) == []
+    assert log_reader.tail(path, 3) == lines[-3:]
+    assert log_reader.tail(path, 1999) == lines[-1999:]
+    assert log_reader.tail(path, 10**6) == lines
+
+
+def test_following_picks_up_new_logs_whole_lines_and_logs_set_aside(tmp_path: Path) -> None:
+    first, second = tmp_path / "ps-0.log", tmp_path / "worker-0.log"
+    first.write_text("old\n")
+    follower = log_reader.Follower([LogFile("ps:0", first), LogFile("worker:0", second)])
+    assert follower.new_lines() == []
+    second.write_text("born\n")
+    with first.open("a") as log:
+        log.write("half a line")
+    assert follower.new_lines() == [("worker:0", "born")]
+    with first.open("a") as log:
+        log.write(", the other half\nnext\n")
+    assert follower.new_lines() == [("ps:0", "half a line, the other half"), ("ps:0", "next")]
+    first.replace(tmp_path / "ps-0.log.1")
+    first.write_text("after\n")
+    assert next(follower.follow()) == ("ps:0", "after")
+    first.write_text("cut\n")
+    assert follower.new_lines() == [("ps:0", "cut")]
