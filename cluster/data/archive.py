@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -51,7 +52,12 @@ class FolderTree:
         """Content of one file. Raises DataError when it is missing or too large."""
         path = self._folder / name
         try:
-            if path.stat().st_size > LARGEST_TEXT_BYTES:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(
+                    f"{path}: expected a file, got something else of that name; restore it from the original"
+                )
+            if status.st_size > LARGEST_TEXT_BYTES:
                 raise DataError(f"{path}: larger than {LARGEST_TEXT_BYTES} bytes, which no recording is; remove it")
             return path.read_bytes()
         except FileNotFoundError:

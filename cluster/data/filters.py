@@ -5,6 +5,8 @@ Transitions" (UCI): median filter, then a 3rd-order Butterworth low-pass at 20 H
 3rd-order Butterworth low-pass at 0.3 Hz leaves, body acceleration the rest.
 """
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, signal
@@ -42,6 +44,12 @@ def gravity(acceleration: Samples) -> Samples:
 
 
 def _low_pass(samples: Samples, cutoff_hz: float) -> Samples:
-    sections = signal.butter(FILTER_ORDER, cutoff_hz, btype="lowpass", fs=SAMPLE_RATE_HZ, output="sos")
-    filtered: Samples = signal.sosfiltfilt(sections, samples, axis=0)
+    filtered: Samples = signal.sosfiltfilt(_sections(cutoff_hz), samples, axis=0)
     return filtered
+
+
+@functools.cache
+def _sections(cutoff_hz: float) -> Samples:
+    """The filter's second-order sections (sections, 6)."""
+    sections: Samples = signal.butter(FILTER_ORDER, cutoff_hz, btype="lowpass", fs=SAMPLE_RATE_HZ, output="sos")
+    return sections

@@ -21,8 +21,8 @@ from cluster.data.segments import check_window, cut
 from cluster.data.table import lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
-BASIC_ACTIVITIES = 6
-"""Activities 1 to 6; the published 7 to 12 are transitions between postures, a few seconds long."""
+TRANSITION = "_TO_"
+"""In the name of an activity: a change of posture (STAND_TO_SIT, published as 7 to 12), a few seconds long."""
 SEGMENTS = "RawData/labels.txt"
 TRAIN_SUBJECTS, TEST_SUBJECTS = "Train/subject_id_train.txt", "Test/subject_id_test.txt"
 RECORDING = re.compile(r"RawData/acc_exp(\d+)_user(\d+)\.txt")
@@ -49,14 +49,14 @@ def wanted(names: Sequence[str]) -> tuple[str, ...]:
 def read(
     tree: Tree, window_steps: int, window_stride: int, report: Report, *, all_activities: bool = False
 ) -> Recordings:
-    """Windows of the six basic activities (or of all twelve), training rows first, in order of labels.txt.
+    """Windows of all activities but the transitions between postures, training rows first, in order of labels.txt.
 
-    Raises DataError naming file, line and remedy.
+    `all_activities` keeps the transitions. Raises DataError naming file, line and remedy.
     """
     check_window(window_steps, window_stride)
     labels = activity_labels(tree)
     segments = read_segments(tree, len(labels))
-    labels = labels if all_activities else labels[:BASIC_ACTIVITIES]
+    kept = [number for number, label in enumerate(labels) if all_activities or TRANSITION not in label]
     train, test = _subjects(tree, TRAIN_SUBJECTS), _subjects(tree, TEST_SUBJECTS)
     both = train & test
     if both:
@@ -79,7 +79,7 @@ def read(
                     f"{tree.where}: {SEGMENTS}:{segment.line}: ends at row {segment.stop} of a recording of "
                     f"{len(samples)} rows (experiment {key[0]}, user {subject}); correct the line or the recording"
                 )
-            if segment.activity < len(labels):
+            if segment.activity in kept:
                 windows = cut(samples[segment.start : segment.stop], window_steps, window_stride)
                 pieces[subject in train].append((windows, segment))
         report("reading", done, len(recordings))
@@ -91,10 +91,10 @@ def read(
         )
     return Recordings(
         windows=np.concatenate([windows for windows, _ in ordered]),
-        classes=np.repeat(np.array([segment.activity for _, segment in ordered], dtype=np.int32), counts),
+        classes=np.repeat(np.array([kept.index(segment.activity) for _, segment in ordered], dtype=np.int32), counts),
         subjects=np.repeat(np.array([segment.subject for _, segment in ordered], dtype=np.int32), counts),
         train_windows=sum(len(windows) for windows, _ in pieces[True]),
-        labels=labels,
+        labels=tuple(labels[number] for number in kept),
     )
 
 

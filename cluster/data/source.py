@@ -58,7 +58,7 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
 def _look(path: Path) -> tuple[Kind, Path] | None:
     try:
         if not path.is_dir():
-            kind = _kind_of_file(path) if path.exists() else None
+            kind = _kind_of_file(path) if path.is_file() else None
             return (kind, path) if kind else None
         for candidate in _candidates(path):
             kind = layout_of_folder(candidate) if candidate.is_dir() else _kind_of_file(candidate)

@@ -28,6 +28,12 @@ def table(values: np.ndarray) -> bytes:
     return text.getvalue().encode()
 
 
+def windows_table(values: np.ndarray) -> bytes:
+    """As the classic set is written: fixed width, and an exponent of three digits."""
+    lines = ("".join(f"{value:16.7e}" for value in row) for row in values)
+    return "".join(f"{line}\n" for line in lines).replace("e-", "e-0").replace("e+", "e+0").encode()
+
+
 def hapt_files() -> Files:
     """Three people (1 and 2 train, 3 tests), one recording each, seven segments each with a gap of ten rows."""
     return dict(_hapt_files())
@@ -67,7 +73,7 @@ def uci_har_files() -> Files:
         files[f"{part}/subject_{part}.txt"] = table(np.array(subjects))
         for channel in CHANNELS:
             signal = random.normal(0, 1, size=(len(classes), 128))
-            files[f"{part}/Inertial Signals/{channel}_{part}.txt"] = table(signal)
+            files[f"{part}/Inertial Signals/{channel}_{part}.txt"] = windows_table(signal)
     return files
 
 

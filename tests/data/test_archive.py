@@ -1,5 +1,6 @@
 """What a hostile or damaged archive can do: end in one error."""
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -57,8 +58,20 @@ def test_a_name_that_is_a_folder_is_an_error(tmp_path: Path) -> None:
     del files["train/y_train.txt"]
     folder = write_folder(tmp_path / "set", files)
     (folder / "train" / "y_train.txt").mkdir()
-    with pytest.raises(DataError, match=r"y_train\.txt: cannot be read"):
+    with pytest.raises(DataError, match=r"y_train\.txt: expected a file"):
         prepare(find_source(str(folder), {}, tmp_path, tmp_path), cache=tmp_path / "cache")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    files = uci_har_files()
+    del files["train/y_train.txt"]
+    folder = write_folder(tmp_path / "set", files)
+    os.mkfifo(folder / "train" / "y_train.txt")
+    os.mkfifo(tmp_path / "pipe.npz")
+    with pytest.raises(DataError, match=r"y_train\.txt: expected a file"):
+        prepare(find_source(str(folder), {}, tmp_path, tmp_path), cache=tmp_path / "cache")
+    with pytest.raises(DataError, match=r"pipe\.npz: not a recording of a known kind"):
+        find_source(str(tmp_path / "pipe.npz"), {}, tmp_path, tmp_path)
 
 
 @settings(max_examples=40, deadline=None)

@@ -51,6 +51,17 @@ def test_first_and_last_row_of_a_segment_belong_to_it(
     assert dataset.window_steps == window_steps
 
 
+def test_own_activities_are_all_kept_and_transitions_left_out_wherever_they_stand(tmp_path: Path) -> None:
+    files = hapt_files()
+    names = ["WALKING", "STAND_TO_SIT", "JUMPING", "SITTING", "STANDING", "LAYING", "ROWING"]
+    files["activity_labels.txt"] = "".join(f"{number} {name}\n" for number, name in enumerate(names, 1)).encode()
+    dataset = read(write_folder(tmp_path / "set", files), tmp_path / "cache")
+    assert dataset.labels == ("WALKING", "JUMPING", "SITTING", "STANDING", "LAYING", "ROWING")
+    assert dataset.classes().tolist() == [*np.repeat(np.arange(6), 3)] * 3
+    whole = read(write_folder(tmp_path / "whole", hapt_files()), tmp_path / "cache")
+    np.testing.assert_array_equal(dataset.windows()[3:6], whole.windows()[6:9])
+
+
 def replace_line(name: str, line: int, text: bytes) -> Callable[[Files], None]:
     def damage(files: Files) -> None:
         lines = files[name].splitlines(keepends=True)

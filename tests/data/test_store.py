@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,6 +134,28 @@ def test_a_cache_that_cannot_be_written_is_one_error(source: Source, tmp_path: P
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DataError, match=r"cannot be written .* choose another cache folder"):
         prepare(source, cache=tmp_path / "file")
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from cluster.data import Source, prepare
+from cluster.errors import DataError
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    prepare(Source("uci-har", Path(sys.argv[1]), ""), cache=Path(sys.argv[2]))
+except DataError as problem:
+    print(problem)
+"""
+
+
+def test_a_disk_that_takes_no_more_leaves_nothing_half_written(source: Source, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    command = [sys.executable, "-B", "-c", FULL_DISK, str(source.path), str(cache)]
+    output = subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True).stdout
+    assert re.search(r"cannot be written \(File too large\); free .* or choose another cache folder", output)
+    assert not list(cache.iterdir())
 
 
 def test_an_interrupted_preparation_leaves_nothing(source: Source, tmp_path: Path) -> None:
