@@ -26,6 +26,7 @@ LOAD_WORD_ABSOLUTE, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 INTERFACE_INDEX = 0xFFFFF000 + 8  # SKF_AD_OFF + SKF_AD_IFINDEX, linux/filter.h: the interface a packet came in by
 WHOLE_PACKET, NOTHING = 0xFFFFFFFF, 0
 
+FILTER, BINDING = "socket filter", "bound to loopback"
 Means = tuple[str, Callable[[socket.socket], None]]
 
 
@@ -59,7 +60,7 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
     `host` is the address this machine announces for the port; it stays reachable from here. To be called as soon as
     the port listens, in a role before the server is started.
     """
-    means = MEANS if is_loopback(host) else MEANS[:1]
+    means = [one for one in MEANS if one[0] == FILTER or is_loopback(host)]
     reasons = []
     for descriptor, _ in own_sockets():
         try:
@@ -74,7 +75,7 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
         if not guarded:
             return GuardOutcome(port, False, reason)
     # A filter also stops the last packet of a handshake that began before it; a binding does not.
-    shut, left = shut_strangers(port, half_open=any(reason != MEANS[0][0] for _, reason in reasons))
+    shut, left = shut_strangers(port, half_open=any(reason != FILTER for _, reason in reasons))
     if left:
         return GuardOutcome(port, False, f"connections from {', '.join(left)} came before the guard", shut)
     return GuardOutcome(port, True, reasons[0][1], shut)
@@ -118,6 +119,6 @@ def bind_to_loopback(listener: socket.socket) -> None:
 
 
 MEANS: tuple[Means, ...] = (
-    ("socket filter", attach_filter),
-    ("bound to loopback", bind_to_loopback),
+    (FILTER, attach_filter),
+    (BINDING, bind_to_loopback),
 )

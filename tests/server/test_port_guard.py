@@ -3,12 +3,13 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from cluster.server import guard, strangers
 from cluster.server.guard import attach_filter, bind_to_loopback, guard_loopback
 from cluster.server.probe import answers
 from tests.server.namespaces import Neighbour, neighbour, why_not
@@ -77,14 +78,13 @@ def test_a_guard_that_the_kernel_refuses_is_one_loud_line(other: Neighbour) -> N
 
 @pytest.mark.parametrize("means", [attach_filter, bind_to_loopback])
 @pytest.mark.parametrize(("version", "host"), [(4, "0.0.0.0"), (6, "::")])
-def test_each_means_suffices(other: Neighbour, means: object, version: int, host: str) -> None:
+def test_each_means_suffices(other: Neighbour, means: Callable[[socket.socket], None], version: int, host: str) -> None:
     family = socket.AF_INET if version == 4 else socket.AF_INET6
     with socket.socket(family) as listener:
         listener.bind((host, 0))
         listener.listen()
         port = listener.getsockname()[1]
         assert reaches(other, version, port)
-        assert callable(means)
         means(listener)
         assert not reaches(other, version, port)
         with socket.create_connection(("127.0.0.1" if version == 4 else "::1", port), HANG_SECONDS):
@@ -133,6 +133,44 @@ def test_a_connection_made_before_the_guard_is_shut(other: Neighbour, accepted_f
             assert early.communicate(timeout=HANG_SECONDS)[0] == "end\n"
             mine.sendall(b"x")
             assert accepted[1].recv(1) == b"x"
+
+
+A_HANDSHAKE_WITHOUT_ITS_LAST_PACKET = """
+import socket, struct, sys
+here, port, nobody = socket.inet_aton(sys.argv[1]), int(sys.argv[2]), socket.inet_aton("198.18.77.9")
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    return ~(total + total // 0xFFFF) & 0xFFFF if total % 0xFFFF else 0
+def syn(check): return struct.pack("!HHIIBBHHH", 40000, port, 1, 0, 5 << 4, 2, 8192, check, 0)
+segment = syn(checksum(nobody + here + struct.pack("!HH", 6, 20) + syn(0)))
+packet = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40, 1, 0, 64, 6, 0, nobody, here) + segment
+with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+    raw.sendto(packet, (sys.argv[1], 0))
+print("sent", flush=True)
+"""
+
+
+@pytest.mark.parametrize("means", [attach_filter, bind_to_loopback])
+def test_a_handshake_under_way_is_no_way_in(
+    other: Neighbour, means: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last packet meets the filter. A binding lets it pass: then the port is not called guarded."""
+    monkeypatch.setattr(guard, "MEANS", tuple(one for one in guard.MEANS if one[1] is means))
+    monkeypatch.setattr(strangers, "PATIENCE_SECONDS", 0.05)
+    with socket.create_server(("", 0)) as listener:
+        port = listener.getsockname()[1]
+        sender = other.python(A_HANDSHAKE_WITHOUT_ITS_LAST_PACKET, other.here[4], str(port))
+        assert sender.communicate(timeout=HANG_SECONDS)[0] == "sent\n"
+        assert half_open(port)
+        outcome = guard.guard_loopback(port)
+    assert outcome.guarded == (means is attach_filter)
+    assert ("connections from 198.18.77.9 came before the guard" in outcome.line) == (means is bind_to_loopback)
+
+
+def half_open(port: int) -> bool:
+    """Whether the kernel knows of a handshake under way at the port."""
+    lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "03" for line in lines)
 
 
 def test_a_port_that_nobody_opened_is_one_loud_line() -> None:
