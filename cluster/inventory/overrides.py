@@ -43,7 +43,7 @@ def apply(arguments: Sequence[str], sources: Sources) -> list[Problem]:
         key, equals, text = argument.partition("=")
         parts = tuple(part.strip() for part in key.split("."))
         document = parse(text, sources.file)
-        if not equals or not all(parts) or len(parts) > MAXIMUM_DEPTH:
+        if not equals or not all(parts) or not key.isprintable() or len(parts) > MAXIMUM_DEPTH:
             problems.append(Problem(sources.file, "", "expected KEY=VALUE", _REMEDY, override=argument))
         elif document.problems:
             what = document.problems[0].problem

@@ -73,7 +73,7 @@ def branch_name(section: type[Section]) -> Any:
     return None if field is None else field.default
 
 
-def _everywhere(section: type[Section] = Description, path: str = "") -> Iterator[tuple[str, str]]:
+def everywhere(section: type[Section] = Description, path: str = "") -> Iterator[tuple[str, str]]:
     """Every key of the schema with the words for the section it belongs to."""
     for name, field in section.model_fields.items():
         key = key_of(name, field)
@@ -81,7 +81,7 @@ def _everywhere(section: type[Section] = Description, path: str = "") -> Iterato
         inner = sections_in(field.annotation)
         for branch in inner:
             words = f"{path}.{key}" if path else key
-            yield from _everywhere(branch, f"{words} with `name: {branch_name(branch)}`" if len(inner) > 1 else words)
+            yield from everywhere(branch, f"{words} with `name: {branch_name(branch)}`" if len(inner) > 1 else words)
 
 
 def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
@@ -97,7 +97,7 @@ def advice(key: str, section: type[Section] | None) -> str:
     near = get_close_matches(key, known, n=1, cutoff=SUGGESTION_CUTOFF)
     if near:
         return f"did you mean `{near[0]}`?"
-    elsewhere = sorted({words for other, words in _everywhere() if other == key and key != "name"})
+    elsewhere = sorted({words for other, words in everywhere() if other == key and key != "name"})
     if elsewhere:
         return f"it belongs to {' or '.join(elsewhere)}"
     return f"the keys here are {', '.join(known)}" if known else "there are no keys here: remove it"

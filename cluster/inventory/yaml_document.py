@@ -137,7 +137,7 @@ class _Builder:
                 self.add(path, line, "a list or a mapping cannot be a key", "use a word")
                 continue
             key: str = key_node.value
-            if key_node.tag != f"{_TAG}str":
+            if key_node.tag != f"{_TAG}str" or not key.isprintable():
                 self.add(path, line, f"{shown(key)} cannot be a key", "use a word, or put it in quotes")
             elif key == "<<":
                 self.add(path, line, "merge keys are not supported", "write the keys out")

@@ -35,7 +35,7 @@ trees = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4), max_leaves=12
 )
 machines = st.sampled_from(MACHINES)
-quickly = settings(max_examples=150, deadline=None)
+quickly = settings(max_examples=100, deadline=None)
 
 
 def outcome(attempt: Callable[[], Inventory]) -> Inventory | InventoryError:

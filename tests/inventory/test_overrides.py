@@ -74,6 +74,8 @@ def test_the_same_model_keeps_its_knobs() -> None:
         ("jobs.train.epochs=[1", "jobs.train.epochs", "not valid YAML", "quotes"),
         ("jobs.train.epochs", "", "KEY=VALUE", "jobs.train.epochs=3"),
         ("=3", "", "KEY=VALUE", "jobs.train.epochs=3"),
+        ("jobs.\ud800=3", "", "KEY=VALUE", "jobs.train.epochs=3"),
+        ("jobs.train.data.source=\ud800", "jobs.train.data.source", "not valid YAML", "quotes"),
         ("jobs..epochs=3", "", "KEY=VALUE", "jobs.train.epochs=3"),
         (f"{'a.' * 5000}a=3", "", "KEY=VALUE", "jobs.train.epochs=3"),
         ("cluster.name=a", "cluster.name", "cluster is a value", "cluster=VALUE"),

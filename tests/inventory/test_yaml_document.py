@@ -75,6 +75,8 @@ def test_all_duplicate_keys_are_found_not_only_the_first() -> None:
         ("a: !secret b\n", 1, "the tag '!secret' is not supported", "remove the tag"),
         ("a: !!int b\n", 1, "no value of the tag", "remove the tag"),
         ("a: !!binary aGFsbG8=\n", 1, "is not supported", "remove the tag"),
+        ('"\\ud800": a\n', 1, "cannot be a key", "quotes"),
+        ("a: !!set [b]\n", 1, "is not supported", "remove the tag"),
         ("5: a\n", 1, "'5' cannot be a key", "quotes"),
         ("[a, b]: c\n", 1, "cannot be a key", "use a word"),
         ("a: &a {b: 1}\nc: {<<: *a}\n", 2, "merge keys", "write the keys out"),
