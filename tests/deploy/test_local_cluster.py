@@ -1,0 +1,145 @@
+"""A real cluster on this machine: the role processes, their supervisor, and the commands in front of them."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.inventory import load
+from cluster.inventory.templates import local_inventory
+from deploy.control_client import ControlClient
+from deploy.file_lock import held_by
+from deploy.project import ROOT
+from deploy.role_status import ClusterStatus
+from deploy.state_folder import StateFolder
+from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
+
+FAB = Path(sys.executable).with_name("fab")
+
+
+class LocalCluster:
+    """An inventory in a folder of its own, and `fab` beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "inventory.yaml").write_text(local_inventory(workers=1))
+        self.inventory = load(folder / "inventory.yaml")
+        self.state = StateFolder.beside(self.inventory.path, self.inventory.cluster)
+        self.pids: set[int] = set()
+
+    def fab(self, line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(FAB), "-r", str(ROOT), *line.split(), "--inventory", str(self.inventory.path)],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+
+    def status(self) -> ClusterStatus:
+        status = ControlClient(self.state.control_socket).status()
+        self.pids.update(role.pid for role in status.roles if role.pid)
+        return status
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    made = LocalCluster(tmp_path)
+    yield made
+    made.fab("deploy stop")
+    assert held_by(made.state.lock) is None
+    assert all(gone(pid) for pid in made.pids)
+
+
+def as_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(done.stdout)
+    return parsed
+
+
+def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
+    started = cluster.fab("deploy start --no-jobs")
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert "running: 1 ps, 1 workers" in started.stdout
+    status = cluster.fab("deploy status --json")
+    assert status.returncode == 0
+    assert as_json(status)["state"] == "running"
+    for role in cluster.status().roles:
+        host, port = role.address.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS):
+            pass  # ready means that it answers
+
+    again = cluster.fab("deploy start")
+    assert again.returncode == 0
+    assert "already running, jobs not repeated" in again.stdout
+    assert [role.restarts for role in cluster.status().roles] == [0, 0]
+
+    before = cluster.status().roles
+    restarted = cluster.fab("deploy restart --role worker:0")
+    assert restarted.returncode == 0, restarted.stderr
+    after = cluster.status().roles
+    assert after[0].pid == before[0].pid
+    assert after[1].pid != before[1].pid
+
+    shown = cluster.fab("deploy logs --role worker --lines 3").stdout
+    assert f"worker:0 {cluster.inventory.task('worker', 0).address}" in shown
+    assert "ps:0" not in shown
+
+    other = cluster.fab("deploy start --set ports.ps=2999 --set nodes.localhost.roles=[ps,worker,coordinator]")
+    assert other.returncode == 2
+    assert "runs with other roles" in other.stderr
+
+    stopped = cluster.fab("deploy stop")
+    assert (stopped.returncode, stopped.stdout.splitlines()[-1]) == (0, "stopped")
+    again = cluster.fab("deploy stop")
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "nothing was running")
+    assert cluster.fab("deploy status").returncode == 3
+
+
+def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> None:
+    taken = cluster.inventory.task("ps", 0).port
+    with socket.create_server(("127.0.0.1", taken)):
+        check = cluster.fab("deploy check")
+        started = cluster.fab("deploy start")
+    assert check.returncode == 1
+    assert f"port {taken} is taken by process {os.getpid()}" in check.stdout
+    assert started.returncode == 3
+    (line,) = started.stderr.strip().splitlines()
+    assert line.startswith("ps:0 failed: ")
+    assert f"port {taken}" in line
+    assert "exit code 20 (PORT_TAKEN)" in line
+    assert "job 1" not in started.stdout
+    mended = cluster.fab("deploy start --no-jobs")
+    assert mended.returncode == 0, mended.stderr
+
+
+def test_after_the_supervisor_is_killed_start_works_again(cluster: LocalCluster) -> None:
+    assert cluster.fab("deploy start --no-jobs").returncode == 0
+    first = cluster.status()
+    assert first.supervisor_pid is not None
+    os.kill(first.supervisor_pid, signal.SIGKILL)
+    assert cluster.fab("deploy start --no-jobs").returncode == 0
+    second = cluster.status()
+    assert second.supervisor_pid != first.supervisor_pid
+    eventually(lambda: all(gone(role.pid) for role in first.roles if role.pid), "the death of the first roles")
+
+
+def test_a_supervisor_that_does_not_answer_is_ended_by_force(cluster: LocalCluster) -> None:
+    assert cluster.fab("deploy start --no-jobs").returncode == 0
+    supervisor = cluster.status().supervisor_pid
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGSTOP)
+    stopped = cluster.fab("deploy stop")
+    assert stopped.returncode == 0
+    assert stopped.stdout.splitlines()[-1] == "stopped; had to be killed: supervisor"
+    eventually(lambda: all(gone(pid) for pid in cluster.pids), "the death of the roles")
+    with contextlib.suppress(FileNotFoundError):
+        assert [path.name for path in cluster.state.path.iterdir() if path.name.endswith((".sock", ".pid"))] == []
