@@ -10,7 +10,6 @@ from pydantic_core import ErrorDetails
 from cluster.inventory.problem import Problem
 from cluster.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
 from cluster.inventory.sources import Sources
-from cluster.inventory.yaml_document import KeyPath
 
 _TYPES: Mapping[str, tuple[str, str]] = {
     "int_type": ("expected a whole number", "write it without quotes and decimal point"),
@@ -45,15 +44,15 @@ _PATTERNS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def explain(error: ValidationError, sources: Sources, prefix: KeyPath = ()) -> list[Problem]:
-    """One problem for each of pydantic's findings; `prefix` is where in the document the validated value lies."""
+def explain(error: ValidationError, sources: Sources) -> list[Problem]:
+    """One problem for each of pydantic's findings."""
     details = error.errors(include_url=False, include_input=False)
-    return [_explain(detail, sources, prefix) for detail in details if not _is_consequence(detail, sources, prefix)]
+    return [_explain(detail, sources) for detail in details if not _is_consequence(detail, sources)]
 
 
-def _is_consequence(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> bool:
+def _is_consequence(detail: ErrorDetails, sources: Sources) -> bool:
     """A key missing because it is misspelt, or a list called empty because its entries are wrong."""
-    location = (*prefix, *detail["loc"])
+    location = detail["loc"]
     if detail["type"] == "too_short":
         return bool(sources.at(plain_path(location)))
     section = section_at(location[:-1])
@@ -62,8 +61,8 @@ def _is_consequence(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> 
     return is_misspelt(str(location[-1]), sources.at(plain_path(location[:-1])), section)
 
 
-def _explain(detail: ErrorDetails, sources: Sources, prefix: KeyPath) -> Problem:
-    location = (*prefix, *detail["loc"])
+def _explain(detail: ErrorDetails, sources: Sources) -> Problem:
+    location = detail["loc"]
     if detail["type"] == "union_tag_invalid":
         location = (*location, "name")
     path = plain_path(location)

@@ -81,17 +81,16 @@ def _read(path: Path, file: str) -> str:
             raise problem("a folder, not a file", f"name the file in it, e.g. {file.rstrip('/')}/inventory.yaml")
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
             raise problem("not an ordinary file", "write the inventory into a file")
-        if status.st_size > MAXIMUM_BYTES:
-            raise problem(
-                f"{status.st_size} bytes", f"an inventory has at most {MAXIMUM_BYTES}: is this the right file?"
-            )
-        content = path.read_bytes()
+        with path.open("rb") as stream:
+            content = stream.read(MAXIMUM_BYTES + 1)  # files of /proc have a size of 0 and any content
     except FileNotFoundError:
         raise problem("no such file", "name one with --inventory, or write one with `fab init --local`") from None
     except OSError as error:
         raise problem(f"cannot be read: {error.strerror}", "check the path and its permissions") from error
     except ValueError as error:  # a NUL byte in the path
         raise problem(f"not a path: {error}", "correct the path") from error
+    if len(content) > MAXIMUM_BYTES:
+        raise problem(f"longer than {MAXIMUM_BYTES} bytes", "name an inventory: this is another kind of file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from cluster.inventory.fields import Section
 
@@ -16,9 +17,18 @@ class ThesisModel(Section):
     n_layers_in_highway: int = Field(0, ge=0, le=8, description="residual cells summed within each layer; 0 is plain")
     n_stacked_layers: int = Field(3, ge=1, le=8, description="layers on top of each other")
     bidirectional: bool = Field(False, description="read each window forwards and backwards")
-    hidden: Hidden = 32
+    hidden: int = Field(32, ge=8, le=256, description="width of each layer; a bidirectional one gives each way half")
     batch_norm: bool = Field(False, description="normalize each time step over batch and features after each layer")
-    bias_mean: float = Field(0.3, ge=-10, le=10, description="mean of the initial biases of the dense layers")
+    bias_mean: float = Field(0.3, ge=-10, le=10, description="mean of the initial biases of the projections")
+
+    @field_validator("hidden")
+    @classmethod
+    def _can_be_halved(cls, hidden: int, known: ValidationInfo) -> int:
+        if hidden % 2 and known.data.get("bidirectional"):
+            raise PydanticCustomError(
+                "even", "a bidirectional layer gives each way half of an even number", {"remedy": f"write {hidden + 1}"}
+            )
+        return hidden
 
 
 class ResidualModel(Section):

@@ -70,22 +70,16 @@ def test_a_file_of_another_kind_and_size(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(b"a" * 200_000)
 
-    assert "200000 bytes" in fault(path)
+    assert "longer than 131072 bytes" in fault(path)
 
 
-@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "/proc/self/mem", "/dev/zero", ""])
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "/dev/zero", ""])
 def test_paths_that_lead_nowhere(path: str) -> None:
     assert "\n" not in fault(path)
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(THREE_NODES, encoding="utf-8")
-    path.chmod(0)
-    if os.access(path, os.R_OK):
-        pytest.skip("root may read every file")
-
-    assert "Permission denied" in fault(path)
+def test_a_file_that_cannot_be_read() -> None:
+    assert "cannot be read: Input/output error" in fault("/proc/self/mem")  # root, too, gets no answer
 
 
 def test_a_name_that_no_terminal_shows(tmp_path: Path) -> None:

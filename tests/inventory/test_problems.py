@@ -73,6 +73,13 @@ MISTAKES = {
         "unknown key",
         "`name: conv-lstm`",
     ),
+    "odd width halved": (
+        ("hidden: 64", "hidden: 33, bidirectional: true"),
+        19,
+        "jobs.train.model.hidden",
+        "half of an even number",
+        "write 34",
+    ),
     "mode of a later version": (("epochs: 30", "mode: sync"), 21, "jobs.train.mode", "asynchronously", "async"),
     "micro-batches": (("epochs: 30", "batch_size: 2"), 18, "jobs.train.micro_batches", "cut into 4", "at most 2"),
     "schema of a later version": (("schema: 1", "schema: 2"), 1, "schema", "reads schema 1", "write"),
