@@ -66,7 +66,8 @@ def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
         error: ClusterError = TooLittleMemoryError("Python could not allocate memory")
     except ClusterError as problem:
         error = problem
-    print(f"{role}:{parsed.task}: {error}", file=sys.stderr)
+    where = "" if parsed.host is None else f" {parsed.host}:{parsed.port}"
+    print(f"{role}:{parsed.task}{where}: {error}", file=sys.stderr)
     return error.exit_code
 
 
@@ -121,7 +122,7 @@ def _prepare(role: RoleOptions) -> None:
     logging.basicConfig(
         level=logging.INFO, format=f"%(asctime)s %(levelname)s {role.name} {role.address}: %(message)s", force=True
     )
-    report_crashes(role.name)
+    report_crashes(f"{role.name} {role.address}")
 
 
 def _guard(role: RoleOptions) -> None:

@@ -29,7 +29,8 @@ def test_an_illegal_instruction_is_one_line_with_its_own_exit_code(tmp_path: Pat
     code, lines = start_with(fake_wheel(tmp_path, crashing_library(), b""))
     assert code == ExitCode.ILLEGAL_INSTRUCTION
     assert len(lines) == 1
-    assert lines[0].startswith(f"ps:0: illegal instruction: this processor ({processor()}) lacks one")
+    assert f": illegal instruction: this processor ({processor()}) lacks one" in lines[0]
+    assert lines[0].startswith("ps:0 127.0.0.1:")
 
 
 def test_a_library_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
@@ -61,7 +62,8 @@ def test_a_python_without_tensorflow_is_one_line_with_the_remedy(tmp_path: Path,
     )
     assert ended.returncode == ExitCode.WHEEL_MISSING, ended.stderr
     assert ended.stderr.splitlines()[-1].endswith("run `make .venv`")
-    assert "ps:0: TensorFlow is not installed for" in ended.stderr
+    assert ": TensorFlow is not installed for" in ended.stderr
+    assert ended.stderr.startswith("ps:0 127.0.0.1:")
     assert "Traceback" not in ended.stderr
 
 
