@@ -67,6 +67,40 @@ def test_a_python_without_tensorflow_is_one_line_with_the_remedy(tmp_path: Path,
     assert "Traceback" not in ended.stderr
 
 
+ILLEGAL_IN_A_THREAD_PYTHON_DOES_NOT_KNOW = """
+import ctypes, mmap, socket
+from cluster.server.crash import report_crashes
+from tests.server.fake_wheels import UNDEFINED_INSTRUCTION
+import platform
+report_crashes("worker:1")
+page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(UNDEFINED_INSTRUCTION[platform.machine()])
+code = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+ours, theirs = socket.socketpair()
+ctypes.CDLL(None).pthread_create(ctypes.byref(ctypes.c_ulong()), None, code, None)
+ours.recv(1)
+"""
+
+
+def test_an_illegal_instruction_in_a_thread_of_tensorflow_is_told_too() -> None:
+    """As a kernel would meet it that is first used in the middle of a job, while Python waits for a signal."""
+    ended = python(ILLEGAL_IN_A_THREAD_PYTHON_DOES_NOT_KNOW)
+    assert ended.returncode == ExitCode.ILLEGAL_INSTRUCTION
+    assert ended.stderr.startswith("worker:1: illegal instruction")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        timeout=HANG_SECONDS,
+    )
+
+
 ABORT = """
 import os, resource, sys
 from cluster.server.crash import report_crashes
@@ -87,14 +121,7 @@ os.abort()
 )
 def test_an_abort_for_want_of_memory_is_told_from_others(how: str, code: int, said: str) -> None:
     """std::bad_alloc and a thread that cannot be made end in abort(), as a failed assertion of TensorFlow's does."""
-    ended = subprocess.run(
-        [sys.executable, "-c", ABORT, how],
-        capture_output=True,
-        text=True,
-        cwd=PROJECT,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        timeout=HANG_SECONDS,
-    )
+    ended = python(ABORT, how)
     assert ended.returncode == code
     assert ended.stderr.startswith(said)
     assert len(ended.stderr.splitlines()) == bool(said)
