@@ -23,15 +23,18 @@ _COLOURS = {
     RoleState.FAILED: "red",
 }
 _LEVEL_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+_LEAST_WIDTH = 120
+"""A terminal narrower than a table wraps its lines; rich would cut the figures out of them."""
 _WIDTH_OF_A_FILE = 240
-"""Where no terminal says how wide it is, no column may be cut."""
 
 
 def console() -> "Console":
     """A console on today's stdout."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+    made = Console(highlight=False, soft_wrap=True)
+    made.width = max(made.width, _LEAST_WIDTH) if made.is_terminal else _WIDTH_OF_A_FILE
+    return made
 
 
 def show_status(status: ClusterStatus, job_pid: int | None) -> None:
@@ -40,16 +43,18 @@ def show_status(status: ClusterStatus, job_pid: int | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("role", "task", "node", "address"):
+    several_nodes = len({role.node for role in status.roles}) > 1
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("role", "task", *(["node"] if several_nodes else []), "address"):
         table.add_column(heading, no_wrap=True)
     for heading in ("pid", "state", "memory", "uptime", "restarts"):
         table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
     for role in status.roles:
+        place = [role.node, role.address] if several_nodes else [role.address]
         state = f"[{_COLOURS[role.state]}]{role.state}[/]"
         figures = (megabytes(role.anonymous_memory_bytes), duration(role.uptime_seconds), str(role.restarts))
         pid = "-" if role.pid is None else str(role.pid)
-        table.add_row(role.role, str(role.index), role.node, role.address, pid, state, *figures)
+        table.add_row(role.role, str(role.index), *place, pid, state, *figures)
     screen = console()
     screen.print(table)
     for role in status.roles:
@@ -84,9 +89,10 @@ def progress_of_start() -> Iterator[Report]:
     if not sys.stdout.isatty():
         yield _LineReport()
         return
+    from rich.console import Console
     from rich.status import Status
 
-    with Status("starting the supervisor", console=console()) as spinner:
+    with Status("starting the supervisor", console=Console(highlight=False)) as spinner:
 
         def report(status: ClusterStatus) -> None:
             ready = len(status.in_state(RoleState.READY))

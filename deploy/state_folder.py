@@ -1,8 +1,8 @@
 """Where one cluster's supervisor keeps its files: `.pscluster/<cluster>/` beside the inventory."""
 
+import contextlib
 import hashlib
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,17 +75,29 @@ class StateFolder:
                 ignore.write_text("# made by pscluster: state of running clusters\n*\n")
             sockets = self._socket_folder()
             sockets.mkdir(mode=0o700, exist_ok=True)
+            owner = sockets.lstat().st_uid
         except OSError as error:
             raise ClusterError(
                 f"the cluster's state cannot be kept in {self.path}: {error.strerror}; "
                 "put the inventory into a folder you may write to"
             ) from error
-        if sockets.stat().st_uid != os.getuid():
-            raise ClusterError(f"{sockets} belongs to another user; remove it, or set TMPDIR to a folder of your own")
+        if owner != os.getuid():
+            raise ClusterError(
+                f"{sockets} belongs to another user: put the inventory into a folder with a shorter path"
+            )
+
+    def remove_sockets(self) -> None:
+        """Remove the sockets and what was made for them alone."""
+        for path in (self.control_socket, self.notify_socket):
+            path.unlink(missing_ok=True)
+        if self._socket_folder() != self.path:
+            with contextlib.suppress(OSError):  # never there, or somebody else put something in
+                self._socket_folder().rmdir()
 
     def _socket_folder(self) -> Path:
         # A deep checkout must not break the sockets: their path length is a limit of the kernel.
         if len(os.fsencode(self.path / "supervisor.sock")) <= LONGEST_SOCKET_PATH_BYTES:
             return self.path
         key = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
-        return Path(tempfile.gettempdir()) / f"pscluster-{os.getuid()}-{key}"
+        # Not $TMPDIR: two terminals may disagree about it, and must find the same supervisor.
+        return Path("/tmp") / f"pscluster-{os.getuid()}-{key}"

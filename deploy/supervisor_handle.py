@@ -11,12 +11,12 @@ from pathlib import Path
 from cluster.errors import ClusterError
 from deploy.control_client import ControlClient, NobodyListensError
 from deploy.file_lock import held_by
+from deploy.log_file import last_lines, set_aside_if_large
 from deploy.project import ROOT, module_command
 from deploy.services import StopReport
 from deploy.state_folder import StateFolder
 from deploy.supervisor import leftovers
 from deploy.supervisor.role import Deadlines
-from deploy.supervisor.role_process import last_lines
 
 _LAUNCH_DEADLINE_SECONDS = 60.0
 """From its launch to its first answer: it reads the inventory, and ends what an earlier one left behind."""
@@ -44,6 +44,7 @@ class SupervisorHandle:
             return
         settings = [word for override in overrides for word in ("--set", override)]
         log = self._folder.log("supervisor")
+        set_aside_if_large(log)
         with log.open("ab") as stream:
             begin = stream.tell()
             process = subprocess.Popen(
@@ -106,8 +107,8 @@ class SupervisorHandle:
 
     def _clear(self) -> None:
         leftovers.clear(self._folder.roles)
-        for path in (self._folder.control_socket, self._folder.notify_socket, self._folder.pid):
-            path.unlink(missing_ok=True)
+        self._folder.remove_sockets()
+        self._folder.pid.unlink(missing_ok=True)
 
 
 def wait_until(condition: Callable[[], bool], deadline_seconds: float) -> bool:

@@ -1,6 +1,6 @@
 """Whether a role process that ended is started again, and after how long. Pure: no process, no clock."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from signal import Signals
 
 from cluster.errors import ExitCode
@@ -86,9 +86,9 @@ class RestartPolicy:
         delay = min(self.longest_delay_seconds, self.first_delay_seconds * self.factor ** (now.failures - 1))
         return Decision(True, delay, f"{what}; failure {now.failures} of {allowed}", now)
 
-    def revived(self, history: History) -> History:
+    def revived(self, history: History, reached_ready: bool = False) -> History:
         """The history of a role that somebody asked to be started anew: its failures are forgiven."""
-        return replace(history, failures=0)
+        return History(failures=0, ever_ready=history.ever_ready or reached_ready)
 
     @staticmethod
     def _hopeless(ending: Ending, ever_ready: bool) -> bool:

@@ -62,6 +62,7 @@ class Role:
                 break
             if self._restarting:
                 self._restarting = False
+                self._history = self._policy.revived(self._history, ending.reached_ready)
                 self._say(logging.INFO, "restarted on request")
                 continue
             decision = self._policy.decide(ending, self._history)
@@ -92,8 +93,8 @@ class Role:
 
     async def restart(self) -> None:
         """End the process, with its failures forgiven, and start it anew; also one that had failed for good."""
-        self._history = self._policy.revived(self._history)
         if self._process is None:
+            self._history = self._policy.revived(self._history)
             self._wake.set()
             return
         self._restarting = True

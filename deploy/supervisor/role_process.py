@@ -4,15 +4,12 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.log_file import last_lines, set_aside_if_large
 from deploy.parent_death import die_with_parent
 from deploy.supervisor.process_facts import ProcessIdentity, identify
-
-LARGEST_LOG_BYTES = 8 * 2**20
-"""A log beyond this is set aside as `<name>.log.1` when its role starts: an SD card is small."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class RoleProcess:
 
     def __init__(self, plan: LaunchPlan) -> None:
         """Start the process. Raises OSError when that is impossible."""
-        _rotate(plan.log)
+        set_aside_if_large(plan.log)
         self._log = plan.log
         with plan.log.open("ab") as log:
             self._log_start = log.tell()
@@ -78,23 +75,3 @@ class RoleProcess:
         """The last non-empty line this run logged: a role that cannot start says why in one line."""
         lines = last_lines(self._log, 1, since=self._log_start)
         return lines[0] if lines else ""
-
-
-def last_lines(path: Path, count: int, since: int = 0) -> Sequence[str]:
-    """Up to `count` last non-empty lines of a file, looking at most 64 KiB back and not before byte `since`."""
-    try:
-        with path.open("rb") as log:
-            end = log.seek(0, os.SEEK_END)
-            log.seek(max(since, end - 65536))
-            text = log.read().decode("utf-8", errors="replace")
-    except OSError:
-        return []
-    return [line.strip() for line in text.splitlines() if line.strip()][-count:]
-
-
-def _rotate(log: Path) -> None:
-    try:
-        if log.stat().st_size > LARGEST_LOG_BYTES:
-            log.replace(log.with_name(log.name + ".1"))
-    except FileNotFoundError:
-        return

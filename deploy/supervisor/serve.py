@@ -44,5 +44,6 @@ def serve(
         try:
             asyncio.run(Supervisor(cluster, launches, folder, os.getpid(), policy, deadlines).run())
         finally:
+            folder.remove_sockets()
             folder.pid.unlink(missing_ok=True)
     log.info("supervisor of cluster %s ended", cluster)

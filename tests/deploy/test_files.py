@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError, UsageError
-from deploy import log_reader
+from deploy import log_file, log_reader
 from deploy.file_lock import FileLock, LockHeldError, held_by
 from deploy.inventory_choice import Choice, InventoryOpener, choose
 from deploy.project import environment_for_any_folder
@@ -52,8 +52,10 @@ def test_sockets_of_a_deep_folder_move_to_where_their_paths_are_short_enough(tmp
     deep.create()
     try:
         assert deep.control_socket.parent.stat().st_mode & 0o777 == 0o700
+        deep.control_socket.touch()
     finally:
-        deep.control_socket.parent.rmdir()
+        deep.remove_sockets()
+    assert not deep.control_socket.parent.exists()
 
 
 def test_the_state_keeps_itself_out_of_git(tmp_path: Path) -> None:
@@ -91,6 +93,32 @@ def test_a_lock_is_held_by_one_process_until_it_dies(tmp_path: Path) -> None:
     with FileLock(path):
         assert held_by(path) == os.getpid()
     assert held_by(path) is None
+
+
+def test_a_large_log_is_set_aside_and_one_earlier_log_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "ps-0.log"
+    log_file.set_aside_if_large(path)
+    for text in ("first\n", "second\n"):
+        path.write_text(text)
+        os.truncate(path, log_file.LARGEST_BYTES)
+        log_file.set_aside_if_large(path)
+        assert path.exists()
+        os.truncate(path, log_file.LARGEST_BYTES + 1)
+        log_file.set_aside_if_large(path)
+        assert not path.exists()
+    assert (tmp_path / "ps-0.log.1").read_bytes().startswith(b"second\n")
+
+
+def test_last_words_are_those_of_this_run(tmp_path: Path) -> None:
+    path = tmp_path / "ps-0.log"
+    assert log_file.last_lines(path, 1) == []
+    path.write_text("of an earlier run\n")
+    before = path.stat().st_size
+    assert log_file.last_lines(path, 1, since=before) == []
+    with path.open("a") as log:
+        log.write("one\n\n  two  \n\n")
+    assert log_file.last_lines(path, 5, since=before) == ["one", "two"]
+    assert log_file.last_lines(path, 1) == ["two"]
 
 
 def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:

@@ -79,3 +79,4 @@ def test_endings_are_named(code: int, words: str) -> None:
 def test_a_revived_role_has_all_its_attempts_again() -> None:
     revived = POLICY.revived(History(failures=10, ever_ready=True))
     assert revived == History(failures=0, ever_ready=True)
+    assert POLICY.revived(History(failures=1), reached_ready=True) == History(failures=0, ever_ready=True)
