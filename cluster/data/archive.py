@@ -1,8 +1,10 @@
 """Files of a source by name, whether they lie in a folder or in a zip. Nothing is ever unpacked to disk."""
 
 import hashlib
+import lzma
 import os
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,19 @@ LARGEST_TOTAL_BYTES = 4 * 2**30
 SUSPICIOUS_RATIO, SUSPICIOUS_BYTES = 200, 64 * 2**20
 """Numbers as text compress to a fifth; a large file that compresses 200 to 1 is a bomb or holds no recording."""
 CHUNK_BYTES = 2**20
+
+ZIP_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+)
+"""What zipfile raises over damaged archives: its documentation promises BadZipFile, its decompressors do not."""
 
 
 class Tree(Protocol):
@@ -97,10 +112,15 @@ class ZipTree:
             )
         try:
             return self._archive.read(info)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as problem:
+        except ZIP_DAMAGE as problem:
             raise DataError(
-                f"{self.where}: {name}: damaged in the archive ({problem}); fetch the archive again"
+                f"{self.where}: {name}: damaged in the archive ({one_line(problem)}); fetch the archive again"
             ) from None
+
+
+def one_line(problem: BaseException) -> str:
+    """What a library says, fit for the middle of a line."""
+    return " ".join(str(problem).split())
 
 
 def missing(where: str, name: str) -> DataError:
@@ -130,9 +150,9 @@ def open_zip(stream: IO[bytes], where: str) -> zipfile.ZipFile:
     """The archive in `stream`. Raises DataError naming `where`, as `open_tree` does."""
     try:
         archive = zipfile.ZipFile(stream)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as problem:
+    except ZIP_DAMAGE as problem:
         raise DataError(
-            f"{where}: not a complete zip archive ({problem}); it was probably cut short, fetch it again"
+            f"{where}: not a complete zip archive ({one_line(problem)}); it was probably cut short, fetch it again"
         ) from None
     try:
         _refuse_unsafe(archive, where)

@@ -6,7 +6,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,29 +55,17 @@ def read(
     """
     check_window(window_steps, window_stride)
     labels = activity_labels(tree)
-    segments = read_segments(tree, len(labels))
     kept = [number for number, label in enumerate(labels) if all_activities or TRANSITION not in label]
-    train, test = _subjects(tree, TRAIN_SUBJECTS), _subjects(tree, TEST_SUBJECTS)
-    both = train & test
-    if both:
-        raise DataError(
-            f"{tree.where}: {TEST_SUBJECTS}: subject {min(both)} is also in {TRAIN_SUBJECTS}; keep it in one"
-        )
+    recordings = _recordings(tree, read_segments(tree, len(labels)))
+    train = _training_subjects(tree, recordings)
     pieces: dict[bool, list[tuple[NDArray[np.float32], Segment]]] = {True: [], False: []}
-    recordings = _recordings(tree, segments)
-    for done, (key, own) in enumerate(recordings.items(), start=1):
-        subject = key[1]
-        if subject not in train | test:
-            raise DataError(
-                f"{tree.where}: {SEGMENTS}:{own[0].line}: subject {subject} is in neither {TRAIN_SUBJECTS} nor "
-                f"{TEST_SUBJECTS}; add it to one"
-            )
-        samples = read_recording(tree, *key)
-        for segment in own:
+    for done, ((experiment, subject), segments) in enumerate(recordings.items(), start=1):
+        samples = read_recording(tree, experiment, subject)
+        for segment in segments:
             if segment.stop > len(samples):
                 raise DataError(
                     f"{tree.where}: {SEGMENTS}:{segment.line}: ends at row {segment.stop} of a recording of "
-                    f"{len(samples)} rows (experiment {key[0]}, user {subject}); correct the line or the recording"
+                    f"{len(samples)} rows (experiment {experiment}, user {subject}); correct the line or the recording"
                 )
             if segment.activity in kept:
                 windows = cut(samples[segment.start : segment.stop], window_steps, window_stride)
@@ -148,5 +136,19 @@ def _recordings(tree: Tree, segments: Sequence[Segment]) -> dict[tuple[int, int]
     return grouped
 
 
-def _subjects(tree: Tree, name: str) -> frozenset[int]:
-    return frozenset(parse_integers(tree.read(name), 1, f"{tree.where}: {name}").ravel().tolist())
+def _training_subjects(tree: Tree, recordings: Mapping[tuple[int, int], Sequence[Segment]]) -> frozenset[int]:
+    train, test = (
+        frozenset(parse_integers(tree.read(name), 1, f"{tree.where}: {name}").ravel().tolist())
+        for name in (TRAIN_SUBJECTS, TEST_SUBJECTS)
+    )
+    if train & test:
+        raise DataError(
+            f"{tree.where}: {TEST_SUBJECTS}: subject {min(train & test)} is also in {TRAIN_SUBJECTS}; keep it in one"
+        )
+    for (_, subject), segments in recordings.items():
+        if subject not in train | test:
+            raise DataError(
+                f"{tree.where}: {SEGMENTS}:{segments[0].line}: subject {subject} is in neither {TRAIN_SUBJECTS} nor "
+                f"{TEST_SUBJECTS}; add it to one"
+            )
+    return train

@@ -5,7 +5,6 @@ optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `la
 """
 
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.data.archive import LARGEST_TOTAL_BYTES
+from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line
 from cluster.data.progress import Report
 from cluster.data.recordings import NO_SUBJECT, Recordings
 from cluster.data.table import LARGEST_INTEGER
@@ -70,20 +69,11 @@ def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
                     arrays[name] = archive[name]
                 except (ValueError, MemoryError) as problem:
                     raise DataError(
-                        f"{path}: {name}: cannot be read ({problem}); save it as a plain array of numbers or text"
+                        f"{path}: {name}: cannot be read ({one_line(problem)}); save it as a plain array of numbers or text"
                     ) from None
                 report("reading", done, len(present))
-    except (
-        OSError,
-        ValueError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        TypeError,
-    ) as problem:
-        raise DataError(f"{path}: not a complete .npz file ({problem}); save it again") from None
+    except (*ZIP_DAMAGE, AttributeError, TypeError) as problem:
+        raise DataError(f"{path}: not a complete .npz file ({one_line(problem)}); save it again") from None
     return arrays
 
 
