@@ -69,7 +69,7 @@ def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
                     arrays[name] = archive[name]
                 except (ValueError, MemoryError) as problem:
                     raise DataError(
-                        f"{path}: {name}: cannot be read ({one_line(problem)}); save it as a plain array of numbers or text"
+                        f"{path}: {name}: cannot be read ({one_line(problem)}); save a plain array of numbers or text"
                     ) from None
                 report("reading", done, len(present))
     except (*ZIP_DAMAGE, AttributeError, TypeError) as problem:
