@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 class LocalServices:
     """`Services` over the supervisor of one inventory."""
 
-    def __init__(self, inventory: "Inventory", overrides: Sequence[str]) -> None:
+    def __init__(
+        self, inventory: "Inventory", overrides: Sequence[str], coordinator: Sequence[str] = module_command("cluster")
+    ) -> None:
+        """`coordinator` is the command that takes a job's name and flags."""
+        self._coordinator = tuple(coordinator)
         self._cluster = inventory.cluster
         self._inventory = inventory.path.resolve()
         self._overrides = tuple(overrides)
@@ -80,7 +84,7 @@ class LocalServices:
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `Services`."""
         settings = [word for override in self._overrides for word in ("--set", override)]
-        command = module_command("cluster", job, "--inventory", str(self._inventory), *settings, *flags)
+        command = (*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags)
         environment = {**environment_for_any_folder(), "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket)}
         try:
             with FileLock(self._folder.job_lock):

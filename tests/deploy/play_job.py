@@ -1,6 +1,6 @@
 """A small process that behaves like a job: `play_job.py FILE HOW`; writes its pid, then each SIGINT, into FILE.
 
-result: ends with 130 after a SIGINT. deaf: goes on. exit CODE: ends at once.
+result: ends with 130 after a SIGINT. deaf: goes on. exit CODE: ends at once. socket: writes $PSCLUSTER_SUPERVISOR.
 """
 
 import os
@@ -23,6 +23,9 @@ def interrupted(_number: int, _frame: FrameType | None) -> None:
         sys.exit(130)
 
 
+if how == "socket":
+    note(os.environ["PSCLUSTER_SUPERVISOR"])
+    sys.exit(0)
 if how == "exit":
     sys.exit(int(rest[0]))
 signal.signal(signal.SIGINT, interrupted)

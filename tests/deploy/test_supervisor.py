@@ -168,6 +168,19 @@ def test_a_second_supervisor_is_refused_and_harms_nothing(played: PlayedCluster)
     assert played.until_running().supervisor_pid == first.pid
 
 
+def test_a_cluster_in_a_deep_folder_works_too(tmp_path: Path) -> None:
+    deep = tmp_path / ("deep" * 20)
+    deep.mkdir()
+    cluster = PlayedCluster(deep)
+    try:
+        cluster.script(ps_0="ready")
+        cluster.start("ps-0")
+        cluster.until_running()
+    finally:
+        cluster.end()
+    assert not cluster.folder.control_socket.parent.exists()
+
+
 def test_what_cannot_be_done_is_answered_in_one_line(played: PlayedCluster) -> None:
     played.script(ps_0="ready")
     played.start("ps-0")

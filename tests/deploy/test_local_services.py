@@ -1,0 +1,98 @@
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ExitCode
+from cluster.inventory import load
+from deploy.local_services import LocalServices
+from deploy.project import environment_for_any_folder
+from deploy.role_status import RoleState
+from deploy.services import StopReport
+from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
+
+INVENTORY = """schema: 1
+cluster: quiet
+connection: local
+nodes: [{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}]
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    path = tmp_path / "inventory.yaml"
+    path.write_text(INVENTORY)
+    return path
+
+
+@contextmanager
+def job(inventory: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+    driver = Path(__file__).with_name("drive_job.py")
+    with subprocess.Popen(
+        [sys.executable, str(driver), str(inventory), str(inventory.with_name("journal")), *how.split()],
+        env=environment_for_any_folder(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def journal(inventory: Path) -> list[str]:
+    path = inventory.with_name("journal")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> None:
+    services = LocalServices(load(inventory), ())
+    assert [(role.name, role.state) for role in services.status().roles] == [
+        ("ps:0", RoleState.STOPPED),
+        ("worker:0", RoleState.STOPPED),
+    ]
+    assert services.running_job() is None
+    assert services.stop() == StopReport(ran=False, killed=())
+    assert [log.name for log in services.logs()] == ["supervisor", "ps:0", "worker:0"]
+
+
+def test_a_job_knows_its_supervisor(inventory: Path) -> None:
+    with job(inventory, "socket") as running:
+        assert running.wait(PATIENCE_SECONDS) == 0
+    assert journal(inventory) == [str(inventory.parent / ".pscluster" / "quiet" / "supervisor.sock")]
+
+
+def test_stop_interrupts_the_job_so_that_it_leaves_its_result(inventory: Path) -> None:
+    services = LocalServices(load(inventory), ())
+    with job(inventory, "result") as running:
+        eventually(lambda: bool(journal(inventory)), "the start of the job")
+        assert services.running_job() == running.pid
+        services.stop()
+        assert running.wait(PATIENCE_SECONDS) == ExitCode.CANCELLED
+    assert journal(inventory)[1:] == ["SIGINT"]
+    assert services.running_job() is None
+
+
+def test_a_second_job_is_refused_and_the_first_goes_on(inventory: Path) -> None:
+    with job(inventory, "result") as first:
+        eventually(lambda: bool(journal(inventory)), "the start of the job")
+        with job(inventory, "result") as second:
+            _, words = second.communicate(timeout=PATIENCE_SECONDS)
+            assert second.returncode == ExitCode.FAILED
+        assert f"a job is running on cluster quiet already (fab, pid {first.pid})" in words
+        assert len(journal(inventory)) == 1
+        assert not gone(int(journal(inventory)[0]))
+        os.kill(first.pid, 2)
+        assert first.wait(PATIENCE_SECONDS) == ExitCode.CANCELLED
+
+
+def test_a_killed_command_leaves_neither_job_nor_lock(inventory: Path) -> None:
+    with job(inventory, "deaf") as running:
+        eventually(lambda: bool(journal(inventory)), "the start of the job")
+        running.kill()
+        eventually(lambda: gone(int(journal(inventory)[0])), "the death of the job")
+    assert LocalServices(load(inventory), ()).running_job() is None
