@@ -121,6 +121,7 @@ def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> N
     assert mended.returncode == 0, mended.stderr
 
 
+@pytest.mark.long
 def test_after_the_supervisor_is_killed_start_works_again(cluster: LocalCluster) -> None:
     assert cluster.fab("deploy start --no-jobs").returncode == 0
     first = cluster.status()
@@ -132,6 +133,7 @@ def test_after_the_supervisor_is_killed_start_works_again(cluster: LocalCluster)
     eventually(lambda: all(gone(role.pid) for role in first.roles if role.pid), "the death of the first roles")
 
 
+@pytest.mark.long
 def test_a_supervisor_that_does_not_answer_is_ended_by_force(cluster: LocalCluster) -> None:
     assert cluster.fab("deploy start --no-jobs").returncode == 0
     supervisor = cluster.status().supervisor_pid
