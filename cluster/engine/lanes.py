@@ -37,22 +37,26 @@ class Lane:
         self._thread.join(wait_seconds)
 
     def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
-            item, attempt = work
-            begin = time.monotonic()
-            try:
-                with self._runtime.on_worker(self._task):
-                    value = self._functions[item.function](*item.arguments)
-                    value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
-            except tf.errors.OpError as problem:
-                transient = isinstance(problem, TRANSIENT)
-                self._events.put(Failed(self._task, attempt, _first_line(problem), transient))
-            except Exception as problem:
-                # Ours, not the network's: it must reach the person, not end in a silent thread.
-                reason = f"{type(problem).__name__}: {problem}"
-                self._events.put(Failed(self._task, attempt, reason, transient=False))
-            else:
-                self._events.put(Replied(self._task, attempt, value, time.monotonic() - begin))
+        with self._runtime.lane(self._task):
+            while (work := self._work.get()) is not None:
+                self._events.put(self._answer(*work))
+
+    def _answer(self, item: Item, attempt: int) -> Event:
+        begin = time.monotonic()
+        try:
+            with tf.device("CPU:0"):  # ours: the arguments travel inside the request
+                arguments = [tf.constant(argument) for argument in item.arguments]
+            value = self._functions[item.function](*arguments)
+            with tf.device("CPU:0"):
+                # A remote tensor's numpy() holds the interpreter lock while it waits for the worker, and with it the
+                # whole coordinator if that worker is stopped just then (measured). An operation does not.
+                value = tf.nest.map_structure(lambda tensor: tf.raw_ops.Identity(input=tensor).numpy(), value)
+        except tf.errors.OpError as problem:
+            return Failed(self._task, attempt, _first_line(problem), isinstance(problem, TRANSIENT))
+        except Exception as problem:
+            # Ours, not the network's: it must reach the person, not end in a silent thread.
+            return Failed(self._task, attempt, f"{type(problem).__name__}: {problem}", transient=False)
+        return Replied(self._task, attempt, value, time.monotonic() - begin)
 
 
 def _first_line(problem: tf.errors.OpError) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Item:
-    """One unit of work: call the traced function `function` with `arguments` on any worker.
+    """One unit of work: call the traced function `function` with `arguments` (NumPy values) on any worker.
 
     `id` is unique within a run; a function that changes parameters passes it to the shards' ledger.
     """

@@ -2,9 +2,10 @@
 
 Everything here is traced into the workers' functions; nothing is stored on the coordinator. A push does, on the
 parameter server and in this order: wait for the gradient, take the shard's lock, look the update's id up in the
-ledger, apply and mark it if it is new, drop it if it is not. The lock comes after the gradient, or a worker stopped
-while sending would hold everybody up. Between lock and mark nothing waits for the network, so a worker that dies
-cannot leave an update applied and unmarked.
+ledger, apply and mark it if it is new, drop it if it is not. The lock comes after everything the worker sends, which
+is why that is one tensor, identifier and learning rate included: a worker stopped while sending would otherwise hold
+the lock and everybody up (measured). Between lock and mark nothing waits for the network, so a worker that dies cannot
+leave an update applied and unmarked.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ import tensorflow as tf  # isort: skip
 
 LEDGER_SLOTS = 4096
 """Ids the ledger tells apart: an update may be applied at most this many ids behind the newest one."""
+
+HEADER = 3
+"""Elements at the end of a pushed tensor: the identifier's two halves, and the learning rate."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,17 @@ class ShardOnServer:
                     parts.append(self.statistics.read_value())
             return tf.concat([*parts, version], 0)
 
-    def push(self, update: Any, identifier: Any, rate: Any, statistics_rate: float) -> Any:
-        """Apply `update` (trained gradient, then new statistics) under `identifier`; int64 [fresh, updates before]."""
+    def push(self, update: Any, statistics_rate: float) -> Any:
+        """Apply `update`: trained gradient, new statistics, header. Returns int64 [fresh, updates before]."""
         trained = self.shard.trained[1] - self.shard.trained[0]
         with tf.device(self.device):
-            update = tf.identity(update)
-            with tf.control_dependencies([update]):
+            # Taken apart here, on the parameter server: unlike an identity no optimizer pass can move it to the worker.
+            header = update[-HEADER:]
+            with tf.control_dependencies([header]):
                 lock = tf.raw_ops.MutexLock(mutex=self.lock)
             with tf.control_dependencies([lock]):
+                identifier = tf.bitcast(header[:2], tf.int64)
+                rate = header[2]
                 slot = identifier % LEDGER_SLOTS
                 fresh = tf.gather(self.ledger.read_value(), slot) < identifier
                 before = self.counts.read_value()[0]
@@ -87,7 +94,7 @@ class ShardOnServer:
             def apply() -> Any:
                 ops = [self.optimizer.apply(self.parameters, self.slots, update[:trained], rate, before)]
                 if self.statistics is not None:
-                    change = statistics_rate * (update[trained:] - self.statistics.read_value())
+                    change = statistics_rate * (update[trained:-HEADER] - self.statistics.read_value())
                     ops.append(self.statistics.assign_add(change, read_value=False))
                 with tf.control_dependencies(ops):
                     mark = tf.raw_ops.ResourceScatterUpdate(
@@ -136,12 +143,11 @@ class ParameterShards:
 
     def push(self, gradient: Any, statistics: Any, identifier: Any, rate: Any, version: Any) -> PushOutcome:
         """Send the gradient [trained_size] and new statistics [statistics_size]: one tensor a shard."""
+        header = tf.concat([tf.bitcast(identifier, tf.float32), [rate]], 0)
         outcomes = []
         for shard in self.shards:
-            part = gradient[slice(*shard.shard.trained)]
-            if shard.statistics is not None:
-                part = tf.concat([part, statistics[slice(*shard.shard.statistics)]], 0)
-            outcomes.append(tf.identity(shard.push(part, identifier, rate, self._statistics_rate)))
+            part = [gradient[slice(*shard.shard.trained)], statistics[slice(*shard.shard.statistics)], header]
+            outcomes.append(tf.identity(shard.push(tf.concat(part, 0), self._statistics_rate)))
         fresh = tf.add_n([outcome[0] for outcome in outcomes])
         return PushOutcome(fresh, outcomes[0][1] - version)
 

@@ -102,17 +102,14 @@ class Watchdog:
         self.silence, self.patience = silence, patience
         self.watched: dict[str, tuple[str, int]] = {}
         self.fenced: dict[str, tuple[str, int]] = {}
-        self.by_silence: set[str] = set()
         self.last_beat = time.monotonic()
 
     def command(self, line: str) -> None:
         """Carry out one line of input."""
         match line.split():
             case ["beat"]:
+                # A fence of ours stays up: what is still owed to the stopped worker would freeze the coordinator again.
                 self.last_beat = time.monotonic()
-                for name in self.by_silence:
-                    self.fenced.pop(name, None)
-                self.by_silence.clear()
             case ["watch", name, host, port]:
                 self.watched[name] = (host, int(port))
             case ["forget", name]:
@@ -152,7 +149,6 @@ class Watchdog:
                         file=sys.stderr,
                         flush=True,
                     )
-                    self.by_silence.add(name)
                     self.fence(name, (host, port))
 
 

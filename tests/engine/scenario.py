@@ -60,7 +60,7 @@ class Story:
         self.dispatcher = Dispatcher(self.runtime, functions, TIMING, patience_seconds=60.0)
 
     def updates(self, first: int, count: int) -> Iterator[Outcome]:
-        items = (Item(k, "update", (tf.constant(k, tf.int64),)) for k in range(first, first + count))
+        items = (Item(k, "update", (np.int64(k),)) for k in range(first, first + count))
         return self.dispatcher.run(items)
 
     def run(self, first: int, count: int, hook: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
