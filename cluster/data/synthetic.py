@@ -19,7 +19,7 @@ from cluster.data.segments import check_window, cut
 from cluster.errors import DataError
 
 TRAIN_SUBJECTS, TEST_SUBJECTS = 21, 9
-BOUTS = 3
+BOUTS = 4
 """Times each person does each activity, the phone being put back in between."""
 BOUT_STEPS = 128 + 7 * 64
 """Eleven and a half seconds: eight windows of 128 steps at stride 64."""
@@ -50,9 +50,9 @@ class Activity:
 
 ACTIVITIES = (
     Activity("WALKING", 1.00, vertical=0.26, forward=0.15, impact=0.45, swing=0.45, lean=2),
-    Activity("WALKING_UPSTAIRS", 0.87, vertical=0.23, forward=0.19, impact=0.30, swing=0.60, lean=10),
-    Activity("WALKING_DOWNSTAIRS", 1.09, vertical=0.38, forward=0.17, impact=0.65, swing=0.55, lean=-2),
-    Activity("SITTING", lean=-20, lean_spread=4.0, sway=0.005),
+    Activity("WALKING_UPSTAIRS", 0.87, vertical=0.23, forward=0.19, impact=0.30, swing=0.65, lean=12),
+    Activity("WALKING_DOWNSTAIRS", 1.10, vertical=0.40, forward=0.17, impact=0.65, swing=0.55, lean=-2),
+    Activity("SITTING", lean=-23, lean_spread=4.0, sway=0.005),
     Activity("STANDING", lean=0, lean_spread=3.0, sway=0.009),
     Activity("LAYING", lean=-85, lean_spread=10.0, sway=0.004),
 )
@@ -104,7 +104,7 @@ def read(window_steps: int, window_stride: int, seed: int, report: Report) -> Re
 def _person(random: np.random.Generator) -> Person:
     return Person(
         cadence_hz=float(random.normal(1.85, 0.10)),
-        strength=float(random.lognormal(0, 0.14)),
+        strength=float(random.lognormal(0, 0.12)),
         impact=float(random.lognormal(0, 0.16)),
         swing=float(random.lognormal(0, 0.16)),
         sway=float(random.lognormal(0, 0.35)),
@@ -134,7 +134,7 @@ def _movement(person: Person, activity: Activity, random: np.random.Generator) -
     cadence_hz = person.cadence_hz * activity.cadence * random.normal(1, 0.05)
     drift = 1 + 0.04 * _smooth(random, 2)
     phase = random.uniform(0, 2 * np.pi) + 2 * np.pi * np.cumsum(cadence_hz * drift[:, 0]) / SAMPLE_RATE_HZ
-    strength = person.strength * random.lognormal(0, 0.14) * (1 + 0.15 * drift[:, 1])
+    strength = person.strength * random.lognormal(0, 0.12) * (1 + 0.15 * drift[:, 1])
     impact = min(0.95, activity.impact * person.impact * random.lognormal(0, 0.14))
     shape = random.normal(0, 0.4, size=4)
     up = sum(impact**k * np.cos((k + 1) * phase + shape[k]) for k in range(4))
