@@ -46,6 +46,12 @@ log = logging.getLogger(__name__)
 PROBE_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 
+STANDSTILL_SECONDS = 1.0
+"""A turn that takes this much longer than it waited for: the coordinator stood still, and the workers are excused."""
+
+SERVER_PROBE_SECONDS = (2.0, 5.0, 10.0)
+"""A silent parameter server is asked this often before it counts as lost. A dead one refuses at once each time."""
+
 
 class ParameterServerLost(ClusterError):
     """A parameter server died: what it held is gone, and this process's TensorFlow context cannot come back."""
@@ -98,7 +104,7 @@ class Dispatcher:
         """
         end = time.monotonic() + seconds
         while len(self.membership.live) < count and time.monotonic() < end:
-            self._turn(min(0.1, max(0.0, end - time.monotonic())))
+            self._turn(min(LOOK_SECONDS, max(0.0, end - time.monotonic())))
         if not self.membership.live:
             raise NoWorkers(self._nobody(seconds))
         return len(self.membership.live)
@@ -109,9 +115,16 @@ class Dispatcher:
         Items are drawn from the iterable as workers become free. Raises ParameterServerLost, NoWorkers, or
         ClusterError when an item fails on every attempt.
         """
-        source = iter(items)
-        exhausted = False
         self._last_with_workers = time.monotonic()
+        try:
+            yield from self._outcomes_of(iter(items))
+        finally:
+            # Broken off, by an error or by whoever no longer wants outcomes: the next run starts with nothing.
+            self.membership.withdraw()
+            self._outcomes.clear()
+
+    def _outcomes_of(self, source: Iterator[Item]) -> Iterator[Outcome]:
+        exhausted = False
         while True:
             while not exhausted and self.membership.queued == 0 and self.membership.idle_count > 0:
                 item = next(source, None)
@@ -125,6 +138,10 @@ class Dispatcher:
             if exhausted and self.membership.open_items == 0:
                 return
             self._turn(LOOK_SECONDS)
+            if self.membership.live:
+                self._last_with_workers = time.monotonic()
+            elif time.monotonic() - self._last_with_workers > self._patience_seconds:
+                raise NoWorkers(self._nobody(self._patience_seconds))
 
     def close(self) -> None:
         """Leave the workers alone and end our threads and the watchdog. Never waits long for a stuck call."""
@@ -137,22 +154,28 @@ class Dispatcher:
         self._guardian.close()
 
     def _turn(self, longest: float) -> None:
-        """Wait for one event or the next due time, and act on it."""
-        now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + LOOK_SECONDS
-            self._look(now)
+        """Wait for an event or the next due time, and act on all there is."""
+        begin = time.monotonic()
+        if begin >= self._next_look:
+            self._next_look = begin + LOOK_SECONDS
+            self._look(begin)
         due = self.membership.next_due()
-        wait = longest if due is None else max(0.0, min(longest, due - now))
+        wait = longest if due is None else max(0.0, min(longest, due - begin))
+        # All that is queued before the clock is looked at: a reply that waited for us is not overdue.
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=wait)
-            self._carry_out(self.membership.handle(event, time.monotonic()))
+            while True:
+                self._carry_out(self.membership.handle(event, time.monotonic()))
+                event = self._events.get_nowait()
         now = time.monotonic()
+        self._excuse(now - begin - wait)
         self._carry_out(self.membership.tick(now))
-        if self.membership.live:
-            self._last_with_workers = now
-        elif now - self._last_with_workers > self._patience_seconds:
-            raise NoWorkers(self._nobody(self._patience_seconds))
+        self._excuse(time.monotonic() - now)
+
+    def _excuse(self, overslept_seconds: float) -> None:
+        if overslept_seconds > STANDSTILL_SECONDS:
+            log.warning("the coordinator stood still for %.1f s; deadlines move by as much", overslept_seconds)
+            self.membership.excuse(overslept_seconds)
 
     def _look(self, now: float) -> None:
         for task in self.membership.absent(now):
@@ -199,10 +222,7 @@ class Dispatcher:
         try:
             self._runtime.update(self.membership.live | {task})
         except tf.errors.OpError as problem:
-            self._guardian.forget(name)
-            self._raise_if_server_lost(str(problem))
-            log.warning("%s could not join: %s", name, problem)
-            return JoinFailed(task, str(problem))
+            return JoinFailed(task, f"could not join: {problem}")
         if task not in self._lanes:
             self._lanes[task] = Lane(self._runtime, self._functions, task, self._events)
         log.info("%s joined; %d of %d workers", name, len(self.membership.live) + 1, len(self._addresses))
@@ -224,7 +244,7 @@ class Dispatcher:
     def _raise_if_server_lost(self, reason: str) -> None:
         """A worker's call fails as well when a parameter server does; only the server's own silence tells."""
         for task, (host, port) in self._servers.items():
-            silent = not answers(host, port, PROBE_SECONDS)
+            silent = not any(answers(host, port, seconds) for seconds in SERVER_PROBE_SECONDS)
             if silent or f"/job:ps/replica:0/task:{task}" in reason:
                 raise ParameterServerLost(
                     f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "

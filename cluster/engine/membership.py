@@ -125,6 +125,19 @@ class Membership:
         waiting = (Phase.BUSY, Phase.SLOW, Phase.FENCED)
         return min((w.due for w in self.workers.values() if w.phase in waiting), default=None)
 
+    def excuse(self, seconds: float) -> None:
+        """The coordinator itself stood still this long: whatever was due meanwhile is due that much later."""
+        for worker in self.workers.values():
+            if worker.phase in (Phase.BUSY, Phase.SLOW, Phase.FENCED):
+                worker.due += seconds
+
+    def withdraw(self) -> None:
+        """Forget every item without an outcome: nobody waits for it any more. Calls under way go on, unheard."""
+        self._pending.clear()
+        self._open.clear()
+        self._attempts.clear()
+        self._own_errors.clear()
+
     def schedule(self, items: list[Item], now: float) -> list[Instruction]:
         """Queue items behind those already waiting."""
         for item in items:
@@ -148,7 +161,8 @@ class Membership:
                 return self._assign(now)
             case JoinFailed():
                 self._leave(worker, now)
-                return []
+                # Half joined is not left: without a definition that says so, the runtime may still wait for it.
+                return [Drop(worker.task, event.reason)]
             case Probed():
                 return self._probed(worker, event.alive, now)
             case Replied():
@@ -207,7 +221,8 @@ class Membership:
         else:
             worker.phase = Phase.IDLE
             worker.backoff.succeeded()
-        if self._open.pop(item.id, None) is not None:
+        if self._is_open(item):
+            del self._open[item.id]
             self._pending = deque(waiting for waiting in self._pending if waiting.id != item.id)
             attempts = self._attempts.pop(item.id)
             self._own_errors.pop(item.id, None)
@@ -222,7 +237,7 @@ class Membership:
         self._put_back(item)
         self._leave(worker, now)
         instructions: list[Instruction] = [Drop(worker.task, event.reason)]
-        if not event.transient and item.id in self._open:
+        if not event.transient and self._is_open(item):
             self._own_errors[item.id] = self._own_errors.get(item.id, 0) + 1
             if self._own_errors[item.id] >= MAXIMUM_OWN_ERRORS:
                 return [*instructions, GiveUp(item, event.reason)]
@@ -233,9 +248,16 @@ class Membership:
         worker.phase, worker.due = Phase.ABSENT, now + worker.backoff.failed()
         worker.restarts += 1
 
+    def _is_open(self, item: Item) -> bool:
+        """By identity: an item of a run that was broken off may bear the id of one in this run."""
+        return self._open.get(item.id) is item
+
     def _put_back(self, item: Item | None) -> None:
-        """To the front: an update that was given up is the stalest there is."""
-        if item is not None and item.id in self._open and all(item.id != waiting.id for waiting in self._pending):
+        """To the front: an update that was given up is the stalest there is. Not if another worker is at it already."""
+        if item is None or not self._is_open(item):
+            return
+        taken = any(w.item is item and w.phase is Phase.BUSY for w in self.workers.values())
+        if not taken and all(item is not waiting for waiting in self._pending):
             self._pending.appendleft(item)
 
     def _assign(self, now: float) -> list[Instruction]:

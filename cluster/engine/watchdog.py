@@ -31,7 +31,7 @@ from pathlib import Path
 
 from cluster.server.probe import answers
 
-SILENCE_SECONDS = 5.0
+SILENCE_SECONDS = 3.0
 PATIENCE_SECONDS = 90.0
 CUT_INTERVAL_SECONDS = 0.05
 PROBE_SECONDS = 2.0
