@@ -62,9 +62,20 @@ class ShardOnServer:
             self.slots = tuple(tf.Variable(tf.zeros([trained.size])) for _ in optimizer.slot_names)
             self.statistics = tf.Variable(statistics) if statistics.size else None
             self.ledger = tf.Variable(tf.fill([LEDGER_SLOTS], tf.constant(-1, tf.int64)))
-            self.counts = tf.Variable(tf.zeros([2], tf.int64))  # applied, dropped
+            self.counts = tf.Variable(tf.zeros([3], tf.int64))  # applied, dropped, applied before the last reset
             # A name of this run's own: the lock of a run that was killed may still be held on the server.
             self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{shard.index}_{np.random.SeedSequence().entropy}")
+
+    def reset(self, layout: Layout, vector: Vector) -> None:
+        """Start over from `vector`; the ledger and its ids go on."""
+        self.parameters.assign(vector[slice(*self.shard.trained)])
+        for slot in self.slots:
+            slot.assign(tf.zeros_like(slot))
+        if self.statistics is not None:
+            start, stop = self.shard.statistics
+            self.statistics.assign(vector[layout.trained_size + start : layout.trained_size + stop])
+        applied, dropped, _ = self.counts.numpy()
+        self.counts.assign([applied, dropped, applied])
 
     def pull(self) -> Any:
         """One float32 tensor: parameters, statistics, and the number of updates so far in the last two elements."""
@@ -80,32 +91,36 @@ class ShardOnServer:
         """Apply `update`: trained gradient, new statistics, header. Returns int64 [fresh, updates before]."""
         trained = self.shard.trained[1] - self.shard.trained[0]
         with tf.device(self.device):
-            # Taken apart here, on the parameter server: unlike an identity no optimizer pass can move it to the worker.
-            header = update[-HEADER:]
-            with tf.control_dependencies([header]):
+            # Taken apart here, on the parameter server, and before the branches below: a branch that took `update` itself
+            # would have its switch placed on the worker, which sends everything twice and holds the lock meanwhile.
+            gradient, statistics, header = tf.split(update, [trained, -1, HEADER])
+            with tf.control_dependencies([gradient, statistics, header]):
                 lock = tf.raw_ops.MutexLock(mutex=self.lock)
             with tf.control_dependencies([lock]):
                 identifier = tf.bitcast(header[:2], tf.int64)
                 rate = header[2]
                 slot = identifier % LEDGER_SLOTS
                 fresh = tf.gather(self.ledger.read_value(), slot) < identifier
-                before = self.counts.read_value()[0]
+                counts = self.counts.read_value()
+                before = counts[0]
 
             def apply() -> Any:
-                ops = [self.optimizer.apply(self.parameters, self.slots, update[:trained], rate, before)]
+                ops = [self.optimizer.apply(self.parameters, self.slots, gradient, rate, before - counts[2])]
                 if self.statistics is not None:
-                    change = statistics_rate * (update[trained:-HEADER] - self.statistics.read_value())
+                    change = statistics_rate * (statistics - self.statistics.read_value())
                     ops.append(self.statistics.assign_add(change, read_value=False))
                 with tf.control_dependencies(ops):
                     mark = tf.raw_ops.ResourceScatterUpdate(
                         resource=self.ledger.handle, indices=slot, updates=identifier
                     )
-                    count = self.counts.assign_add(tf.constant([1, 0], tf.int64), read_value=False)
+                    count = self.counts.assign_add(tf.constant([1, 0, 0], tf.int64), read_value=False)
                 with tf.control_dependencies([mark, count]):
                     return tf.constant(1, tf.int64)
 
             def drop() -> Any:
-                with tf.control_dependencies([self.counts.assign_add(tf.constant([0, 1], tf.int64), read_value=False)]):
+                with tf.control_dependencies(
+                    [self.counts.assign_add(tf.constant([0, 1, 0], tf.int64), read_value=False)]
+                ):
                     return tf.constant(0, tf.int64)
 
             applied = tf.cond(fresh, apply, drop)
@@ -150,6 +165,11 @@ class ParameterShards:
             outcomes.append(tf.identity(shard.push(tf.concat(part, 0), self._statistics_rate)))
         fresh = tf.add_n([outcome[0] for outcome in outcomes])
         return PushOutcome(fresh, outcomes[0][1] - version)
+
+    def reset(self, vector: Vector) -> None:
+        """Start over from `vector`, with fresh optimizer slots. Update ids go on from where they are."""
+        for shard in self.shards:
+            shard.reset(self.layout, vector)
 
     def read(self) -> Vector:
         """The whole vector as it is now, in layout order. Call it while nothing is pushed."""

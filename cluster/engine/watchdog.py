@@ -137,7 +137,7 @@ class Watchdog:
         """Act on missing beats."""
         silent = time.monotonic() - self.last_beat
         if silent > self.patience:
-            print(f"watchdog: the coordinator has not moved for {silent:.0f} s: killing it", file=sys.stderr, flush=True)
+            print(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", file=sys.stderr, flush=True)
             os.kill(self.coordinator, signal.SIGKILL)
             raise SystemExit(1)
         if silent > self.silence:

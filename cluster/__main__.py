@@ -1,0 +1,74 @@
+"""The coordinator: `python -m cluster JOB --inventory FILE` runs one job on a cluster whose roles are up."""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from cluster.errors import ClusterError, ExitCode
+
+JOBS = {"train": "TrainRun", "evaluate": "EvaluateRun", "pi": "PiRun"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a job; returns the exit code. The last line on standard output says where the result is."""
+    parser = argparse.ArgumentParser(prog="python -m cluster", description="Run one job on a running cluster.")
+    parser.add_argument("job", choices=sorted(JOBS))
+    parser.add_argument("--inventory", required=True, help="the cluster's file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
+    parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.ERROR if given.quiet else logging.WARNING,
+        format="%(asctime)s coordinator %(levelname)s %(message)s",
+    )
+    try:
+        return _run(given)
+    except ClusterError as problem:
+        print(problem, file=sys.stderr)
+        return problem.exit_code
+
+
+def _run(given: argparse.Namespace) -> int:
+    from cluster.inventory import load
+
+    inventory = load(given.inventory, given.set)
+    # TensorFlow takes seconds to import: not before the inventory is known to be good.
+    from cluster.jobs.cancel import Cancel
+    from cluster.jobs.progress import Display
+    from cluster.jobs.run_folder import RunFolder
+
+    with Cancel() as cancel, Display(quiet=given.quiet) as display:
+        job = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
+        folder = RunFolder(Path(inventory.runs), given.job)
+        try:
+            result = job(inventory, folder, display, cancel).run()
+        except ClusterError as problem:
+            folder.event(status="failed", reason=str(problem))
+            folder.write_result({"schema": 1, "job": given.job, "status": "failed", "reason": str(problem)})
+            raise
+        path = folder.write_result(result)
+    _say_where(path, result if given.json else None)
+    return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
+
+
+def _say_where(path: Path, result: dict[str, object] | None) -> None:
+    shown = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    if result is None:
+        print(f"result: {shown}", flush=True)
+        return
+    print(json.dumps({**json.loads(path.read_text()), "result_path": shown}), flush=True)
+    print(f"result: {shown}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # TensorFlow's server threads cannot be joined (its own documentation: "clean shutdown is not yet implemented").
+    os._exit(code)

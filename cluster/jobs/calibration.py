@@ -1,0 +1,26 @@
+"""The cluster's calibration: samples per second of each worker in the pi job, kept with the runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cluster.jobs.run_folder import write_whole
+
+
+def _path(runs: Path, cluster: str) -> Path:
+    return runs / f"calibration-{cluster}.json"
+
+
+def keep(runs: Path, cluster: str, samples_per_second: dict[str, float]) -> None:
+    """Store what the pi job measured, by task name. Raises ClusterError if it cannot be written."""
+    content = {"schema": 1, "cluster": cluster, "samples_per_second": samples_per_second}
+    write_whole(_path(runs, cluster), json.dumps(content, indent=2).encode() + b"\n")
+
+
+def latest(runs: Path, cluster: str) -> dict[str, float] | None:
+    """Samples per second by task name, as the last pi job measured them; None if none was kept or it is unreadable."""
+    try:
+        stored: Any = json.loads(_path(runs, cluster).read_bytes())
+        return {str(task): float(rate) for task, rate in stored["samples_per_second"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,74 @@
+"""Evaluation over the workers: each takes chunks of rows, pulls the parameters and answers with a confusion matrix."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.engine.dispatcher import Dispatcher
+from cluster.engine.messages import Item
+from cluster.engine.runtime import trace
+from cluster.engine.shards import ParameterShards
+from cluster.jobs.batches import chunks
+from cluster.jobs.figures import Figures, figures
+from cluster.jobs.gradient import cross_entropy
+from cluster.jobs.recordings import Standardization, WorkerWindows
+from cluster.models import Network
+
+import tensorflow as tf  # isort: skip
+
+CHUNK = 250
+"""Windows of one dispatch: large enough that the pull does not count, small enough for every worker to get some."""
+FUNCTION = "evaluate"
+
+
+def traced(network: Network, windows: WorkerWindows, shards: ParameterShards) -> Callable[..., Any]:
+    """The workers' function: (rows, weights, standardization) to confusion counts and the loss sum, flattened."""
+    classes_count = network.problem.classes
+
+    def evaluate(rows: Any, weights: Any, standardization: Any) -> Any:
+        trained, statistics, _ = shards.pull()
+        named = network.unpack(tf.concat([trained, statistics], 0))
+        inputs, classes = windows.gather(rows, standardization)
+        logits = network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
+        losses = cross_entropy(logits, classes, classes_count, 0.0) * weights
+        confusion = tf.math.confusion_matrix(
+            classes, tf.argmax(logits, 1, tf.int32), classes_count, weights=weights, dtype=tf.float32
+        )
+        return tf.concat([tf.reshape(confusion, [-1]), [tf.reduce_sum(losses)]], 0)
+
+    channels = network.problem.channels
+    return trace(
+        evaluate,
+        tf.TensorSpec([CHUNK], tf.int32),
+        tf.TensorSpec([CHUNK], tf.float32),
+        tf.TensorSpec([2, channels], tf.float32),
+    )
+
+
+class Evaluator:
+    """Evaluates the parameters as the servers hold them."""
+
+    def __init__(self, dispatcher: Dispatcher, classes: int) -> None:
+        self._dispatcher, self._classes = dispatcher, classes
+        self._ids = count(-1, -1)
+        """Below zero: an evaluation changes nothing, so its ids must never meet those of updates."""
+
+    def __call__(
+        self, rows: NDArray[np.integer], standardization: Standardization, advance: Callable[[], None] = lambda: None
+    ) -> tuple[Figures, NDArray[np.int64]]:
+        """Figures and confusion matrix (rows the true class) over these rows of the data set."""
+        total, loss_sum = np.zeros(self._classes * self._classes, np.int64), 0.0
+        packed = standardization.packed()
+        items = (
+            Item(next(self._ids), FUNCTION, (chunk, weights, packed))
+            for chunk, weights in chunks(rows.astype(np.int32), CHUNK)
+        )
+        for outcome in self._dispatcher.run(items):
+            total += np.rint(outcome.value[:-1]).astype(np.int64)
+            loss_sum += float(outcome.value[-1])
+            advance()
+        confusion = total.reshape(self._classes, self._classes)
+        return figures(confusion, loss_sum), confusion

@@ -1,0 +1,135 @@
+"""The job `pi`: Monte Carlo estimation of pi, which is also how the nodes are calibrated.
+
+A point (x, y) with coordinates uniform in [0, 1) falls inside the quarter circle with probability pi / 4. Hits are
+counted as integers: float32 sums stop growing at 2^24 = 16.7 million.
+"""
+
+import time
+from collections.abc import Iterator
+from math import pi, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.engine.messages import Item
+from cluster.engine.runtime import trace
+from cluster.inventory import Inventory
+from cluster.jobs.calibration import keep
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.progress import Display
+from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.session import Session
+from cluster.jobs.training_metrics import PiMetrics, WorkerMetrics
+
+import tensorflow as tf  # isort: skip
+
+FUNCTION = "pi"
+BLOCK_SAMPLES = 1 << 16
+"""Points drawn at once: 512 KiB of coordinates, which stay in a small core's cache whatever the chunk."""
+FIRST_REPLY_SECONDS = 120.0
+
+
+def count_inside(seed: Any, samples: Any) -> Any:
+    """Of `samples` (int64) points of the stream `seed` (int64 (2,)), how many lie inside the quarter circle, int64.
+
+    Coordinates are multiples of 2^-23 (float32 of stateless_uniform), so that the share of the grid inside differs
+    from pi / 4 by less than 2^-22: a standard error smaller than that takes 3e12 samples.
+    """
+
+    def block(done: Any, inside: Any) -> tuple[Any, Any]:
+        points = tf.random.stateless_uniform([2, BLOCK_SAMPLES], tf.stack([seed[0], seed[1] + done]))
+        hit = points[0] * points[0] + points[1] * points[1] < 1.0
+        valid = tf.cast(tf.minimum(samples - done, BLOCK_SAMPLES), tf.int32)
+        return done + BLOCK_SAMPLES, inside + tf.math.count_nonzero(hit[:valid], dtype=tf.int64)
+
+    return tf.while_loop(
+        lambda done, _: done < samples, block, [tf.constant(0, tf.int64), tf.constant(0, tf.int64)],
+        parallel_iterations=1,
+    )[1]  # fmt: skip
+
+
+def estimate_of(inside: int, samples: int) -> tuple[float, float]:
+    """Estimate of pi and its standard error, 4 * sqrt(p (1 - p) / n) with the share p that was found inside.
+
+    With nothing or everything inside, p is taken at the truth: an error of 0 would claim certainty.
+    """
+    share = inside / samples
+    spread = share if 0.0 < share < 1.0 else pi / 4
+    return 4.0 * share, 4.0 * sqrt(spread * (1.0 - spread) / samples)
+
+
+class PiRun:
+    """One run of the job."""
+
+    def __init__(self, inventory: Inventory, folder: RunFolder, display: Display, cancel: Cancel) -> None:
+        self.inventory, self.job = inventory, inventory.jobs.pi
+        self.folder, self.display, self.cancel = folder, display, cancel
+
+    def run(self) -> dict[str, Any]:
+        """Do it all; returns what goes into `result.json`. Raises ClusterError."""
+        begin, job = time.monotonic(), self.job
+        chunk_count = -(-job.samples // job.chunk_samples)
+        with Session(self.inventory) as session:
+            function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
+            dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS)
+            metrics, workers = PiMetrics(session.registry), WorkerMetrics(session.registry)
+            inside = samples = 0
+            drawn: dict[int, int] = {}
+            busy: dict[int, float] = {}
+            bar = self.display.bar("pi", chunk_count)
+            for outcome in dispatcher.run(self.cancel.until_asked(self._items(chunk_count))):
+                size = int(outcome.item.arguments[1])
+                inside += int(outcome.value)
+                samples += size
+                # The first chunk of a worker also instantiates the graph there: it says nothing about speed.
+                if outcome.task in drawn:
+                    drawn[outcome.task] += size
+                    busy[outcome.task] += outcome.seconds
+                else:
+                    drawn[outcome.task], busy[outcome.task] = 0, 0.0
+                estimate, error = estimate_of(inside, samples)
+                metrics.chunk(outcome.task, size)
+                metrics.progress(job.samples, estimate, error)
+                states = dispatcher.membership.workers
+                workers.show(dispatcher.phases(), {task: worker.restarts for task, worker in states.items()})
+                bar.advance(1, f"{estimate:.7f} +- {error:.7f}")
+            bar.close()
+        so_far = estimate_of(inside, samples) if samples else None
+        speeds = {f"worker:{task}": drawn[task] / busy[task] for task in sorted(drawn) if busy[task]}
+        if speeds:
+            keep(Path(self.inventory.runs), self.inventory.cluster, speeds)
+        if so_far is not None:
+            self.display.say(
+                f"pi: {so_far[0]:.9f} +- {so_far[1]:.9f} from {samples:,} samples; "
+                + ", ".join(f"{task} {speed / 1e6:.1f} M/s" for task, speed in speeds.items())
+            )
+        return {
+            "schema": 1,
+            "job": "pi",
+            "cluster": self.inventory.cluster,
+            "workers": len(session.workers),
+            "ps": len(session.servers),
+            "seed": job.seed,
+            "status": "cancelled" if self.cancel.asked else "done",
+            "planned_samples": job.samples,
+            "samples": samples,
+            "inside": inside,
+            "estimate": so_far and so_far[0],
+            "standard_error": so_far and so_far[1],
+            "samples_per_second": speeds,
+            "elapsed_seconds": time.monotonic() - begin,
+        }
+
+    def _items(self, chunk_count: int) -> Iterator[Item]:
+        job = self.job
+        for chunk in range(chunk_count):
+            size = min(job.chunk_samples, job.samples - chunk * job.chunk_samples)
+            # Streams never meet: a chunk starts where the one before it ends, and every seed is a key of its own.
+            seed = np.array([job.seed, chunk * _whole_blocks(job.chunk_samples)], np.int64)
+            yield Item(chunk, FUNCTION, (seed, np.int64(size)))
+
+
+def _whole_blocks(samples: int) -> int:
+    return -(-samples // BLOCK_SAMPLES) * BLOCK_SAMPLES

@@ -1,0 +1,76 @@
+"""What a person sees while a job runs: live bars on a terminal, one line an epoch elsewhere, nothing when quiet."""
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+
+class Display:
+    """A job's voice. Everything goes to standard error: standard output carries the result alone."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=not sys.stderr.isatty())
+        self._progress = Progress(
+            TextColumn("{task.description:<11}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            disable=quiet or not sys.stderr.isatty(),
+            transient=True,
+        )
+
+    def __enter__(self) -> "Display":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        self.console.print(line, markup=False)
+
+    def bar(self, name: str, total: int, facts: str = "") -> "Bar":
+        """A bar of `total` units."""
+        return Bar(self._progress, name, total, facts)
+
+
+class Bar:
+    """One progress bar; knows how fast it goes."""
+
+    def __init__(self, progress: Progress, name: str, total: int, facts: str = "") -> None:
+        self._progress = progress
+        self._task: TaskID = progress.add_task(name, total=total, facts=facts)
+        self.total, self.done, self.begin = total, 0, time.monotonic()
+
+    def advance(self, units: int = 1, facts: str | None = None) -> None:
+        """`units` more are done."""
+        self.done += units
+        if facts is None:
+            self._progress.update(self._task, completed=self.done)
+        else:
+            self._progress.update(self._task, completed=self.done, facts=facts)
+
+    def set(self, done: int, total: int) -> None:
+        """So many of so many are done."""
+        self.done, self.total = done, total
+        self._progress.update(self._task, completed=done, total=total)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the mean speed so far, None before the first unit."""
+        if not self.done:
+            return None
+        return (time.monotonic() - self.begin) / self.done * (self.total - self.done)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._progress.remove_task(self._task)

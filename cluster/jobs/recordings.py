@@ -1,0 +1,66 @@
+"""The prepared windows as a worker's graph sees them: mapped from the file, gathered by row, standardized."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.data import Dataset
+
+import tensorflow as tf  # isort: skip
+
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """Mean and standard deviation of each channel, float32 (channels,), over the windows a model was trained on."""
+
+    mean: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, dataset: Dataset, rows: NDArray[np.integer]) -> "Standardization":
+        """Of these rows of the data set, summed in float64 one block at a time."""
+        windows = dataset.windows()
+        total, squares, count = np.zeros(dataset.channels), np.zeros(dataset.channels), 0
+        for start in range(0, len(rows), 512):
+            block = np.asarray(windows[rows[start : start + 512]], np.float64)
+            total += block.sum((0, 1))
+            squares += (block * block).sum((0, 1))
+            count += block.shape[0] * block.shape[1]
+        mean = total / count
+        deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0.0))
+        return cls(mean.astype(np.float32), np.maximum(deviation, EPSILON).astype(np.float32))
+
+    def packed(self) -> NDArray[np.float32]:
+        """Both in one tensor, float32 (2, channels), as graphs take it."""
+        return np.stack([self.mean, self.deviation])
+
+
+@dataclass(frozen=True)
+class WorkerWindows:
+    """Reads windows on whatever worker the graph runs on; the data set's folder must be at the same path there.
+
+    The file is mapped, not read: its pages are shared by everything on the node and can be evicted.
+    """
+
+    dataset: Dataset
+
+    def gather(self, rows: Any, standardization: Any) -> tuple[Any, Any]:
+        """Standardized windows float32 (n, steps, channels) and classes int32 (n,) of `rows`, int32 (n,).
+
+        `standardization` is float32 (2, channels): mean and deviation.
+        """
+        count = self.dataset.train_windows + self.dataset.test_windows
+        shape = [count, self.dataset.window_steps, self.dataset.channels]
+        windows = tf.raw_ops.ImmutableConst(
+            dtype=tf.float32, shape=shape, memory_region_name=str(self.dataset.folder / "windows.f32")
+        )
+        classes = tf.raw_ops.ImmutableConst(
+            dtype=tf.int32, shape=[count], memory_region_name=str(self.dataset.folder / "classes.i32")
+        )
+        chosen = (tf.gather(windows, rows) - standardization[0]) / standardization[1]
+        return chosen, tf.gather(classes, rows)

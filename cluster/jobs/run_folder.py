@@ -1,0 +1,84 @@
+"""The folder a job leaves behind: `runs/<UTC time>-<job>/`, every file of it whole or not there."""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import ClusterError
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write `path` so that a reader, a crash or a full disk never sees half of it. Raises ClusterError."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as problem:
+        partial.unlink(missing_ok=True)
+        raise ClusterError(
+            f"{path}: cannot be written ({problem.strerror}): free some space or change `runs`"
+        ) from None
+
+
+class RunFolder:
+    """One run's folder, made when the job starts."""
+
+    def __init__(self, runs: Path, job: str) -> None:
+        """Make `runs/<UTC time>-<job>/`. Raises ClusterError if that is not possible."""
+        self.job = job
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        for attempt in range(1000):
+            self.path = runs / (f"{stamp}-{job}" if attempt == 0 else f"{stamp}-{job}-{attempt}")
+            try:
+                self.path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as problem:
+                raise ClusterError(f"{self.path}: cannot be made ({problem.strerror})") from None
+            return
+        raise ClusterError(f"{runs}: a thousand runs of {job} began in the same second")
+
+    @property
+    def result_path(self) -> Path:
+        """Where the result goes."""
+        return self.path / "result.json"
+
+    def event(self, **facts: Any) -> None:
+        """Append one line to `events.jsonl`."""
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
+        try:
+            with (self.path / "events.jsonl").open("a") as stream:
+                stream.write(line + "\n")
+        except OSError as problem:
+            raise ClusterError(f"{self.path / 'events.jsonl'}: cannot be written ({problem.strerror})") from None
+
+    def write_result(self, result: dict[str, Any]) -> Path:
+        """Write `result.json`; returns its path. Numbers that JSON has no word for become null."""
+        text = json.dumps(_finite(result), indent=2, allow_nan=False)
+        write_whole(self.result_path, text.encode() + b"\n")
+        return self.result_path
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return None
+        case _:
+            return value
+
+
+def newest_run(runs: Path, job: str) -> Path:
+    """The folder of the newest finished run of `job`. Raises ClusterError if there is none."""
+    found = sorted(path.parent for path in runs.glob(f"*-{job}*/result.json"))
+    if not found:
+        raise ClusterError(f"{runs}: expected a finished run of {job}, found none: run `fab job {job}` first")
+    return found[-1]

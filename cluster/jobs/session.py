@@ -1,0 +1,100 @@
+"""What every job needs from a running cluster: the connection, the port guard, metrics, and a clean end."""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from cluster.engine.dispatcher import Dispatcher
+from cluster.engine.membership import Timing
+from cluster.engine.runtime import Peers, Runtime
+from cluster.errors import ClusterError
+from cluster.inventory import Inventory, Task
+from cluster.jobs.wire import traffic_of
+from cluster.metrics.exporter import serve
+from cluster.metrics.identity import Identity
+from cluster.metrics.standard import register
+from cluster.server.guard import guard_loopback
+from cluster.server.ports import explain
+from cluster.server.probe import answers
+
+import tensorflow as tf  # isort: skip
+
+log = logging.getLogger(__name__)
+
+SERVER_SECONDS = 15.0
+JOIN_SECONDS = 30.0
+
+
+class Session:
+    """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer."""
+        self.inventory = inventory
+        self.coordinator = inventory.task("coordinator", 0)
+        self.servers, self.workers = inventory.of_role("ps"), inventory.of_role("worker")
+        self._stack = ExitStack()
+        self.registry = CollectorRegistry()
+        with ExitStack() as stack:
+            self._open(stack)
+            self._stack = stack.pop_all()
+
+    def _open(self, stack: ExitStack) -> None:
+        coordinator = self.coordinator
+        try:
+            exporter = serve(self.registry, coordinator.host, coordinator.metrics_port, lambda: True)
+        except OSError as problem:
+            raise explain(problem, coordinator.host, coordinator.metrics_port, "the coordinator's metrics") from None
+        stack.callback(exporter.close)
+        identity = Identity("coordinator", 0)
+        meter = register(self.registry, identity, metrics_port=coordinator.metrics_port, server="client")
+        stack.callback(meter.close)
+        for server in self.servers:
+            if not answers(server.host, server.port, SERVER_SECONDS):
+                raise ClusterError(_silent(server))
+        peers = Peers(
+            coordinator.address,
+            tuple(server.address for server in self.servers),
+            tuple(worker.address for worker in self.workers),
+        )
+        try:
+            self.runtime = Runtime(peers)
+        except tf.errors.OpError as problem:
+            raise ClusterError(
+                f"coordinator at {coordinator.address}: TensorFlow could not start its server or reach the parameter "
+                f"servers ({str(problem.message).splitlines()[0]}): is another job running on this port?"
+            ) from None
+        stack.callback(self.runtime.close)
+        if self.inventory.connection == "local":
+            outcome = guard_loopback(coordinator.port, coordinator.host)
+            log.log(logging.INFO if outcome.guarded else logging.WARNING, "%s", outcome.line)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def dispatch(self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float) -> Dispatcher:
+        """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time."""
+        timing = Timing(first_reply_seconds=first_reply_seconds)
+        dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing))
+        joined = dispatcher.wait_for_workers(len(self.workers), JOIN_SECONDS)
+        if joined < len(self.workers):
+            log.warning("%d of %d workers answer: starting with those", joined, len(self.workers))
+        return dispatcher
+
+    def server_traffic(self) -> tuple[int, int, int]:
+        """Bytes the parameter servers have sent and received over their own sockets, and packets both ways."""
+        totals = [traffic_of(server.host, server.metrics_port) for server in self.servers]
+        return tuple(sum(total[k] for total in totals) for k in range(3))  # type: ignore[return-value]  # three sums
+
+
+def _silent(task: Task) -> str:
+    return (
+        f"{task.name} at {task.address} does not answer within {SERVER_SECONDS:.0f} s: is it started, and on this "
+        "port? `fab deploy status` shows what runs, `fab deploy start --no-jobs` starts it"
+    )

@@ -1,0 +1,108 @@
+"""What the coordinator exports about a job: its own metrics, labelled by `role` and `task`."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from cluster.engine.membership import Phase
+
+ROLE = ("role", "task")
+STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
+STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class WorkerMetrics:
+    """State of each worker, one-hot over the phases of membership."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._state = Gauge(
+            "pscluster_worker_state", "1 for the phase the worker is in, 0 for all others", (*ROLE, "state"),
+            registry=registry,
+        )  # fmt: skip
+        self._left = Gauge("pscluster_worker_departures", "Times the worker left the cluster", ROLE, registry=registry)
+
+    def show(self, phases: Mapping[int, Phase], departures: Mapping[int, int]) -> None:
+        """Every worker's phase now."""
+        for task, present in phases.items():
+            for phase in Phase:
+                self._state.labels("worker", str(task), phase.value).set(float(phase is present))
+            self._left.labels("worker", str(task)).set(departures[task])
+
+
+class TrainingMetrics:
+    """Progress of a training run."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"pscluster_train_{name}", text, (*ROLE, *labels), registry=registry)
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"pscluster_train_{name}", text, ROLE, registry=registry)
+
+        self.steps = counter("steps", "Updates this worker has computed")
+        self.windows = counter("windows", "Windows this worker has trained on")
+        self.step_seconds = Histogram(
+            "pscluster_train_step_seconds", "Time of one step on the worker, by part", (*ROLE, "part"),
+            buckets=STEP_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self.staleness = Histogram(
+            "pscluster_train_staleness_updates", "Updates applied between a worker's pull and its push", ROLE,
+            buckets=STALENESS_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._rate = gauge("windows_per_second", "Windows trained on per second, over the present epoch")
+        self._loss = gauge("loss", "Mean loss of the latest epoch", "split")
+        self._accuracy = gauge("accuracy_ratio", "Accuracy after the latest epoch", "split")
+        self._f1 = gauge("f1_macro_ratio", "Macro F1 after the latest epoch", "split")
+        self._epoch = gauge("epoch", "Epochs finished")
+        self._planned = gauge("planned_epochs", "Epochs planned")
+        self._learning_rate = gauge("learning_rate_ratio", "Learning rate of the latest update")
+        self._left = gauge("remaining_seconds", "Estimated time to the end of training")
+
+    def step(self, task: int, windows: int, staleness: float, seconds: Mapping[str, float]) -> None:
+        """One step of one worker."""
+        labels = ("worker", str(task))
+        self.steps.labels(*labels).inc()
+        self.windows.labels(*labels).inc(windows)
+        self.staleness.labels(*labels).observe(staleness)
+        for part, value in seconds.items():
+            self.step_seconds.labels(*labels, part).observe(value)
+
+    def progress(
+        self, epoch: int, planned: int, windows_per_second: float, rate: float, seconds_left: float | None
+    ) -> None:
+        """Where the run stands."""
+        ours = ("coordinator", "0")
+        self._epoch.labels(*ours).set(epoch)
+        self._planned.labels(*ours).set(planned)
+        self._rate.labels(*ours).set(windows_per_second)
+        self._learning_rate.labels(*ours).set(rate)
+        if seconds_left is not None:
+            self._left.labels(*ours).set(seconds_left)
+
+    def figures(self, split: str, loss: float, accuracy: float, f1_macro: float | None = None) -> None:
+        """Figures after an epoch; `split` is train, validation or test."""
+        labels = ("coordinator", "0", split)
+        self._loss.labels(*labels).set(loss)
+        self._accuracy.labels(*labels).set(accuracy)
+        if f1_macro is not None:
+            self._f1.labels(*labels).set(f1_macro)
+
+
+class PiMetrics:
+    """Progress of the Monte Carlo job."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.samples = Counter("pscluster_pi_samples", "Random points this worker has drawn", ROLE, registry=registry)
+        self._planned = Gauge("pscluster_pi_planned_samples", "Random points of the whole job", ROLE, registry=registry)
+        self._estimate = Gauge("pscluster_pi_estimate_ratio", "Estimate of pi so far", ROLE, registry=registry)
+        self._error = Gauge("pscluster_pi_standard_error_ratio", "Standard error so far", ROLE, registry=registry)
+
+    def chunk(self, task: int, samples: int) -> None:
+        """One chunk of one worker is counted."""
+        self.samples.labels("worker", str(task)).inc(samples)
+
+    def progress(self, planned: int, estimate: float, standard_error: float) -> None:
+        """Where the job stands."""
+        self._planned.labels("coordinator", "0").set(planned)
+        self._estimate.labels("coordinator", "0").set(estimate)
+        self._error.labels("coordinator", "0").set(standard_error)
