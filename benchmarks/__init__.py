@@ -1,1 +1,1 @@
-"""Measurements: each runs us and the other in turn, in one run, and prints one JSON object. `python -m benchmarks.NAME`."""
+"""Measurements: each runs us and the other in turn and prints one JSON object. `python -m benchmarks.NAME`."""
