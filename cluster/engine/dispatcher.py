@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cluster.engine.guardian import Guardian
-from cluster.engine.lanes import Lane
+from cluster.engine.lanes import Lane, first_line
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
@@ -220,9 +220,11 @@ class Dispatcher:
         self._guardian.unfence(name)
         self._guardian.watch(name)
         try:
-            self._runtime.update(self.membership.live | {task})
+            # Measured: without this a worker stopped between its answer and here holds us up until it goes on.
+            with self._guardian.quiet():
+                self._runtime.update(self.membership.live | {task})
         except tf.errors.OpError as problem:
-            return JoinFailed(task, f"could not join: {problem}")
+            return JoinFailed(task, f"could not join: {first_line(problem)}")
         if task not in self._lanes:
             self._lanes[task] = Lane(self._runtime, self._functions, task, self._events)
         log.info("%s joined; %d of %d workers", name, len(self.membership.live) + 1, len(self._addresses))
@@ -234,11 +236,12 @@ class Dispatcher:
         live = self.membership.live
         log.warning("dropping %s: %s; %d workers left", _name(task), reason, len(live))
         try:
-            self._runtime.update(live)
+            with self._guardian.quiet():
+                self._runtime.update(live)
         except tf.errors.OpError as problem:
             # Another worker is dying too: its own call will say so. The definition is sent again with the next change.
             self._raise_if_server_lost(str(problem))
-            log.warning("while dropping %s: %s", _name(task), problem)
+            log.warning("while dropping %s: %s", _name(task), first_line(problem))
         self._guardian.unfence(_name(task))
 
     def _raise_if_server_lost(self, reason: str) -> None:

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 BEAT_SECONDS = 0.5
@@ -30,6 +32,7 @@ class Guardian:
         # Under yama's ptrace_scope=1 a child may take its parent's sockets only if the parent names it.
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, self._process.pid, 0, 0, 0)
         self._closed = threading.Event()
+        self._quiet = False
         self._beats = threading.Thread(target=self._beat, name="watchdog-beat", daemon=True)
         self._beats.start()
 
@@ -40,6 +43,20 @@ class Guardian:
 
     def _beat(self) -> None:
         while not self._closed.wait(BEAT_SECONDS):
+            if not self._quiet:
+                self._send("beat")
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """No beats inside: for a call that may hang without holding the interpreter lock, which would let us beat on.
+
+        To the watchdog a call that takes too long then looks like a frozen coordinator, and is helped as that is.
+        """
+        self._quiet = True
+        try:
+            yield
+        finally:
+            self._quiet = False
             self._send("beat")
 
     def watch(self, name: str) -> None:

@@ -52,14 +52,15 @@ class Lane:
                 # whole coordinator if that worker is stopped just then (measured). An operation does not.
                 value = tf.nest.map_structure(lambda tensor: tf.raw_ops.Identity(input=tensor).numpy(), value)
         except tf.errors.OpError as problem:
-            return Failed(self._task, attempt, _first_line(problem), isinstance(problem, TRANSIENT))
+            return Failed(self._task, attempt, first_line(problem), isinstance(problem, TRANSIENT))
         except Exception as problem:
             # Ours, not the network's: it must reach the person, not end in a silent thread.
             return Failed(self._task, attempt, f"{type(problem).__name__}: {problem}", transient=False)
         return Replied(self._task, attempt, value, time.monotonic() - begin)
 
 
-def _first_line(problem: tf.errors.OpError) -> str:
+def first_line(problem: tf.errors.OpError) -> str:
+    """What happened and where, of the many lines that TensorFlow writes."""
     return f"{type(problem).__name__}: {str(problem.message).splitlines()[0]}{_origin(problem)}"
 
 

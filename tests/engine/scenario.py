@@ -8,15 +8,16 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
+
+import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-import numpy as np
 from cluster.engine.dispatcher import Dispatcher, ParameterServerLost
-from cluster.engine.membership import Timing
+from cluster.engine.membership import Phase, Timing
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import Peers, Runtime, trace
@@ -35,6 +36,7 @@ class Story:
 
     def __init__(self, roles: Roles, absent: tuple[str, ...] = (), spin: int = 0, during_trace: Any = None) -> None:
         self.roles = roles
+        self.done = 0
         roles.start(*(name for name in roles.server_names + roles.worker_names if name not in absent))
         peers = Peers(
             roles.address("coordinator"),
@@ -63,12 +65,15 @@ class Story:
         items = (Item(k, "update", (np.int64(k),)) for k in range(first, first + count))
         return self.dispatcher.run(items)
 
-    def run(self, first: int, count: int, hook: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
-        begin, slowest, by_task, previous = time.monotonic(), 0.0, {}, time.monotonic()
-        for done, outcome in enumerate(self.updates(first, count), 1):
+    def run(self, first: int, count: int, hook: Callable[[Outcome], None] = lambda outcome: None) -> dict[str, Any]:
+        """Schedule these ids; `hook` is called with each outcome as it comes."""
+        begin, slowest, previous = time.monotonic(), 0.0, time.monotonic()
+        by_task: dict[int, int] = {}
+        for outcome in self.updates(first, count):
             by_task[outcome.task] = by_task.get(outcome.task, 0) + 1
             slowest, previous = max(slowest, time.monotonic() - previous), time.monotonic()
-            hook(done)
+            self.done += 1
+            hook(outcome)
         return {"by_task": by_task, "seconds": time.monotonic() - begin, "longest_gap_seconds": slowest}
 
     def end(self, **facts: Any) -> dict[str, Any]:
@@ -82,6 +87,7 @@ class Story:
             "applied": totals.applied,
             "duplicates_dropped": totals.duplicates_dropped,
             "late_replies": late,
+            "restarts": {task: worker.restarts for task, worker in self.dispatcher.membership.workers.items()},
             "phases": phases,
             **facts,
         }
@@ -93,7 +99,7 @@ def absent_at_connect(roles: Roles) -> dict[str, Any]:
     joined = story.dispatcher.wait_for_workers(3, 3.0)
     first = story.run(0, 200)
     roles.start("worker:2")
-    second = story.run(200, 100, lambda done: None)
+    second = story.run(200, 100)
     story.dispatcher.wait_for_workers(3, 30.0)
     third = story.run(300, 300)
     return story.end(joined=joined, first=first, second=second, third=third)
@@ -104,12 +110,12 @@ def dead_and_returning(roles: Roles) -> dict[str, Any]:
     story = Story(roles)
     story.dispatcher.wait_for_workers(3, 30.0)
 
-    def hook(done: int) -> None:
-        if done == 50:
+    def hook(_: Outcome) -> None:
+        if story.done == 50:
             roles.kill("worker:0")
-        if done == 100:
+        if story.done == 100:
             roles.kill("worker:1")
-        if done == 150:
+        if story.done == 150:
             roles.start("worker:1")
 
     first = story.run(0, 300, hook)
@@ -124,8 +130,8 @@ def stopped_in_run(roles: Roles) -> dict[str, Any]:
     story.dispatcher.wait_for_workers(3, 30.0)
     stopped = roles.running["worker:1"]
 
-    def hook(done: int) -> None:
-        if done == 100:
+    def hook(_: Outcome) -> None:
+        if story.done == 100:
             stopped.send_signal(signal.SIGSTOP)
 
     first = story.run(0, 400, hook)
@@ -149,7 +155,7 @@ def stopped_while_tracing(roles: Roles) -> dict[str, Any]:
     return story.end(connect_seconds=connected, joined=joined, later=later, first=first, second=second)
 
 
-def stopped_while_joining(roles: Roles) -> dict[str, Any]:
+def traced_while_stopped(roles: Roles) -> dict[str, Any]:
     """Another function is traced while a stopped worker is in the cluster: only the watchdog process can help then."""
     story = Story(roles)
     story.dispatcher.wait_for_workers(3, 30.0)
@@ -164,25 +170,56 @@ def stopped_while_joining(roles: Roles) -> dict[str, Any]:
     return story.end(frozen_seconds=frozen, first=first, later=later)
 
 
-def late_reply(roles: Roles) -> dict[str, Any]:
-    """Worker 1 is stopped past its deadline but not past the probe: its own late push must be dropped at the shard."""
-    story = Story(roles, spin=2000)
-    story.dispatcher.wait_for_workers(3, 30.0)
-    stopped = roles.running["worker:1"]
-    timers: list[threading.Timer] = []
+def stopped_while_joining(roles: Roles) -> dict[str, Any]:
+    """Worker 1 answers a probe, and is stopped before the runtime has taken it in."""
+    story = Story(roles, absent=("worker:1",))
+    story.dispatcher.wait_for_workers(2, 30.0)
+    story.run(0, 50)
+    roles.start("worker:1")
+    stopped, update = roles.running["worker:1"], story.runtime.update
+    tries: list[frozenset[int]] = []
 
-    def hook(done: int) -> None:
-        if done == 100:
+    def stop_and_update(workers: frozenset[int]) -> None:
+        if 1 in workers and not tries:
+            tries.append(workers)
             stopped.send_signal(signal.SIGSTOP)
-            # The deadline is 1 s and the probe waits 2 s: it goes on between the two.
-            timers.append(threading.Timer(2.0, stopped.send_signal, [signal.SIGCONT]))
-            timers[0].start()
+        update(workers)
 
-    first = story.run(0, 1500, hook)
-    timers[0].join()
+    with mock.patch.object(story.runtime, "update", stop_and_update):
+        while not tries:
+            story.dispatcher.wait_for_workers(3, 1.0)
+        first = story.run(50, 200)
+    stopped.send_signal(signal.SIGCONT)
+    later = story.dispatcher.wait_for_workers(3, 60.0)
+    second = story.run(250, 200)
+    return story.end(first=first, second=second, later=later)
+
+
+def late_reply(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is stopped in mid-step until another has done its item: its own late push is dropped at the shards."""
+    story = Story(roles, spin=20_000)
     story.dispatcher.wait_for_workers(3, 30.0)
-    second = story.run(1500, 300)
-    return story.end(first=first, second=second)
+    stopped, late = roles.running["worker:1"], story.dispatcher.membership.workers[1]
+    waits_for: list[int] = []
+
+    def under_way() -> float:
+        """How far worker 1 is with its item, as a share of the time that an item takes it."""
+        usual = late.deadline.median_seconds
+        if late.phase is not Phase.BUSY or usual is None or late.served < 5:
+            return 0.0
+        return (time.monotonic() - (late.due - late.deadline.seconds())) / usual
+
+    def hook(outcome: Outcome) -> None:
+        if not waits_for and late.item is not None and 0.2 < under_way() < 0.6:
+            stopped.send_signal(signal.SIGSTOP)
+            waits_for.append(late.item.id)
+        elif waits_for and outcome.item.id == waits_for[0]:
+            stopped.send_signal(signal.SIGCONT)
+
+    first = story.run(0, 200, hook)
+    story.dispatcher.wait_for_workers(3, 30.0)
+    second = story.run(200, 60)
+    return story.end(first=first, second=second, waits_for=waits_for)
 
 
 def server_lost(roles: Roles) -> dict[str, Any]:
@@ -191,8 +228,8 @@ def server_lost(roles: Roles) -> dict[str, Any]:
     story.dispatcher.wait_for_workers(2, 30.0)
     begin, message = time.monotonic(), ""
 
-    def hook(done: int) -> None:
-        if done == 50:
+    def hook(_: Outcome) -> None:
+        if story.done == 50:
             roles.kill("ps:0")
 
     try:
@@ -211,6 +248,7 @@ STORIES = {
         (dead_and_returning, 2, 3),
         (stopped_in_run, 1, 3),
         (stopped_while_tracing, 1, 3),
+        (traced_while_stopped, 1, 3),
         (stopped_while_joining, 1, 3),
         (late_reply, 2, 3),
         (server_lost, 1, 2),

@@ -99,9 +99,7 @@ def test_one_stopped_during_the_run_is_suspected_probed_fenced_and_dropped() -> 
     # The work goes to the others at once, whatever the probe will say.
     assert core.tick(10.0) == [Probe(0), Dispatch(1, stuck, 3)]
     assert core.live == {0, 1}
-    assert core.handle(Probed(0, alive=False), 12.0) == [
-        Fence(0, "no reply, and its server does not answer a probe")
-    ]
+    assert core.handle(Probed(0, alive=False), 12.0) == [Fence(0, "no reply, and its server does not answer a probe")]
     assert core.handle(Failed(0, 1, UNAVAILABLE), 12.1) == [Drop(0, UNAVAILABLE)]
     assert core.live == {1}
     assert core.handle(Replied(1, 3, None, 0.1), 12.2) == [delivered(stuck, 1, attempts=2)]

@@ -1,0 +1,69 @@
+"""The private names that `cluster.engine.runtime` stands on, pinned against the TensorFlow that is installed."""
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster.engine import runtime  # before tensorflow
+
+import tensorflow as tf  # isort: skip
+from tensorflow.core.protobuf import tensorflow_server_pb2
+from tensorflow.python.eager import context, executor
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [
+        (context.context, []),
+        (context.ensure_initialized, []),
+        (context.Context.set_server_def, ["self", "server_def", "keep_alive_secs"]),
+        (context.Context.update_server_def, ["self", "server_def", "keep_alive_secs"]),
+        (context.executor_scope, ["e"]),
+        (executor.new_executor, ["enable_async", "enable_streaming_enqueue", "in_flight_nodes_limit"]),
+    ],
+)
+def test_a_function_takes_what_we_give_it(function: Callable[..., Any], parameters: list[str]) -> None:
+    assert list(inspect.signature(function).parameters) == parameters
+
+
+def test_an_update_keeps_the_context_and_a_set_starts_over() -> None:
+    assert "TFE_ContextUpdateServerDef" in inspect.getsource(context.Context.update_server_def)
+    assert "TFE_ContextSetServerDef" in inspect.getsource(context.Context.set_server_def)
+
+
+def test_a_server_definition_may_leave_out_tasks() -> None:
+    definition = tensorflow_server_pb2.ServerDef(job_name="chief", task_index=0, protocol="grpc")
+    definition.cluster.job.add(name="worker").tasks[3] = "host:1"
+    definition.default_session_config.inter_op_parallelism_threads = 1
+    definition.default_session_config.intra_op_parallelism_threads = 1
+    again = tensorflow_server_pb2.ServerDef.FromString(definition.SerializeToString())
+    assert dict(again.cluster.job[0].tasks) == {3: "host:1"}
+
+
+def test_an_executor_of_ones_own_runs_and_waits() -> None:
+    own = executor.new_executor(enable_async=False)
+    with context.executor_scope(own):
+        assert int(tf.constant(2) + 3) == 5
+        own.wait()
+    assert not own.is_async()
+
+
+@pytest.mark.parametrize("name", ["MutexV2", "MutexLock", "ConsumeMutexLock", "ResourceScatterUpdate", "Identity"])
+def test_the_raw_operations_of_shards_and_lanes_are_there(name: str) -> None:
+    assert callable(getattr(tf.raw_ops, name))
+
+
+def test_the_errors_of_a_network_are_transient_and_ours_are_not() -> None:
+    for name in ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"):
+        assert issubclass(getattr(tf.errors, name), runtime.TRANSIENT)
+    assert not issubclass(tf.errors.InvalidArgumentError, runtime.TRANSIENT)
+
+
+def test_the_environment_is_set_before_tensorflow_is_imported() -> None:
+    source = inspect.getsource(runtime)
+    assert source.index("import cluster.engine.environment") < source.index("import tensorflow as tf")
+    assert os.environ["GRPC_FAIL_FAST"] == "true"
+    assert os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] == "False"

@@ -1,0 +1,214 @@
+"""Pull, push and the ledger of the shards. Their devices are in this process; the graphs are the product's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.engine import shards
+from cluster.engine.optimizers import MomentumSGD
+from cluster.engine.runtime import trace
+from cluster.engine.shards import LEDGER_SLOTS, ParameterShards
+from cluster.parameters import Layout, ParameterSpec
+from cluster.parameters.layout import Vector
+
+import tensorflow as tf  # isort: skip
+
+TRAINED, STATISTICS = 2500, 1100
+pytestmark = pytest.mark.usefixtures("local_servers")
+
+
+@dataclass
+class Store:
+    """Shards and the two things a worker does with them, traced."""
+
+    shards: ParameterShards
+    pull: Callable[[], Any]
+    push: Callable[..., Any]
+
+    def send(
+        self, identifier: int, gradient: float = -1.0, statistics: float = 0.0, version: int = 0
+    ) -> tuple[int, int]:
+        """(shards that took it, staleness) of a constant gradient with rate 1."""
+        outcome = self.push(
+            tf.fill([TRAINED], gradient),
+            tf.fill([STATISTICS], statistics),
+            tf.constant(identifier, tf.int64),
+            tf.constant(1.0),
+            tf.constant(version, tf.int64),
+        )
+        return int(outcome[0]), int(outcome[1])
+
+    def parts(self) -> tuple[Vector, Vector]:
+        """Trained parameters and statistics."""
+        vector = self.shards.read()
+        return vector[:TRAINED], vector[TRAINED:]
+
+
+def store(servers: int = 2, vector: Vector | None = None, momentum: float = 0.9) -> Store:
+    layout = Layout([ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)])
+    values = np.zeros(layout.size, np.float32) if vector is None else vector
+    made = ParameterShards(layout, values, MomentumSGD(), servers, statistics_momentum=momentum)
+
+    def push(gradient: Any, statistics: Any, identifier: Any, rate: Any, version: Any) -> Any:
+        outcome = made.push(gradient, statistics, identifier, rate, version)
+        return tf.stack([outcome.fresh, outcome.staleness])
+
+    return Store(
+        made,
+        trace(made.pull),
+        trace(
+            push,
+            tf.TensorSpec([TRAINED], tf.float32),
+            tf.TensorSpec([STATISTICS], tf.float32),
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([], tf.int64),
+        ),
+    )
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_what_is_placed_is_what_is_pulled_and_read_however_many_servers(servers: int) -> None:
+    vector = np.random.default_rng(1).normal(size=TRAINED + STATISTICS).astype(np.float32)
+    placed = store(servers, vector)
+    trained, statistics, version = placed.pull()
+    np.testing.assert_array_equal(trained, vector[:TRAINED])
+    np.testing.assert_array_equal(statistics, vector[TRAINED:])
+    assert int(version) == 0
+    np.testing.assert_array_equal(placed.shards.read(), vector)
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_second_push_of_an_update_changes_nothing(servers: int) -> None:
+    placed = store(servers)
+    assert placed.send(7) == (servers, 0)
+    assert placed.send(7, gradient=99.0, statistics=99.0) == (0, 1)
+    trained, statistics = placed.parts()
+    assert (trained == 1.0).all()
+    assert (statistics == 0.0).all()
+    totals = placed.shards.totals()
+    assert (totals.applied, totals.duplicates_dropped) == (1, 1)
+
+
+def test_a_new_update_may_come_late_but_not_later_than_the_ledger_remembers() -> None:
+    placed = store()
+    assert placed.send(LEDGER_SLOTS + 5)[0] == 2
+    assert placed.send(6)[0] == 2, "65,535 behind the newest, and not seen before"
+    assert placed.send(5)[0] == 0, "its place in the ledger belongs to the newer one"
+    assert placed.shards.totals().applied == 2
+
+
+def test_staleness_counts_what_others_applied_since_the_pull() -> None:
+    placed = store()
+    version = int(placed.pull()[2])
+    assert placed.send(0, version=version) == (2, 0)
+    assert placed.send(1, version=version) == (2, 1)
+    assert placed.send(2, version=version) == (2, 2)
+    version = int(placed.pull()[2])
+    assert version == 3
+    assert placed.send(3, version=version) == (2, 0)
+
+
+def test_a_worker_that_died_between_two_shards_is_made_good_by_the_next_attempt() -> None:
+    placed = store()
+    layout = placed.shards.layout
+    first = placed.shards.shards[0]
+    update = np.concatenate(
+        [
+            np.full(first.shard.trained[1], -1.0, np.float32),
+            np.zeros(first.shard.statistics[1], np.float32),
+            np.array([3], "<i8").view("<f4"),
+            np.array([1.0], np.float32),
+        ]
+    )
+    assert trace(lambda tensor: first.push(tensor, 0.1), tf.TensorSpec([update.size]))(update)[0] == 1
+    assert placed.send(3)[0] == 1, "only the second shard still had to take it"
+    assert (placed.parts()[0] == 1.0).all()
+    assert layout.trained_size == TRAINED
+
+
+def test_shards_together_do_what_one_does() -> None:
+    generator = np.random.default_rng(2)
+    vector = generator.normal(size=TRAINED + STATISTICS).astype(np.float32)
+    one, three = store(1, vector), store(3, vector)
+    for identifier in [0, 1, 1, 2]:
+        gradient = generator.normal(size=TRAINED).astype(np.float32)
+        statistics = generator.normal(size=STATISTICS).astype(np.float32)
+        for placed in (one, three):
+            placed.push(gradient, statistics, np.int64(identifier), np.float32(0.1), np.int64(0))
+    np.testing.assert_array_equal(one.shards.read(), three.shards.read())
+
+
+def test_the_statistics_follow_new_values_by_their_momentum_and_no_optimizer_touches_them() -> None:
+    placed = store(momentum=0.75)
+    expected = 0.0
+    for identifier, value in enumerate([4.0, 8.0, -2.0]):
+        placed.send(identifier, statistics=value)
+        expected = 0.75 * expected + 0.25 * value
+    np.testing.assert_allclose(placed.parts()[1], expected, rtol=1e-6)
+
+
+def test_any_identifier_survives_its_way_in_a_float_tensor() -> None:
+    placed = store()
+    # The lower halves are a signalling NaN, a denormal, minus zero, infinity: arithmetic would change them.
+    for identifier in [1, 0x7F800001, 0x80000000, 0x1_7F800000, 0x7FC0_0000_7FA0_0000]:
+        assert placed.send(identifier)[0] == 2
+        assert placed.send(identifier)[0] == 0
+        slot = identifier % LEDGER_SLOTS
+        assert [int(shard.ledger[slot]) for shard in placed.shards.shards] == [identifier] * 2
+
+
+def test_a_reset_starts_over_from_a_vector_while_ids_go_on() -> None:
+    placed = store()
+    placed.send(0, statistics=5.0)
+    placed.send(1)
+    vector = np.arange(TRAINED + STATISTICS, dtype=np.float32)
+    placed.shards.reset(vector)
+    np.testing.assert_array_equal(placed.shards.read(), vector)
+    assert placed.send(1)[0] == 0
+    assert placed.send(2)[0] == 2
+    np.testing.assert_array_equal(placed.parts()[0], vector[:TRAINED] + 1.0)
+
+
+def test_a_vector_without_statistics_has_none() -> None:
+    layout = Layout([ParameterSpec("weights", (TRAINED,))])
+    made = ParameterShards(layout, np.ones(TRAINED, np.float32), MomentumSGD(), 2)
+    trained, statistics, _ = trace(made.pull)()
+    assert (trained.shape, statistics.shape) == ((TRAINED,), (0,))
+    np.testing.assert_array_equal(made.read(), np.ones(TRAINED, np.float32))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(order=st.lists(st.integers(0, 40), max_size=60))
+def test_the_ledger_applies_each_new_update_once_in_any_order_within_its_window(
+    order: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "LEDGER_SLOTS", 16)
+    placed = store_of_sixteen()
+    placed.shards.reset(np.zeros(TRAINED + STATISTICS, np.float32))
+    for shard in placed.shards.shards:
+        shard.ledger.assign(tf.fill([16], tf.constant(-1, tf.int64)))
+    newest: dict[int, int] = {}
+    applied = 0
+    for identifier in order:
+        fresh = identifier > newest.get(identifier % 16, -1)
+        assert placed.send(identifier)[0] == 2 * fresh
+        if fresh:
+            newest[identifier % 16] = identifier
+            applied += 1
+    assert (placed.parts()[0] == applied).all()
+
+
+_KEPT: list[Store] = []
+
+
+def store_of_sixteen() -> Store:
+    """Traced once for all examples, while the ledger has sixteen slots."""
+    if not _KEPT:
+        _KEPT.append(store())
+    return _KEPT[0]

@@ -1,0 +1,103 @@
+"""The membership cases told by real processes: the coordinator, too, is one of its own, for it may be killed.
+
+Every update is a gradient of -1 under plain SGD with rate 1, so each parameter at the end is the number of updates its
+shard applied: `exactly(count)` says that each scheduled id was applied once, everywhere. Times are not asserted, only
+that the story ends within its deadline.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.habits.leaks import PROJECT
+
+STORY_SECONDS = 110
+
+
+def tell(name: str) -> dict[str, Any]:
+    """Run one story and return what it reported."""
+    command = [sys.executable, "-m", "tests.engine.scenario", name]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=STORY_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(done.stdout, done.stderr)  # pytest shows it if an assertion below fails
+    return found
+
+
+def exactly(story: dict[str, Any], count: int) -> bool:
+    """Whether every shard applied every one of `count` ids exactly once."""
+    return bool(story["minimum"] == story["maximum"] == story["applied"] == count)
+
+
+def who_worked(run: dict[str, Any]) -> set[int]:
+    return {int(task) for task in run["by_task"]}
+
+
+@pytest.mark.long
+def test_a_worker_absent_at_connect_delays_nobody_and_joins_when_it_comes() -> None:
+    story = tell("absent_at_connect")
+    assert exactly(story, 600)
+    assert story["joined"] == 2
+    assert who_worked(story["first"]) == {0, 1}
+    assert who_worked(story["third"]) == {0, 1, 2}
+
+
+def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
+    story = tell("dead_and_returning")
+    assert exactly(story, 600)
+    assert who_worked(story["second"]) == {1, 2}
+    assert story["phases"]["0"] == "absent"
+    assert story["restarts"]["2"] == 0, "the survivor is not touched"
+
+
+def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
+    story = tell("stopped_in_run")
+    assert exactly(story, 700)
+    assert story["live_meanwhile"] == [0, 2]
+    assert who_worked(story["second"]) == {0, 1, 2}
+    assert story["restarts"]["1"] >= 1
+
+
+@pytest.mark.long
+def test_one_stopped_while_functions_are_traced_does_not_freeze_the_others() -> None:
+    story = tell("stopped_while_tracing")
+    assert exactly(story, 500)
+    assert story["joined"] == 2
+    assert who_worked(story["first"]) == {0, 2}
+    assert who_worked(story["second"]) == {0, 1, 2}
+
+
+@pytest.mark.long
+def test_a_function_traced_while_a_stopped_worker_is_in_the_cluster_costs_the_watchdogs_patience_only() -> None:
+    story = tell("traced_while_stopped")
+    assert exactly(story, 250)
+    assert who_worked(story["first"]) == {0, 2}
+    assert story["later"] == 3
+
+
+@pytest.mark.long
+def test_one_stopped_while_it_joins_is_cut_off_and_joins_later() -> None:
+    story = tell("stopped_while_joining")
+    assert exactly(story, 450)
+    assert who_worked(story["first"]) == {0, 2}
+    assert who_worked(story["second"]) == {0, 1, 2}
+
+
+@pytest.mark.long
+def test_a_late_push_of_a_worker_that_was_given_up_is_dropped_at_the_shards() -> None:
+    story = tell("late_reply")
+    assert exactly(story, 260)
+    assert story["waits_for"], "worker 1 was never met in mid-step"
+    assert story["late_replies"] >= 1
+    assert story["duplicates_dropped"] >= 1
+    assert who_worked(story["second"]) == {0, 1, 2}
+
+
+@pytest.mark.long
+def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it() -> None:
+    story = tell("server_lost")
+    assert story["message"].startswith("parameter server ps:0 at 127.0.0.1:")
+    assert "start the cluster again" in story["message"]
