@@ -21,7 +21,8 @@ def build(
 ) -> Network:
     """The network an inventory's `model` entry asks for, for windows of shape (window_steps, channels).
 
-    Raises UsageError for knobs that do not go together.
+    `keep_probability` is the share of units its dropout keeps in training. Every `config` the inventory lets through
+    can be built.
     """
     problem = Problem(window_steps, channels, classes, keep_probability)
     match config:

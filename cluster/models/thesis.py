@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from cluster.errors import UsageError
 from cluster.inventory.models import ThesisModel
 from cluster.models.dropout import Dropout
 from cluster.models.layers import Dense, Lstm
@@ -70,12 +69,6 @@ class Thesis(Network):
     """`n_stacked_layers` layers, `hidden` wide; the head reads the state each direction ends in."""
 
     def __init__(self, config: ThesisModel, problem: Problem) -> None:
-        """Raises UsageError for a bidirectional network whose width cannot be halved."""
-        if config.bidirectional and config.hidden % 2:
-            raise UsageError(
-                f"model thesis: hidden: expected an even number of units when bidirectional (each direction gets "
-                f"half), got {config.hidden}; use {config.hidden + 1}"
-            )
         self._bidirectional = config.bidirectional
         self._layers = [_layer(config, problem, k) for k in range(config.n_stacked_layers)]
         self._head = Dense("head", config.hidden, problem.classes)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster.errors import UsageError
 from cluster.inventory.models import (
     ConvolutionalModel,
     DeepBidirectionalModel,
@@ -106,8 +105,3 @@ def test_only_matrices_are_decayed() -> None:
     for config in EVERY:
         for slot in small(config).layout.slots:
             assert slot.spec.decayed == (len(slot.spec.shape) > 1), slot.spec.name
-
-
-def test_odd_width_cannot_be_halved() -> None:
-    with pytest.raises(UsageError, match=r"even number of units .* got 27; use 28"):
-        small(ThesisModel(hidden=27, bidirectional=True))
