@@ -2,8 +2,10 @@
 
 Ctrl-C in a terminal reaches `fab deploy start` directly, which ends its job with the result so far; SIGTERM and SIGHUP
 are passed on. Then the cluster is stopped, and the status is that of `start` (of `stop` where only that failed).
+A cluster that was running before is somebody's: the jobs run on it, and it is left running.
 """
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,6 +14,9 @@ from pathlib import Path
 from types import FrameType
 
 FAB = Path(sys.executable).with_name("fab")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STATUS_KNOWN = (0, 3)
+"""Exit codes with which `fab deploy status` has an answer: every role ready, or not."""
 
 
 def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) -> int:
@@ -24,18 +29,32 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
         if start is not None and number != signal.SIGINT:
             start.send_signal(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, pass_on)
+    seen = subprocess.run(
+        [*fab, "deploy", "status", "--inventory", inventory, "--json"], capture_output=True, text=True
+    )
+    if received:
+        return 128 + received[0]
+    if seen.returncode not in STATUS_KNOWN:
+        sys.stderr.write(seen.stderr)
+        return _shell_status(seen.returncode)
+    was_running = json.loads(seen.stdout)["state"] != "stopped"
+    if was_running:
+        extra = [*extra, "--jobs"]
     # A child inherits ignored signals, not handlers: `start` meets Ctrl-C as if it had been typed by hand.
     start = subprocess.Popen([*fab, "deploy", "start", "--inventory", inventory, *extra])
     status = _shell_status(start.wait())
-    # Stopping has deadlines of its own; a second Ctrl-C must not leave half a cluster behind.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    stopped = _shell_status(subprocess.run([*fab, "deploy", "stop", "--inventory", inventory], check=False).returncode)
-    if status == 0 and received:
+    if received and status == 0:
         status = 128 + received[0]
-    return status or stopped
+    if was_running:
+        print(f"left running, as it was before; to end it: fab deploy stop --inventory {inventory}")
+        return status
+    # Stopping has deadlines of its own; a second Ctrl-C must not leave half a cluster behind.
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    stop = subprocess.run([*fab, "deploy", "stop", "--inventory", inventory])
+    return status or _shell_status(stop.returncode)
 
 
 def _shell_status(returncode: int) -> int:

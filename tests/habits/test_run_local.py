@@ -18,6 +18,10 @@ FAB = """
 import os, pathlib, signal, sys
 with pathlib.Path("asked").open("a") as asked:
     asked.write(" ".join(sys.argv[1:]) + chr(10))
+if sys.argv[2] == "status":
+    print("local.yaml: no such file", file=sys.stderr)
+    print('{"state": "%s"}' % os.environ.get("STATE", "stopped"))
+    sys.exit(int(os.environ.get("STATUS_STATUS", "3")))
 if sys.argv[2] == "start":
     if "--wait" in sys.argv:
         got = []
@@ -45,7 +49,9 @@ def command(folder: Path, *extra: str) -> list[str]:
 
 
 def asked(folder: Path) -> list[str]:
-    return (folder / "asked").read_text().splitlines()
+    status, *later = (folder / "asked").read_text().splitlines()
+    assert status == "deploy status --inventory local.yaml --json"
+    return later
 
 
 @pytest.mark.parametrize(
@@ -59,6 +65,21 @@ def test_stops_and_keeps_the_status(tmp_path: Path, start: int, stop: int, statu
         "deploy start --inventory local.yaml --data synthetic",
         "deploy stop --inventory local.yaml",
     ]
+
+
+def test_a_cluster_that_was_running_before_is_left_running(tmp_path: Path) -> None:
+    environment = {**os.environ, "STATE": "running", "STATUS_STATUS": "0"}
+    done = subprocess.run(command(tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert asked(tmp_path) == ["deploy start --inventory local.yaml --jobs"]
+    assert "left running, as it was before" in done.stdout
+
+
+def test_an_inventory_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "STATUS_STATUS": "2"}
+    done = subprocess.run(command(tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "local.yaml: no such file\n")
+    assert asked(tmp_path) == []
 
 
 @pytest.mark.parametrize(("number", "whole_group", "status"), [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 1)])
