@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from cluster.errors import ClusterError, ExitCode
+from cluster.jobs.cancel import Cancel
 
 JOBS = {"train": "TrainRun", "evaluate": "EvaluateRun", "pi": "PiRun"}
 
@@ -23,43 +23,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.ERROR if given.quiet else logging.WARNING,
-        format="%(asctime)s coordinator %(levelname)s %(message)s",
-    )
-    try:
-        return _run(given)
-    except ClusterError as problem:
-        print(problem, file=sys.stderr)
-        return problem.exit_code
+    with Cancel() as cancel:
+        try:
+            return _run(given, cancel)
+        except ClusterError as problem:
+            print(problem, file=sys.stderr)
+            return problem.exit_code
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(given: argparse.Namespace, cancel: Cancel) -> int:
     from cluster.inventory import load
+    from cluster.jobs.run_log import log_to_terminal
 
     inventory = load(given.inventory, given.set)
-    # TensorFlow takes seconds to import: not before the inventory is known to be good.
-    from cluster.jobs.cancel import Cancel
-    from cluster.jobs.progress import Display
-    from cluster.jobs.run_folder import RunFolder
+    log_to_terminal(quiet=given.quiet)
+    # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
+    from cluster.engine.quiet import loading_quietly
 
-    with Cancel() as cancel, Display(quiet=given.quiet) as display:
-        job = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
-        folder = RunFolder(Path(inventory.runs), given.job)
-        try:
-            result = job(inventory, folder, display, cancel).run()
-        except ClusterError as problem:
-            folder.event(status="failed", reason=str(problem))
-            folder.write_result({"schema": 1, "job": given.job, "status": "failed", "reason": str(problem)})
-            raise
-        path = folder.write_result(result)
-    _say_where(path, result if given.json else None)
+    with loading_quietly():
+        job_of = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
+    from cluster.jobs.lifecycle import conduct
+    from cluster.jobs.progress import Display
+
+    with Display(quiet=given.quiet) as display:
+        path, result = conduct(job_of(inventory, display, cancel), Path(inventory.runs), cancel)
+    _say_where(path, given.json)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
 
 
-def _say_where(path: Path, result: dict[str, object] | None) -> None:
+def _say_where(path: Path, as_json: bool) -> None:
     shown = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
-    if result is None:
+    if not as_json:
         print(f"result: {shown}", flush=True)
         return
     print(json.dumps({**json.loads(path.read_text()), "result_path": shown}), flush=True)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from types import FrameType
@@ -10,6 +11,11 @@ from typing import TypeVar
 from cluster.errors import ExitCode
 
 T = TypeVar("T")
+SHOW_CURSOR = b"\x1b[?25h"
+
+
+class Cancelled(Exception):
+    """The person asked to stop, and there is nothing to finish first."""
 
 
 class Cancel:
@@ -30,6 +36,8 @@ class Cancel:
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         if self._asked.is_set():
+            if sys.stderr.isatty():
+                os.write(2, SHOW_CURSOR)  # a live progress bar hides it
             os._exit(ExitCode.CANCELLED)
         self._asked.set()
 
@@ -37,6 +45,11 @@ class Cancel:
     def asked(self) -> bool:
         """Whether to stop."""
         return self._asked.is_set()
+
+    def check(self) -> None:
+        """Raises Cancelled if the person asked to stop. For the places where nothing has begun."""
+        if self.asked:
+            raise Cancelled
 
     def until_asked(self, items: Iterable[T]) -> Iterator[T]:
         """The items, ending early when the person asks to stop: what is on its way still comes to its end."""

@@ -1,10 +1,13 @@
 """The job `evaluate`: a trained model's figures on the test set, computed by the workers."""
 
-import hashlib
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.data import Dataset
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.shards import ParameterShards
 from cluster.errors import UsageError
@@ -12,29 +15,37 @@ from cluster.inventory import Inventory
 from cluster.jobs import evaluation
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.evaluation import Evaluator
-from cluster.jobs.model_store import load
+from cluster.jobs.figures import Figures
+from cluster.jobs.model_store import StoredModel, load
 from cluster.jobs.progress import Display
 from cluster.jobs.recordings import WorkerWindows
-from cluster.jobs.run_folder import RunFolder, newest_run
+from cluster.jobs.run_folder import RunFolder, newest_model
 from cluster.jobs.session import Session
 from cluster.jobs.sources import load_dataset
+from cluster.jobs.train_result import describe_dataset, describe_figures, digest_of
 from cluster.jobs.training import test_rows
 
 
 class EvaluateRun:
     """One run of the job."""
 
-    def __init__(self, inventory: Inventory, folder: RunFolder, display: Display, cancel: Cancel) -> None:
-        self.inventory = inventory
-        self.folder, self.display, self.cancel = folder, display, cancel
+    name = "evaluate"
 
-    def run(self) -> dict[str, Any]:
-        """Do it all; returns what goes into `result.json`. Raises ClusterError."""
-        begin = time.monotonic()
+    def __init__(self, inventory: Inventory, display: Display, cancel: Cancel) -> None:
+        self.inventory, self.display, self.cancel = inventory, display, cancel
+        self.begin = time.monotonic()
+        self.evaluated_run: Path | None = None
+        self.dataset: Dataset | None = None
+        self.model: StoredModel | None = None
+        self.final: Figures | None = None
+        self.confusion: NDArray[np.int64] | None = None
+
+    def prepare(self) -> None:
+        """Load the model and the recordings; raises ClusterError if they do not fit together, and Cancelled."""
         named = self.inventory.jobs.evaluate.run
-        run = Path(named) if named else newest_run(Path(self.inventory.runs), "train")
-        model = load(run / "model")
-        dataset = load_dataset(self.inventory, self.display)
+        run = self.evaluated_run = Path(named) if named else newest_model(Path(self.inventory.runs))
+        model = self.model = load(run / "model")
+        dataset = self.dataset = load_dataset(self.inventory, self.display, self.cancel)
         problem = model.network.problem
         expected = (problem.window_steps, problem.channels, model.labels)
         if expected != (dataset.window_steps, dataset.channels, dataset.labels):
@@ -43,34 +54,40 @@ class EvaluateRun:
                 f"{', '.join(model.labels)}; {dataset.source} has {dataset.window_steps} x {dataset.channels} of "
                 f"{', '.join(dataset.labels)}: evaluate it on data like that it was trained on (--data)"
             )
-        with Session(self.inventory) as session:
-            shards = ParameterShards(model.network.layout, model.vector, MomentumSGD(), len(session.servers))
-            function = evaluation.traced(model.network, WorkerWindows(dataset), shards)
+        try:
+            model.network.layout.shards(len(self.inventory.of_role("ps")))
+        except ValueError as refused:
+            raise UsageError(f"nodes: {refused}") from None
+
+    def run(self, _folder: RunFolder) -> None:
+        """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
+        assert self.model is not None
+        assert self.dataset is not None
+        with Session(self.inventory, self.cancel) as session:
+            network = self.model.network
+            shards = ParameterShards(network.layout, self.model.vector, MomentumSGD(), len(session.servers))
+            function = evaluation.traced(network, WorkerWindows(self.dataset), shards)
             dispatcher = session.dispatch({evaluation.FUNCTION: function}, self.inventory.jobs.train.deadline_seconds)
-            rows = test_rows(dataset.train_windows, dataset.test_windows)
+            rows = test_rows(self.dataset.train_windows, self.dataset.test_windows)
             bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
-            final, confusion = Evaluator(dispatcher, len(dataset.labels))(rows, model.standardization, bar.advance)
+            evaluator = Evaluator(dispatcher, len(self.dataset.labels))
+            self.final, self.confusion = evaluator(rows, self.model.standardization, bar.advance, self.cancel)
             bar.close()
-        self.display.say(f"test: accuracy {final.accuracy:.4f}, macro F1 {final.f1_macro:.4f}")
+        if self.final is not None:
+            self.display.say(f"test: {self.final.line()}")
+
+    def result(self) -> dict[str, Any]:
+        """What there is so far."""
         return {
-            "schema": 1,
-            "job": "evaluate",
             "cluster": self.inventory.cluster,
-            "workers": len(session.workers),
-            "ps": len(session.servers),
-            "status": "done",
-            "evaluated_run": str(run),
-            "dataset": {
-                "name": dataset.name,
-                "source": dataset.source,
-                "sha256": dataset.sha256,
-                "train_windows": dataset.train_windows,
-                "test_windows": dataset.test_windows,
-                "channels": dataset.channels,
-            },
-            "model": model.network.describe(),
-            "final": final.describe(),
-            "confusion": confusion.tolist(),
-            "parameters_sha256": hashlib.sha256(model.vector.tobytes()).hexdigest(),
-            "elapsed_seconds": time.monotonic() - begin,
+            "workers": len(self.inventory.of_role("worker")),
+            "ps": len(self.inventory.of_role("ps")),
+            "evaluated_run": str(self.evaluated_run) if self.evaluated_run else None,
+            "evaluated_windows": int(self.confusion.sum()) if self.confusion is not None else 0,
+            "dataset": describe_dataset(self.dataset),
+            "model": self.model.network.describe() if self.model else None,
+            "final": describe_figures(self.final),
+            "confusion": self.confusion.tolist() if self.confusion is not None else None,
+            "parameters_sha256": digest_of(self.model.vector) if self.model else None,
+            "elapsed_seconds": time.monotonic() - self.begin,
         }

@@ -12,6 +12,7 @@ from cluster.engine.messages import Item
 from cluster.engine.runtime import trace
 from cluster.engine.shards import ParameterShards
 from cluster.jobs.batches import chunks
+from cluster.jobs.cancel import Cancel
 from cluster.jobs.figures import Figures, figures
 from cluster.jobs.gradient import cross_entropy
 from cluster.jobs.recordings import Standardization, WorkerWindows
@@ -57,18 +58,25 @@ class Evaluator:
         """Below zero: an evaluation changes nothing, so its ids must never meet those of updates."""
 
     def __call__(
-        self, rows: NDArray[np.integer], standardization: Standardization, advance: Callable[[], None] = lambda: None
-    ) -> tuple[Figures, NDArray[np.int64]]:
-        """Figures and confusion matrix (rows the true class) over these rows of the data set."""
+        self,
+        rows: NDArray[np.integer],
+        standardization: Standardization,
+        advance: Callable[[], None] = lambda: None,
+        cancel: Cancel | None = None,
+    ) -> tuple[Figures | None, NDArray[np.int64]]:
+        """Figures and confusion matrix (rows the true class) over these rows of the data set.
+
+        With `cancel`, over those that were on their way when the person asked to stop; None if that was none.
+        """
         total, loss_sum = np.zeros(self._classes * self._classes, np.int64), 0.0
         packed = standardization.packed()
         items = (
             Item(next(self._ids), FUNCTION, (chunk, weights, packed))
             for chunk, weights in chunks(rows.astype(np.int32), CHUNK)
         )
-        for outcome in self._dispatcher.run(items):
+        for outcome in self._dispatcher.run(items if cancel is None else cancel.until_asked(items)):
             total += np.rint(outcome.value[:-1]).astype(np.int64)
             loss_sum += float(outcome.value[-1])
             advance()
         confusion = total.reshape(self._classes, self._classes)
-        return figures(confusion, loss_sum), confusion
+        return figures(confusion, loss_sum) if total.any() else None, confusion

@@ -26,6 +26,10 @@ class Figures:
         """As it stands in `result.json`."""
         return asdict(self)
 
+    def line(self) -> str:
+        """The two that people look at first."""
+        return f"accuracy {self.accuracy:.4f}, macro F1 {self.f1_macro:.4f}"
+
 
 def figures(confusion: NDArray[np.int64], loss_sum: float) -> Figures:
     """Figures of `confusion`, shape (classes, classes), rows the true class; `loss_sum` over all its windows."""

@@ -1,5 +1,6 @@
 """The trained model a run leaves in `model/`: safetensors and all it takes to use them without a cluster."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
@@ -48,6 +50,7 @@ def store(folder: Path, network: Network, vector: Vector, standardization: Stand
         "channel_mean": standardization.mean.tolist(),
         "channel_deviation": standardization.deviation.tolist(),
         "dataset_sha256": dataset_sha256,
+        "parameters_sha256": hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest(),
     }
     write_whole(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
 
@@ -57,6 +60,8 @@ def load(folder: Path) -> StoredModel:
     path = folder / CONFIGURATION
     try:
         described = json.loads(path.read_bytes())
+        if described["schema"] != 1:
+            raise ValueError(f"schema {described['schema']} where this version reads 1")
         config = _CONFIG.validate_python(described["model"])
         labels = tuple(str(label) for label in described["labels"])
         network = build(
@@ -65,13 +70,35 @@ def load(folder: Path) -> StoredModel:
             channels=int(described["channels"]),
             classes=len(labels),
         )
-        standardization = Standardization(
-            np.asarray(described["channel_mean"], np.float32), np.asarray(described["channel_deviation"], np.float32)
-        )
+        mean, deviation = (_of_channels(described, key, network) for key in ("channel_mean", "channel_deviation"))
+        if (deviation <= 0).any():
+            raise ValueError("a channel_deviation that is not above 0")
         path = folder / WEIGHTS
-        return StoredModel(network, network.layout.pack(load_file(path)), standardization, labels)
-    except (OSError, ValueError, KeyError, TypeError, ValidationError, SafetensorError) as problem:
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        vector = network.layout.pack(load_file(path))
+        if hashlib.sha256(vector.tobytes()).hexdigest() != described["parameters_sha256"]:
+            raise ValueError(f"other weights than {CONFIGURATION} says (parameters_sha256)")
+        return StoredModel(network, vector, Standardization(mean, deviation), labels)
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, SafetensorError) as problem:
         raise UsageError(
-            f"{path}: expected a model that a training run left, got: {reason}: name a finished run with --run"
+            f"{path}: expected a model that a training run left, got {_reason(problem)}: name a finished run with --run"
         ) from None
+
+
+def _of_channels(described: Any, key: str, network: Network) -> NDArray[np.float32]:
+    values = np.asarray(described[key], np.float32)
+    if values.shape != (network.problem.channels,) or not np.isfinite(values).all():
+        raise ValueError(f"{key} that is not {network.problem.channels} finite numbers")
+    return values
+
+
+def _reason(problem: Exception) -> str:
+    match problem:
+        case KeyError():
+            return f"no key {problem}"
+        case ValidationError():
+            first = problem.errors()[0]
+            return f"model.{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        case OSError():
+            return problem.strerror or str(problem)
+        case _:
+            return (str(problem).splitlines() or [type(problem).__name__])[0]

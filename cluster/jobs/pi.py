@@ -21,7 +21,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
-from cluster.jobs.training_metrics import PiMetrics, WorkerMetrics
+from cluster.jobs.training_metrics import PiMetrics
 
 import tensorflow as tf  # isort: skip
 
@@ -63,63 +63,69 @@ def estimate_of(inside: int, samples: int) -> tuple[float, float]:
 class PiRun:
     """One run of the job."""
 
-    def __init__(self, inventory: Inventory, folder: RunFolder, display: Display, cancel: Cancel) -> None:
-        self.inventory, self.job = inventory, inventory.jobs.pi
-        self.folder, self.display, self.cancel = folder, display, cancel
+    name = "pi"
 
-    def run(self) -> dict[str, Any]:
-        """Do it all; returns what goes into `result.json`. Raises ClusterError."""
-        begin, job = time.monotonic(), self.job
+    def __init__(self, inventory: Inventory, display: Display, cancel: Cancel) -> None:
+        self.inventory, self.job = inventory, inventory.jobs.pi
+        self.display, self.cancel = display, cancel
+        self.begin = time.monotonic()
+        self.inside = self.samples = 0
+        self.speeds: dict[str, float] = {}
+
+    def prepare(self) -> None:
+        """Nothing: the inventory says it all."""
+
+    def run(self, _folder: RunFolder) -> None:
+        """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
+        job = self.job
         chunk_count = -(-job.samples // job.chunk_samples)
-        with Session(self.inventory) as session:
+        with Session(self.inventory, self.cancel) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS)
-            metrics, workers = PiMetrics(session.registry), WorkerMetrics(session.registry)
-            inside = samples = 0
+            metrics = PiMetrics(session.registry, job.samples)
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}
             bar = self.display.bar("pi", chunk_count)
             for outcome in dispatcher.run(self.cancel.until_asked(self._items(chunk_count))):
                 size = int(outcome.item.arguments[1])
-                inside += int(outcome.value)
-                samples += size
+                self.inside += int(outcome.value)
+                self.samples += size
                 # The first chunk of a worker also instantiates the graph there: it says nothing about speed.
                 if outcome.task in drawn:
                     drawn[outcome.task] += size
                     busy[outcome.task] += outcome.seconds
                 else:
                     drawn[outcome.task], busy[outcome.task] = 0, 0.0
-                estimate, error = estimate_of(inside, samples)
+                estimate, error = estimate_of(self.inside, self.samples)
                 metrics.chunk(outcome.task, size)
-                metrics.progress(job.samples, estimate, error)
-                states = dispatcher.membership.workers
-                workers.show(dispatcher.phases(), {task: worker.restarts for task, worker in states.items()})
+                metrics.progress(estimate, error)
                 bar.advance(1, f"{estimate:.7f} +- {error:.7f}")
             bar.close()
-        so_far = estimate_of(inside, samples) if samples else None
-        speeds = {f"worker:{task}": drawn[task] / busy[task] for task in sorted(drawn) if busy[task]}
-        if speeds:
-            keep(Path(self.inventory.runs), self.inventory.cluster, speeds)
-        if so_far is not None:
+        self.speeds = {f"worker:{task}": drawn[task] / busy[task] for task in sorted(drawn) if busy[task]}
+        if self.speeds:
+            keep(Path(self.inventory.runs), self.inventory.cluster, self.speeds)
+        if self.samples:
+            estimate, error = estimate_of(self.inside, self.samples)
+            speeds = ", ".join(f"{task} {speed / 1e6:.1f} M/s" for task, speed in self.speeds.items())
             self.display.say(
-                f"pi: {so_far[0]:.9f} +- {so_far[1]:.9f} from {samples:,} samples; "
-                + ", ".join(f"{task} {speed / 1e6:.1f} M/s" for task, speed in speeds.items())
+                f"pi: {estimate:.9f} +- {error:.9f} from {self.samples:,} samples" + (speeds and f"; {speeds}")
             )
+
+    def result(self) -> dict[str, Any]:
+        """What there is so far."""
+        so_far = estimate_of(self.inside, self.samples) if self.samples else None
         return {
-            "schema": 1,
-            "job": "pi",
             "cluster": self.inventory.cluster,
-            "workers": len(session.workers),
-            "ps": len(session.servers),
-            "seed": job.seed,
-            "status": "cancelled" if self.cancel.asked else "done",
-            "planned_samples": job.samples,
-            "samples": samples,
-            "inside": inside,
+            "workers": len(self.inventory.of_role("worker")),
+            "ps": len(self.inventory.of_role("ps")),
+            "seed": self.job.seed,
+            "planned_samples": self.job.samples,
+            "samples": self.samples,
+            "inside": self.inside,
             "estimate": so_far and so_far[0],
             "standard_error": so_far and so_far[1],
-            "samples_per_second": speeds,
-            "elapsed_seconds": time.monotonic() - begin,
+            "samples_per_second": self.speeds,
+            "elapsed_seconds": time.monotonic() - self.begin,
         }
 
     def _items(self, chunk_count: int) -> Iterator[Item]:

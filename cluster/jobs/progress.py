@@ -1,11 +1,14 @@
 """What a person sees while a job runs: live bars on a terminal, one line an epoch elsewhere, nothing when quiet."""
 
+import logging
 import sys
 import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+log = logging.getLogger(__name__)
 
 
 class Display:
@@ -35,7 +38,8 @@ class Display:
         self._progress.stop()
 
     def say(self, line: str) -> None:
-        """One line that stays."""
+        """One line that stays, in the run's log too."""
+        log.info("%s", line)
         self.console.print(line, markup=False)
 
     def bar(self, name: str, total: int, facts: str = "") -> "Bar":

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, UsageError
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -76,9 +76,15 @@ def _finite(value: Any) -> Any:
             return value
 
 
-def newest_run(runs: Path, job: str) -> Path:
-    """The folder of the newest finished run of `job`. Raises ClusterError if there is none."""
-    found = sorted(path.parent for path in runs.glob(f"*-{job}*/result.json"))
+def newest_model(runs: Path) -> Path:
+    """The folder of the newest training run that left a model. Raises UsageError if there is none."""
+    found = [path.parent.parent for path in runs.glob("*-train*/model/model.json")]
     if not found:
-        raise ClusterError(f"{runs}: expected a finished run of {job}, found none: run `fab job {job}` first")
-    return found[-1]
+        raise UsageError(f"{runs}: expected a training run with a model, found none: run `fab job train` first")
+    return max(found, key=_age)
+
+
+def _age(run: Path) -> tuple[str, int]:
+    stamp, _, rest = run.name.partition("-")
+    number = rest.rpartition("-")[2]
+    return stamp, int(number) if number.isdigit() else 0

@@ -1,23 +1,26 @@
 """What every job needs from a running cluster: the connection, the port guard, metrics, and a clean end."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from cluster.engine.dispatcher import Dispatcher
+from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
-from cluster.jobs.wire import traffic_of
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.training_metrics import WorkerStates
+from cluster.jobs.wire import Traffic, traffic_of
 from cluster.metrics.exporter import serve
 from cluster.metrics.identity import Identity
 from cluster.metrics.standard import register
 from cluster.server.guard import guard_loopback
-from cluster.server.ports import explain
+from cluster.server.ports import check_free, explain
 from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
@@ -26,14 +29,15 @@ log = logging.getLogger(__name__)
 
 SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
+LOOK_UP_SECONDS = 1.0
 
 
 class Session:
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
 
-    def __init__(self, inventory: Inventory) -> None:
-        """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer."""
-        self.inventory = inventory
+    def __init__(self, inventory: Inventory, cancel: Cancel) -> None:
+        """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer, Cancelled."""
+        self.inventory, self._cancel = inventory, cancel
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self.workers = inventory.of_role("ps"), inventory.of_role("worker")
         self._stack = ExitStack()
@@ -52,7 +56,9 @@ class Session:
         identity = Identity("coordinator", 0)
         meter = register(self.registry, identity, metrics_port=coordinator.metrics_port, server="client")
         stack.callback(meter.close)
+        check_free("", coordinator.port, "the coordinator")
         for server in self.servers:
+            self._cancel.check()
             if not answers(server.host, server.port, SERVER_SECONDS):
                 raise ClusterError(_silent(server))
         peers = Peers(
@@ -79,18 +85,44 @@ class Session:
         self._stack.close()
 
     def dispatch(self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float) -> Dispatcher:
-        """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time."""
+        """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time.
+
+        Raises NoWorkers if none does, and Cancelled.
+        """
         timing = Timing(first_reply_seconds=first_reply_seconds)
         dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing))
-        joined = dispatcher.wait_for_workers(len(self.workers), JOIN_SECONDS)
+        self.registry.register(WorkerStates(dispatcher.membership.workers))
+        joined = self._wait_for_workers(dispatcher)
         if joined < len(self.workers):
             log.warning("%d of %d workers answer: starting with those", joined, len(self.workers))
         return dispatcher
 
-    def server_traffic(self) -> tuple[int, int, int]:
-        """Bytes the parameter servers have sent and received over their own sockets, and packets both ways."""
-        totals = [traffic_of(server.host, server.metrics_port) for server in self.servers]
-        return tuple(sum(total[k] for total in totals) for k in range(3))  # type: ignore[return-value]  # three sums
+    def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
+        """How many joined; looks up every second for whoever pressed Ctrl-C because nobody does."""
+        end = time.monotonic() + JOIN_SECONDS
+        while True:
+            self._cancel.check()
+            try:
+                joined = dispatcher.wait_for_workers(len(self.workers), LOOK_UP_SECONDS)
+            except NoWorkers:
+                joined = 0
+            if joined == len(self.workers) or (joined and time.monotonic() > end):
+                return joined
+            if time.monotonic() > end:
+                addresses = ", ".join(f"{worker.name} at {worker.address}" for worker in self.workers)
+                raise NoWorkers(
+                    f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
+                    "ports? `fab deploy status` shows what runs"
+                )
+
+    def server_traffic(self) -> Traffic | None:
+        """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
+        try:
+            totals = [traffic_of(server.host, server.metrics_port) for server in self.servers]
+        except ClusterError as problem:
+            log.warning("bytes on the wire are not counted for a while: %s", problem)
+            return None
+        return sum(totals, Traffic(0, 0, 0))
 
 
 def _silent(task: Task) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster.data import Dataset, find_source, prepare
 from cluster.inventory import Inventory
+from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -17,8 +18,12 @@ def user_cache() -> Path:
     return Path(base) / "pscluster"
 
 
-def load_dataset(inventory: Inventory, display: Display) -> Dataset:
-    """The prepared windows of the source that `jobs.train.data` or the search order names; says which, and why."""
+def load_dataset(inventory: Inventory, display: Display, cancel: Cancel) -> Dataset:
+    """The prepared windows of the source that `jobs.train.data` or the search order names; says which, and why.
+
+    Raises DataError, or Cancelled between two steps of the preparation.
+    """
+    cancel.check()
     job = inventory.jobs.train
     source = find_source(job.data.source, os.environ, PROJECT_ROOT, user_cache())
     display.say(f"data: {source.why}")
@@ -26,6 +31,7 @@ def load_dataset(inventory: Inventory, display: Display) -> Dataset:
     bars: dict[str, Any] = {}
 
     def progress(stage: str, done: int, total: int) -> None:
+        cancel.check()
         if stage not in bars:
             bars[stage] = display.bar(stage, total)
         bars[stage].set(done, total)

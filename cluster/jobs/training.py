@@ -24,7 +24,7 @@ from cluster.jobs.gradient import GradientOfBatch
 from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.schedule import learning_rate
 from cluster.jobs.session import Session
-from cluster.jobs.training_metrics import TrainingMetrics, WorkerMetrics
+from cluster.jobs.training_metrics import TrainingMetrics
 from cluster.jobs.wire import WireMeter
 from cluster.models import Network
 from cluster.parameters.layout import Vector
@@ -110,25 +110,26 @@ class Trainer:
     ) -> None:  # fmt: skip
         self._session, self._dispatcher, self._shards, self._job = session, dispatcher, shards, job
         self._cancel, self._metrics, self._wire = cancel, metrics, wire
-        self._workers = WorkerMetrics(session.registry)
         self._classes = classes
         self._next_id = 0
 
     def fit(
         self,
+        fit: Fit,
         plan: Plan,
         standardization: Standardization,
-        validate: Callable[[], Figures] | None,
+        validate: Callable[[], Figures | None] | None,
         report: Callable[[EpochReport], None],
         advance: Callable[[int, float], None],
-    ) -> Fit:
-        """Run the plan. `advance(windows, loss)` is called for every update, `report` after every epoch.
+    ) -> None:
+        """Run the plan into `fit`. `advance(windows, loss)` is called for every update, `report` after every epoch.
 
-        Raises Diverged naming the update and the learning rate. Ends early, with what there is, when cancelled.
+        Raises Diverged naming the update and the learning rate. Ends early when cancelled, with the parameters of the
+        selected epoch, or with those at hand if no epoch was finished.
         """
-        fit = Fit(self._shards.read())
         first_id, begin = self._next_id, time.monotonic()
         self._next_id += plan.updates
+        self._metrics.progress(0, plan.epochs, 0.0, self._rate(plan, 0), None)
         for epoch in range(plan.epochs):
             started = time.monotonic()
             losses, hits = self._epoch(plan, epoch, first_id, standardization, fit, advance)
@@ -136,10 +137,12 @@ class Trainer:
             fit.train_seconds += seconds
             if self._cancel.asked:
                 break
-            fit.epochs_done = epoch + 1
             mean = stats.fmean(losses)
             self._refuse_divergence(mean, plan, epoch)
             validation = validate() if validate is not None else None
+            if self._cancel.asked:
+                break  # with the validation half done, if at all
+            fit.epochs_done = epoch + 1
             if validation is None or fit.selected is None or validation.accuracy > fit.selected.accuracy:
                 fit.vector, fit.epoch, fit.selected = self._shards.read(), epoch + 1, validation
             elapsed = time.monotonic() - begin
@@ -152,7 +155,8 @@ class Trainer:
             if validation is not None:
                 self._metrics.figures("validation", validation.loss, validation.accuracy, validation.f1_macro)
             report(line)
-        return fit
+        if fit.epochs_done == 0 and fit.scheduled:
+            fit.vector = self._shards.read()
 
     def _rate(self, plan: Plan, update: int) -> float:
         return learning_rate(self._job.schedule, self._job.optimizer.learning_rate, update, plan.updates)
@@ -172,7 +176,8 @@ class Trainer:
                 batches[batch.id] = batch
                 fit.scheduled += 1
                 identifier = first_id + batch.id
-                seed = np.array([self._job.seed & 0x7FFFFFFF, identifier * self._job.micro_batches], np.int32)
+                draws = identifier * self._job.micro_batches & 0x7FFFFFFF
+                seed = np.array([self._job.seed & 0x7FFFFFFF, draws], np.int32)
                 rate = np.float32(self._rate(plan, batch.id))
                 yield Item(identifier, FUNCTION, (np.int64(identifier), batch.rows, rate, seed, packed))
 
@@ -205,8 +210,6 @@ class Trainer:
             outcome.task, plan.batch_size, staleness, {"pull": pull, "compute": compute, "push": push,
                                                        "wait": max(0.0, outcome.seconds - pull - compute - push)}
         )  # fmt: skip
-        workers = self._dispatcher.membership.workers
-        self._workers.show(self._dispatcher.phases(), {task: worker.restarts for task, worker in workers.items()})
         return loss, right
 
     def _refuse_divergence(self, mean: float, plan: Plan, epoch: int) -> None:
@@ -225,9 +228,9 @@ def test_rows(train: int, test: int) -> NDArray[np.int32]:
 
 
 def evaluator_for(
-    evaluator: Evaluator, rows: NDArray[np.integer], standardization: Standardization
-) -> Callable[[], Figures] | None:
+    evaluator: Evaluator, rows: NDArray[np.integer], standardization: Standardization, cancel: Cancel
+) -> Callable[[], Figures | None] | None:
     """A function that evaluates these rows, or None where there are none."""
     if not len(rows):
         return None
-    return lambda: evaluator(rows, standardization)[0]
+    return lambda: evaluator(rows, standardization, cancel=cancel)[0]

@@ -1,32 +1,37 @@
 """What the coordinator exports about a job: its own metrics, labelled by `role` and `task`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from cluster.engine.membership import Phase
+from cluster.engine.membership import Phase, Worker
 
 ROLE = ("role", "task")
 STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
-class WorkerMetrics:
-    """State of each worker, one-hot over the phases of membership."""
+class WorkerStates(Collector):
+    """State of each worker as it is when somebody asks, one-hot over the phases of membership."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._state = Gauge(
-            "pscluster_worker_state", "1 for the phase the worker is in, 0 for all others", (*ROLE, "state"),
-            registry=registry,
-        )  # fmt: skip
-        self._left = Gauge("pscluster_worker_departures", "Times the worker left the cluster", ROLE, registry=registry)
+    def __init__(self, workers: Mapping[int, Worker]) -> None:
+        self._workers = workers
 
-    def show(self, phases: Mapping[int, Phase], departures: Mapping[int, int]) -> None:
-        """Every worker's phase now."""
-        for task, present in phases.items():
+    def collect(self) -> Iterator[Metric]:
+        """`pscluster_worker_state` and `pscluster_worker_departures_total` of every worker."""
+        state = GaugeMetricFamily(
+            "pscluster_worker_state", "1 for the phase the worker is in, 0 for all others", labels=(*ROLE, "state")
+        )
+        left = CounterMetricFamily("pscluster_worker_departures", "Times the worker left the cluster", labels=ROLE)
+        for task, worker in self._workers.items():
+            present = worker.phase
             for phase in Phase:
-                self._state.labels("worker", str(task), phase.value).set(float(phase is present))
-            self._left.labels("worker", str(task)).set(departures[task])
+                state.add_metric(("worker", str(task), phase.value), float(phase is present))
+            left.add_metric(("worker", str(task)), worker.restarts)
+        yield state
+        yield left
 
 
 class TrainingMetrics:
@@ -91,9 +96,12 @@ class TrainingMetrics:
 class PiMetrics:
     """Progress of the Monte Carlo job."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, planned: int) -> None:
         self.samples = Counter("pscluster_pi_samples", "Random points this worker has drawn", ROLE, registry=registry)
-        self._planned = Gauge("pscluster_pi_planned_samples", "Random points of the whole job", ROLE, registry=registry)
+        planned_samples = Gauge(
+            "pscluster_pi_planned_samples", "Random points of the whole job", ROLE, registry=registry
+        )
+        planned_samples.labels("coordinator", "0").set(planned)
         self._estimate = Gauge("pscluster_pi_estimate_ratio", "Estimate of pi so far", ROLE, registry=registry)
         self._error = Gauge("pscluster_pi_standard_error_ratio", "Standard error so far", ROLE, registry=registry)
 
@@ -101,8 +109,7 @@ class PiMetrics:
         """One chunk of one worker is counted."""
         self.samples.labels("worker", str(task)).inc(samples)
 
-    def progress(self, planned: int, estimate: float, standard_error: float) -> None:
+    def progress(self, estimate: float, standard_error: float) -> None:
         """Where the job stands."""
-        self._planned.labels("coordinator", "0").set(planned)
         self._estimate.labels("coordinator", "0").set(estimate)
         self._error.labels("coordinator", "0").set(standard_error)

@@ -1,8 +1,8 @@
 """Bytes on the wire, as the parameter servers' own sockets count them (TCP_INFO, through their /metrics)."""
 
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,19 +17,31 @@ ANSWER_SECONDS = 5.0
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def traffic_of(host: str, metrics_port: int) -> tuple[int, int, int]:
-    """(bytes sent, bytes received, packets both ways) of a role process so far. Raises ClusterError."""
+@dataclass(frozen=True)
+class Traffic:
+    """Of one role process or several: bytes sent, bytes received, packets both ways."""
+
+    sent: int
+    received: int
+    packets: int
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(self.sent + other.sent, self.received + other.received, self.packets + other.packets)
+
+
+def traffic_of(host: str, metrics_port: int) -> Traffic:
+    """What a role process has sent and received so far. Raises ClusterError if it does not say."""
     address = f"http://{host}:{metrics_port}/metrics"
     try:
         with _NO_PROXY.open(address, timeout=ANSWER_SECONDS) as answer:
-            text = answer.read().decode()
-    except (OSError, urllib.error.URLError) as problem:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+    except (OSError, HTTPException, ValueError) as problem:
         raise ClusterError(f"{address}: expected the role's metrics, got {problem}: is it still running?") from None
-    samples = {
-        sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples
-    }
-    sent, received, packets = (int(sum(samples[name] for name in names)) for names in COUNTERS)
-    return sent, received, packets
+    samples = {sample.name: sample.value for family in families for sample in family.samples}
+    try:
+        return Traffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
+    except KeyError as problem:
+        raise ClusterError(f"{address}: has no {problem}: expected a role of this version of pscluster") from None
 
 
 @dataclass
@@ -41,11 +53,13 @@ class WireMeter:
     packets: int = 0
     steps: int = 0
 
-    def add(self, before: tuple[int, int, int], after: tuple[int, int, int], steps: int) -> None:
-        """One stretch of `steps` steps between two readings."""
-        self.sent += after[0] - before[0]
-        self.received += after[1] - before[1]
-        self.packets += after[2] - before[2]
+    def add(self, before: Traffic | None, after: Traffic | None, steps: int) -> None:
+        """One stretch of `steps` steps between two readings; left out if one of them failed."""
+        if before is None or after is None:
+            return
+        self.sent += after.sent - before.sent
+        self.received += after.received - before.received
+        self.packets += after.packets - before.packets
         self.steps += steps
 
     def describe(self) -> dict[str, float | None]:

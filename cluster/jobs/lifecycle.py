@@ -1,0 +1,89 @@
+"""A job from its preparation to its result file, whatever happens in between."""
+
+import logging
+from pathlib import Path
+from typing import Any, Protocol
+
+from cluster.errors import ClusterError
+from cluster.jobs.cancel import Cancel, Cancelled
+from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_log import RunLog
+
+log = logging.getLogger(__name__)
+
+
+class Job(Protocol):
+    """What every job is, seen from outside."""
+
+    name: str
+
+    def prepare(self) -> None:
+        """All that can be refused before anything is started. Raises ClusterError, or Cancelled."""
+
+    def run(self, folder: RunFolder) -> None:
+        """The work itself. Raises ClusterError; ends early, normally or by Cancelled, when cancelled."""
+
+    def result(self) -> dict[str, Any]:
+        """What goes into `result.json` below `status`: always every key, null where nothing is known."""
+
+
+class Crashed(ClusterError):
+    """A job met something nobody thought of; the traceback lies in the run's folder."""
+
+
+def conduct(job: Job, runs: Path, cancel: Cancel) -> tuple[Path, dict[str, Any]]:
+    """Prepare and run the job; where its result lies, and the result, whose `status` is done or cancelled.
+
+    Raises ClusterError: from the preparation, for bad input, without a trace in `runs`; after it with `status` failed
+    and the `reason` in the result file.
+    """
+    crash: Exception | None = None
+    try:
+        job.prepare()
+    except Cancelled:
+        pass
+    except ClusterError:
+        raise
+    except Exception as problem:
+        crash = problem
+    folder = RunFolder(runs, job.name)
+    with RunLog(folder.path / "coordinator.log") as run_log:
+        try:
+            if crash is not None:
+                raise crash
+            if not cancel.asked:
+                job.run(folder)
+        except Cancelled:
+            pass
+        except ClusterError as problem:
+            _record_failure(job, folder, problem)
+            raise
+        except Exception as problem:
+            run_log.keep_traceback(problem)
+            crashed = Crashed(
+                f"{job.name} failed on something unforeseen, {type(problem).__name__}: {_first_line(problem)}. The "
+                f"traceback is in {run_log.path}: please report it"
+            )
+            _record_failure(job, folder, crashed)
+            raise crashed from None
+        result = _complete(job, "cancelled" if cancel.asked else "done")
+        log.info("%s: %s", job.name, result["status"])
+        return folder.write_result(result), result
+
+
+def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:
+    """In the result; should the disk not take that either, the problem itself is still what the user is told."""
+    try:
+        folder.event(status="failed", reason=str(problem))
+        folder.write_result(_complete(job, "failed", str(problem)))
+        log.info("%s: failed: %s", job.name, problem)
+    except ClusterError as second:
+        log.warning("%s", second)
+
+
+def _complete(job: Job, status: str, reason: str | None = None) -> dict[str, Any]:
+    return {"schema": 1, "job": job.name, "status": status, "reason": reason, **job.result()}
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [""])[0]

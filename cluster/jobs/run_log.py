@@ -1,0 +1,45 @@
+"""The log of one run: `coordinator.log` in its folder holds what the terminal showed and what it did not."""
+
+import logging
+import sys
+from pathlib import Path
+from types import TracebackType
+
+LINE = "%(asctime)s coordinator %(levelname)s %(message)s"
+
+
+def log_to_terminal(*, quiet: bool) -> None:
+    """Warnings, or errors alone, on standard error. Call it once, first of all."""
+    terminal = logging.StreamHandler(sys.stderr)
+    terminal.setLevel(logging.ERROR if quiet else logging.WARNING)
+    logging.basicConfig(level=logging.INFO, format=LINE, handlers=[terminal])
+
+
+class RunLog:
+    """Everything from INFO on goes into the file until the end of the `with`. A full disk costs the log alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = logging.FileHandler(path, encoding="utf-8", delay=True)
+        self._file.setFormatter(logging.Formatter(LINE))
+        self._file.setLevel(logging.INFO)
+        self._file.handleError = lambda record: None  # type: ignore[method-assign]  # not one traceback a line
+
+    def __enter__(self) -> "RunLog":
+        logging.getLogger().addHandler(self._file)
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        logging.getLogger().removeHandler(self._file)
+        self._file.close()
+
+    def keep_traceback(self, problem: BaseException) -> None:
+        """The problem with its traceback, in the file alone."""
+        self._file.handle(
+            logging.LogRecord(
+                __name__, logging.CRITICAL, __file__, 0, "%s", (problem,),
+                (type(problem), problem, problem.__traceback__),
+            )
+        )  # fmt: skip

@@ -1,0 +1,107 @@
+"""What a training run has come to at any time, as `result.json` says it."""
+
+import hashlib
+import statistics as stats
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.data import Dataset
+from cluster.engine.shards import Totals
+from cluster.inventory import Inventory
+from cluster.jobs.calibration import latest as latest_calibration
+from cluster.jobs.figures import Figures
+from cluster.jobs.training import Fit
+from cluster.jobs.wire import WireMeter
+from cluster.models import Network
+
+DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")
+
+
+@dataclass
+class TrainReport:
+    """Filled in as the run goes; what is still None is null in the result."""
+
+    inventory: Inventory
+    begin: float = field(default_factory=time.monotonic)
+    dataset: Dataset | None = None
+    network: Network | None = None
+    fits: list[Fit] = field(default_factory=list)
+    """Every fit that was begun: the one that chooses the epoch, then perhaps the refit."""
+    used: Fit | None = None
+    """The fit whose parameters were tested and stored."""
+    refitted: bool = False
+    final: Figures | None = None
+    confusion: NDArray[np.int64] | None = None
+    totals: Totals | None = None
+    wire: WireMeter = field(default_factory=WireMeter)
+
+    def describe(self) -> dict[str, Any]:
+        """Every key of the contract but the status."""
+        job = self.inventory.jobs.train
+        chosen = self.fits[0] if self.fits else None
+        shown = self.used or chosen
+        return {
+            "cluster": self.inventory.cluster,
+            "mode": job.mode,
+            "workers": len(self.inventory.of_role("worker")),
+            "ps": len(self.inventory.of_role("ps")),
+            "seed": job.seed,
+            "dataset": describe_dataset(self.dataset),
+            "model": self.network.describe() if self.network else {**job.model.model_dump(), "parameters": None},
+            "settings": job.model_dump(mode="json", by_alias=True),
+            "epochs_done": shown.epochs_done if shown else 0,
+            "refit": self.refitted,
+            "final": describe_figures(self.final),
+            "selected": {
+                "epoch": chosen.epoch if chosen else None,
+                **describe_figures(chosen.selected if chosen else None),
+            },
+            "confusion": self.confusion.tolist() if self.confusion is not None else None,
+            "updates": {
+                "scheduled": sum(fit.scheduled for fit in self.fits),
+                "applied": self.totals.applied if self.totals else None,
+                "duplicates_dropped": self.totals.duplicates_dropped if self.totals else None,
+                "rolled_back": 0,
+            },
+            "wire": self.wire.describe(),
+            "throughput": _throughput(shown),
+            "staleness": _staleness(shown),
+            "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
+            "parameters_sha256": digest_of(self.used.vector) if self.used else None,
+            "elapsed_seconds": time.monotonic() - self.begin,
+        }
+
+
+def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
+    """The `dataset` entry of a result."""
+    if dataset is None:
+        return dict.fromkeys(DATASET_KEYS)
+    return {key: list(dataset.labels) if key == "labels" else getattr(dataset, key) for key in DATASET_KEYS}
+
+
+def describe_figures(figures: Figures | None) -> dict[str, Any]:
+    """The figures, or a null for each of them."""
+    return figures.describe() if figures is not None else dict.fromkeys(Figures.__dataclass_fields__)
+
+
+def digest_of(vector: NDArray[np.float32]) -> str:
+    """SHA-256 of the little-endian float32 vector in layout order, statistics included."""
+    return hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest()
+
+
+def _throughput(fit: Fit | None) -> dict[str, float | None]:
+    known = fit is not None and fit.windows and fit.train_seconds
+    return {
+        "windows_per_second": fit.windows / fit.train_seconds if fit is not None and known else None,
+        "step_seconds_p50": stats.median(fit.step_seconds) if fit is not None and fit.step_seconds else None,
+    }
+
+
+def _staleness(fit: Fit | None) -> dict[str, float | None]:
+    measured = fit.staleness if fit is not None else []
+    return {"mean": stats.fmean(measured) if measured else None, "maximum": max(measured, default=None)}
