@@ -15,7 +15,7 @@ import numpy as np
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.engine.messages import Item
 from cluster.engine.runtime import trace
-from cluster.inventory import Inventory
+from cluster.inventory import Inventory, PiJob
 from cluster.jobs.calibration import keep
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
@@ -27,22 +27,28 @@ import tensorflow as tf  # isort: skip
 
 FUNCTION = "pi"
 BLOCK_SAMPLES = 1 << 16
-"""Points drawn at once: 512 KiB of coordinates, which stay in a small core's cache whatever the chunk."""
+"""Points drawn at once: 256 KiB of coordinates, which stay in a small core's cache whatever the chunk."""
+HALF_BITS, SIDE = 16, 1 << 15
 FIRST_REPLY_SECONDS = 120.0
 
 
 def count_inside(seed: Any, samples: Any) -> Any:
     """Of `samples` (int64) points of the stream `seed` (int64 (2,)), how many lie inside the quarter circle, int64.
 
-    Coordinates are multiples of 2^-23 (float32 of stateless_uniform), so that the share of the grid inside differs
-    from pi / 4 by less than 2^-22: a standard error smaller than that takes 3e12 samples.
+    One 32-bit word is a point, because drawing costs more than anything else here: the upper half is x in
+    [-2^15, 2^15), 15 bits of the lower one y in [0, 2^15), and what is tested is the middle of that cell,
+    (x + 1/2)^2 + (y + 1/2)^2 < 2^30, in whole numbers that no rounding touches. Of the 2^30 cells of a quarter
+    843,314,812 have their middle inside: 4.1e-8 less than pi / 4, a standard error that takes 9.7e13 samples.
     """
 
     def block(done: Any, inside: Any) -> tuple[Any, Any]:
-        points = tf.random.stateless_uniform([2, BLOCK_SAMPLES], tf.stack([seed[0], seed[1] + done]))
-        hit = points[0] * points[0] + points[1] * points[1] < 1.0
+        words = tf.random.stateless_uniform(
+            [BLOCK_SAMPLES], tf.stack([seed[0], seed[1] + done]), minval=None, maxval=None, dtype=tf.int32
+        )
+        x, y = tf.bitwise.right_shift(words, HALF_BITS), tf.bitwise.bitwise_and(words, SIDE - 1)
+        hit = x * (x + 1) < SIDE * SIDE - y * (y + 1)
         valid = tf.cast(tf.minimum(samples - done, BLOCK_SAMPLES), tf.int32)
-        return done + BLOCK_SAMPLES, inside + tf.math.count_nonzero(hit[:valid], dtype=tf.int64)
+        return done + BLOCK_SAMPLES, inside + tf.cast(tf.reduce_sum(tf.cast(hit[:valid], tf.int32)), tf.int64)
 
     return tf.while_loop(
         lambda done, _: done < samples, block, [tf.constant(0, tf.int64), tf.constant(0, tf.int64)],
@@ -58,6 +64,16 @@ def estimate_of(inside: int, samples: int) -> tuple[float, float]:
     share = inside / samples
     spread = share if 0.0 < share < 1.0 else pi / 4
     return 4.0 * share, 4.0 * sqrt(spread * (1.0 - spread) / samples)
+
+
+def chunk_items(job: PiJob) -> Iterator[Item]:
+    """The work: chunks of points, each a random stream of its own whichever worker draws it."""
+    blocks_of_chunk = -(-job.chunk_samples // BLOCK_SAMPLES)
+    for chunk in range(-(-job.samples // job.chunk_samples)):
+        size = min(job.chunk_samples, job.samples - chunk * job.chunk_samples)
+        # Streams never meet: a chunk starts where the one before it ends, and every block's seed is a key of its own.
+        seed = np.array([job.seed, chunk * blocks_of_chunk * BLOCK_SAMPLES], np.int64)
+        yield Item(chunk, FUNCTION, (seed, np.int64(size)))
 
 
 class PiRun:
@@ -78,15 +94,14 @@ class PiRun:
     def run(self, _folder: RunFolder) -> None:
         """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
         job = self.job
-        chunk_count = -(-job.samples // job.chunk_samples)
         with Session(self.inventory, self.cancel) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS)
             metrics = PiMetrics(session.registry, job.samples)
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}
-            bar = self.display.bar("pi", chunk_count)
-            for outcome in dispatcher.run(self.cancel.until_asked(self._items(chunk_count))):
+            bar = self.display.bar("pi", -(-job.samples // job.chunk_samples))
+            for outcome in dispatcher.run(self.cancel.until_asked(chunk_items(job))):
                 size = int(outcome.item.arguments[1])
                 self.inside += int(outcome.value)
                 self.samples += size
@@ -127,15 +142,3 @@ class PiRun:
             "samples_per_second": self.speeds,
             "elapsed_seconds": time.monotonic() - self.begin,
         }
-
-    def _items(self, chunk_count: int) -> Iterator[Item]:
-        job = self.job
-        for chunk in range(chunk_count):
-            size = min(job.chunk_samples, job.samples - chunk * job.chunk_samples)
-            # Streams never meet: a chunk starts where the one before it ends, and every seed is a key of its own.
-            seed = np.array([job.seed, chunk * _whole_blocks(job.chunk_samples)], np.int64)
-            yield Item(chunk, FUNCTION, (seed, np.int64(size)))
-
-
-def _whole_blocks(samples: int) -> int:
-    return -(-samples // BLOCK_SAMPLES) * BLOCK_SAMPLES
