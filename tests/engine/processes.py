@@ -44,13 +44,17 @@ class Roles:
     def address(self, name: str) -> str:
         return f"127.0.0.1:{self.ports[name]}"
 
-    def start(self, *names: str) -> None:
-        """Start these roles and wait until each answers."""
+    def launch(self, *names: str) -> None:
+        """Start these roles and wait for nothing."""
         for name in names:
             role, task = name.split(":")
             command = [sys.executable, "-m", f"{role}_node", "--host", "127.0.0.1", "--port", str(self.ports[name])]
             command += ["--metrics-port", str(free_ports(1)[0]), "--task", task, "--peers", str(self.workers)]
             self.running[name] = subprocess.Popen([*command, "--die-with-parent"], stderr=subprocess.DEVNULL)
+
+    def start(self, *names: str) -> None:
+        """Start these roles and wait until each answers."""
+        self.launch(*names)
         end = time.monotonic() + READY_SECONDS
         for name in names:
             while not answers("127.0.0.1", self.ports[name], 1.0):

@@ -116,7 +116,7 @@ def dead_and_returning(roles: Roles) -> dict[str, Any]:
         if story.done == 100:
             roles.kill("worker:1")
         if story.done == 150:
-            roles.start("worker:1")
+            roles.launch("worker:1")
 
     first = story.run(0, 300, hook)
     story.dispatcher.wait_for_workers(2, 30.0)
