@@ -50,7 +50,7 @@ class RunFolder:
 
     def event(self, **facts: Any) -> None:
         """Append one line to `events.jsonl`."""
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **_finite(facts)})
         try:
             with (self.path / "events.jsonl").open("a") as stream:
                 stream.write(line + "\n")

@@ -1,5 +1,6 @@
 """The log of one run: `coordinator.log` in its folder holds what the terminal showed and what it did not."""
 
+import contextlib
 import logging
 import sys
 from pathlib import Path
@@ -15,24 +16,39 @@ def log_to_terminal(*, quiet: bool) -> None:
     logging.basicConfig(level=logging.INFO, format=LINE, handlers=[terminal])
 
 
+class _Patient(logging.FileHandler):
+    """Loses a line that the disk does not take, instead of telling the terminal or ending the job."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        pass
+
+
 class RunLog:
     """Everything from INFO on goes into the file until the end of the `with`. A full disk costs the log alone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = logging.FileHandler(path, encoding="utf-8", delay=True)
+        self._file = _Patient(path, encoding="utf-8", delay=True)
         self._file.setFormatter(logging.Formatter(LINE))
         self._file.setLevel(logging.INFO)
-        self._file.handleError = lambda record: None  # type: ignore[method-assign]  # not one traceback a line
 
     def __enter__(self) -> "RunLog":
-        logging.getLogger().addHandler(self._file)
+        root = logging.getLogger()
+        self._level_before = root.level
+        root.setLevel(min(root.level, logging.INFO))
+        root.addHandler(self._file)
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        logging.getLogger().removeHandler(self._file)
+        root = logging.getLogger()
+        root.removeHandler(self._file)
+        root.setLevel(self._level_before)
         self._file.close()
 
     def keep_traceback(self, problem: BaseException) -> None:

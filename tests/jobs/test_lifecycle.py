@@ -1,0 +1,113 @@
+"""From preparation to result file, with jobs that do nothing but end in different ways."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.jobs.cancel import Cancel, Cancelled
+from cluster.jobs.lifecycle import Crashed, conduct
+from cluster.jobs.run_folder import RunFolder
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+class Small:
+    """A job that does what it is made with."""
+
+    name = "pi"
+
+    def __init__(self, prepare: Callable[[], None] = nothing, run: Callable[[RunFolder], None] = nothing) -> None:
+        self._prepare, self._run = prepare, run
+        self.done = 0
+
+    def prepare(self) -> None:
+        self._prepare()
+
+    def run(self, folder: RunFolder) -> None:
+        self.done = 1
+        self._run(folder)
+
+    def result(self) -> dict[str, Any]:
+        return {"samples": self.done}
+
+
+def raising(problem: Exception) -> Callable[..., None]:
+    def end(*_: object) -> None:
+        raise problem
+
+    return end
+
+
+def stored(runs: Path) -> dict[str, Any]:
+    (folder,) = runs.iterdir()
+    content: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return content
+
+
+def test_a_job_that_ends_well(tmp_path: Path) -> None:
+    path, result = conduct(Small(), tmp_path, Cancel())
+    assert json.loads(path.read_text()) == result
+    assert result == {"schema": 1, "job": "pi", "status": "done", "reason": None, "samples": 1}
+    assert "pi: done" in (path.parent / "coordinator.log").read_text()
+
+
+def test_bad_input_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        conduct(Small(prepare=raising(UsageError("no such file"))), tmp_path, Cancel())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("stage", ["prepare", "run"])
+def test_a_cancel_leaves_what_there_is(tmp_path: Path, stage: str) -> None:
+    cancel = Cancel()
+
+    def stop(*_: object) -> None:
+        cancel._asked.set()
+        raise Cancelled
+
+    conduct(Small(**{stage: stop}), tmp_path, cancel)
+    assert stored(tmp_path) == {
+        "schema": 1, "job": "pi", "status": "cancelled", "reason": None, "samples": int(stage == "run")
+    }  # fmt: skip
+
+
+def test_a_failure_is_recorded_and_raised(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="ps:0 is gone"):
+        conduct(Small(run=raising(ClusterError("ps:0 is gone"))), tmp_path, Cancel())
+    assert stored(tmp_path)["status"] == "failed"
+    assert stored(tmp_path)["reason"] == "ps:0 is gone"
+    (folder,) = tmp_path.iterdir()
+    assert json.loads((folder / "events.jsonl").read_text())["status"] == "failed"
+
+
+@pytest.mark.parametrize("stage", ["prepare", "run"])
+def test_a_bug_is_one_line_for_the_user_and_a_traceback_in_the_log(
+    tmp_path: Path, stage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Crashed) as caught:
+        conduct(Small(**{stage: raising(IndexError("17\nis too much"))}), tmp_path, Cancel())
+    (folder,) = tmp_path.iterdir()
+    assert caught.value.exit_code == ExitCode.FAILED
+    assert str(caught.value).startswith("pi failed on something unforeseen, IndexError: 17.")
+    assert str(folder / "coordinator.log") in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert stored(tmp_path)["status"] == "failed"
+    log = (folder / "coordinator.log").read_text()
+    assert "Traceback (most recent call last)" in log
+    assert "IndexError: 17" in log
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_result_that_cannot_be_written_does_not_hide_why_the_job_failed(tmp_path: Path) -> None:
+    def end(folder: RunFolder) -> None:
+        (folder.path / "result.json").mkdir()  # nothing can be renamed onto a folder
+        raise ClusterError("ps:0 is gone")
+
+    with pytest.raises(ClusterError, match="ps:0 is gone"):
+        conduct(Small(run=end), tmp_path, Cancel())
