@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from cluster.inventory import AdamW, OneCycle, ThesisModel
+from cluster.inventory import Adam, AdamW, Constant, OneCycle, ThesisModel, TrainJob
+from cluster.inventory.templates import hosts_inventory, local_inventory
 from tests.inventory.cases import PROJECT, machine, read
 
 THESIS = (PROJECT / "inventory.yaml").read_text(encoding="utf-8")
@@ -49,6 +50,18 @@ def test_pi_calibrates_before_the_shipped_recipe_trains(text: str) -> None:
     assert train.optimizer == AdamW(learning_rate=0.002)
     assert train.schedule == OneCycle()
     assert (train.clip_norm, train.label_smoothing, train.batch_size) == (1.0, 0.05, 100)
+
+
+@pytest.mark.parametrize("text", [THESIS, LOCAL, hosts_inventory("192.168.1.16-31"), local_inventory()])
+def test_the_recipe_of_the_thesis_is_one_word_away_and_comes_whole(text: str) -> None:
+    shipped, train = read(text).jobs.train, read(text, ["jobs.train.recipe=thesis"]).jobs.train
+
+    assert train == TrainJob.model_validate({"recipe": "thesis", "epochs": shipped.epochs})
+    assert (train.optimizer, train.schedule) == (Adam(learning_rate=0.001), Constant())
+    assert (train.clip_norm, train.l2, train.label_smoothing) == (15.0, 0.005, 0.0)
+    assert (train.keep_probability, train.replay_worst_batches) == (0.85, 5)
+    assert train.model == ThesisModel(hidden=32, batch_norm=True)
+    assert shipped == TrainJob(epochs=shipped.epochs)
 
 
 @pytest.mark.parametrize("text", [THESIS, LOCAL])
