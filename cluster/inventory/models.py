@@ -40,7 +40,7 @@ class ResidualModel(Section):
 
 
 class DeepBidirectionalModel(Section):
-    """Three bi-LSTM layers of 128, 128 and 64 units: exactly 618,118 parameters on the classic nine channels."""
+    """Two bi-LSTM layers of 128 units each way, one LSTM of 64: exactly 618,118 parameters on nine channels."""
 
     name: Literal["dblstm"] = Field("dblstm", description="which network this is")
 

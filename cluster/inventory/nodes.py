@@ -88,15 +88,21 @@ class Ports(Section):
 
 
 class Storage(Section):
-    """The folder all nodes share over NFS."""
+    """The folder all nodes share over NFS. Jobs with `connection: ssh` keep prepared windows below `mount`."""
 
-    server: Name = Field(description="the node that exports it; that node has the role `storage`")
-    export: AbsolutePath = Field("/srv/pscluster", description="the folder on the server")
+    server: Name = Field(
+        description="the node that exports it; that node has the role `storage`. Checked; nothing uses it before "
+        "deployment over SSH"
+    )
+    export: AbsolutePath = Field(
+        "/srv/pscluster",
+        description="the folder on the server. Checked; nothing uses it before deployment over SSH",
+    )
     mount: AbsolutePath = Field("/mnt/pscluster", description="where the other nodes see it")
 
 
 class SshSettings(Section):
-    """How the nodes are logged into with `connection: ssh`."""
+    """How nodes are logged into. Checked; nothing uses it before deployment over SSH."""
 
     user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")] = Field(
         "pi", description="account on every node"
