@@ -81,7 +81,7 @@ class SupervisorHandle:
                 killed += self._kill()
         if not wait_until(lambda: held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS):
             killed += self._kill()
-        self._clear()
+        leftovers.clear_folder(self._folder)
         return StopReport(ran, tuple(killed))
 
     def _answers(self) -> bool:
@@ -104,11 +104,6 @@ class SupervisorHandle:
                 "(a dead disk or network mount); reboot the machine"
             )
         return ["supervisor"]
-
-    def _clear(self) -> None:
-        leftovers.clear(self._folder.roles)
-        self._folder.remove_sockets()
-        self._folder.pid.unlink(missing_ok=True)
 
 
 def wait_until(condition: Callable[[], bool], deadline_seconds: float) -> bool:

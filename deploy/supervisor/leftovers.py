@@ -5,14 +5,14 @@ ports are free when the same roles are started again.
 """
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from cluster.errors import ClusterError
+from deploy.file_lock import FileLock, LockHeldError
+from deploy.state_folder import StateFolder
 from deploy.supervisor.process_facts import ProcessIdentity
 
 
@@ -35,11 +35,10 @@ def recall(path: Path) -> tuple[ProcessIdentity, ...]:
 def clear(path: Path, deadline_seconds: float = 10.0) -> tuple[int, ...]:
     """End every remembered process that still lives and forget them all; returns the pids that had to be killed.
 
+    The caller holds the cluster's lock: the processes of a living supervisor are remembered in the same file.
     Raises ClusterError naming the pids that survive SIGKILL until the deadline (a process hung in the kernel).
     """
-    living = [identity for identity in recall(path) if identity.alive()]
-    for identity in living:
-        os.kill(identity.pid, signal.SIGKILL)
+    living = [identity for identity in recall(path) if identity.kill()]
     deadline = time.monotonic() + deadline_seconds
     while remaining := [identity.pid for identity in living if identity.alive()]:
         if time.monotonic() > deadline:
@@ -50,3 +49,21 @@ def clear(path: Path, deadline_seconds: float = 10.0) -> tuple[int, ...]:
         time.sleep(0.02)
     path.unlink(missing_ok=True)
     return tuple(identity.pid for identity in living)
+
+
+def clear_folder(folder: StateFolder) -> bool:
+    """Clear away what a dead supervisor left in `folder`; False, and nothing touched, while one lives. Raises as above.
+
+    Under the lock, because a `start` may follow upon the end that a `stop` has waited for.
+    """
+    if not folder.path.exists():
+        return True
+    try:
+        lock = FileLock(folder.lock)
+    except LockHeldError:
+        return False
+    with lock:
+        clear(folder.roles)
+        folder.remove_sockets()
+        folder.pid.unlink(missing_ok=True)
+    return True

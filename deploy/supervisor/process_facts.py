@@ -1,5 +1,7 @@
 """What Linux's /proc says about one process."""
 
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,22 @@ class ProcessIdentity:
         """Whether this very process still runs (a zombie does not)."""
         fields = _stat_fields(self.pid)
         return fields is not None and fields[0] != "Z" and self == identify(self.pid)
+
+    def kill(self) -> bool:
+        """End it with SIGKILL; False when it had ended by itself, and then nothing else is hit."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if not self.alive():  # asked while the handle keeps the pid from meaning another process
+                return False
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+        return True
 
 
 def identify(pid: int) -> ProcessIdentity | None:

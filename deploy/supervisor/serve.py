@@ -36,6 +36,7 @@ def serve(
             f"cluster {cluster} already has a supervisor (pid {error.pid}): fab deploy status shows it"
         ) from error
     with lock:
+        folder.create()  # again: a `stop` that ends meanwhile removes the sockets' own folder, under the lock
         killed = leftovers.clear(folder.roles)
         log.info("supervisor of cluster %s started with pid %d", cluster, os.getpid())
         if killed:

@@ -3,15 +3,21 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cluster.errors import ClusterError
 from deploy.control_client import NobodyListensError
-from deploy.file_lock import held_by
+from deploy.file_lock import FileLock, held_by
 from deploy.role_status import ClusterStatus, RoleState
+from deploy.state_folder import StateFolder
 from deploy.supervisor import leftovers
+from deploy.supervisor.process_facts import identify
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster, eventually, gone
 
 
@@ -199,6 +205,54 @@ def test_what_cannot_be_done_is_answered_in_one_line(played: PlayedCluster) -> N
         stream.flush()
         assert "64 KiB" in json.loads(stream.readline())["error"]
     assert played.client.status().cluster == "played"
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of ours that is in nobody's way."""
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
+        yield process
+        process.kill()
+
+
+def left_behind(folder: StateFolder, process: subprocess.Popen[bytes]) -> None:
+    """The files of a supervisor whose one role is `process`."""
+    identity = identify(process.pid)
+    assert identity is not None
+    folder.create()
+    leftovers.remember(folder.roles, [identity])
+    for path in (folder.control_socket, folder.notify_socket, folder.pid):
+        path.touch()
+
+
+def test_what_a_stop_clears_away_is_never_a_living_supervisors(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
+    folder = StateFolder(tmp_path / "state")
+    left_behind(folder, child)
+    before = sorted(path.name for path in folder.path.iterdir())
+    with FileLock(folder.lock):  # the supervisor of a `start` that came in between
+        assert not leftovers.clear_folder(folder)
+        assert child.poll() is None
+    assert sorted(path.name for path in folder.path.iterdir()) == sorted([*before, "supervisor.lock"])
+    assert leftovers.clear_folder(folder)
+    assert child.wait(PATIENCE_SECONDS) == -signal.SIGKILL
+    assert sorted(path.name for path in folder.path.iterdir()) == ["logs", "supervisor.lock"]
+
+
+def test_clearing_what_never_ran_makes_no_files(tmp_path: Path) -> None:
+    assert leftovers.clear_folder(StateFolder(tmp_path / "state"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_ended_by_itself_is_no_error_to_kill(child: subprocess.Popen[bytes]) -> None:
+    identity = identify(child.pid)
+    assert identity is not None
+    assert not replace(identity, start_ticks=identity.start_ticks - 1).kill()
+    assert child.poll() is None
+    assert identity.kill()
+    eventually(lambda: gone(child.pid), "the death of the child")
+    assert not identity.kill()  # a zombie
+    child.wait()
+    assert not identity.kill()
 
 
 def test_leftovers_spare_a_process_that_only_has_the_same_pid(tmp_path: Path) -> None:
