@@ -1,0 +1,95 @@
+"""The tutorial's training under ParameterServerStrategy, a process of its own: `python -m benchmarks.wire_keras`.
+
+It follows TensorFlow's "Parameter server training with ParameterServerStrategy", custom loop: model and optimizer are
+made in the strategy's scope, each step is scheduled by a ClusterCoordinator, gradients are applied inside
+`strategy.run`. The variant `read_once` changes one thing: the weights are read into tensors before the forward pass,
+which then works on those. Both start from the weights ours starts from. Prints one JSON object a variant and line,
+the tutorial's last: should it hang, the other is already known.
+"""
+
+import os
+from typing import Any
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from benchmarks.wire_network import BATCH, LEARNING_RATE, ResidualBidirectional, keras_model, keras_weights, windows
+from benchmarks.wire_steps import arguments, report, timed_steps
+from cluster.inventory import Inventory, load
+
+import keras  # isort: skip
+import tensorflow as tf  # isort: skip
+
+
+def strategy_of(inventory: Inventory) -> Any:
+    """ParameterServerStrategy over the inventory's tasks, this process being the chief."""
+    jobs = {
+        "chief": [inventory.task("coordinator", 0).address],
+        "ps": [task.address for task in inventory.of_role("ps")],
+        "worker": [task.address for task in inventory.of_role("worker")],
+    }
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(jobs), task_type="chief", task_id=0, rpc_layer="grpc"
+    )
+    return tf.distribute.ParameterServerStrategy(resolver)
+
+
+def batches() -> Any:
+    """The data set every worker makes for itself."""
+    return tf.data.Dataset.from_tensor_slices(windows(2 * BATCH)).repeat().batch(BATCH, drop_remainder=True)
+
+
+def step_of(strategy: Any, model: Any, optimizer: Any, *, read_once: bool) -> Any:
+    """The function to schedule: one batch of the worker's iterator, one update."""
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def replica(features: Any, classes: Any) -> Any:
+        with tf.GradientTape() as tape:
+            if read_once:
+                watched = [tf.identity(variable.value.read_value()) for variable in model.trainable_variables]
+                # The states of the layers' seed generators: no layer here drops anything, so that nobody reads them.
+                untrained = [variable.value for variable in model.non_trainable_variables]
+                tape.watch(watched)
+                logits, _ = model.stateless_call(watched, untrained, features, training=True)
+            else:
+                watched = model.trainable_variables
+                logits = model(features, training=True)
+            loss = loss_of(classes, logits)
+        gradients = tape.gradient(loss, watched)
+        optimizer.apply(gradients, model.trainable_variables)
+        return loss
+
+    @tf.function
+    def step(iterator: Any) -> Any:
+        features, classes = next(iterator)
+        loss = strategy.run(replica, args=(features, classes))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None)
+
+    return step
+
+
+def main() -> None:
+    """Train each variant for the steps asked for and print what they moved."""
+    given = arguments("benchmarks.wire_keras").parse_args()
+    inventory = load(given.inventory)
+    strategy = strategy_of(inventory)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    network = ResidualBidirectional()
+    for variant, read_once in (("read_once", True), ("tutorial", False)):
+        with strategy.scope():
+            model = keras_model()
+            model.set_weights(keras_weights(network, network.initial(0)))
+            optimizer = keras.optimizers.Adam(LEARNING_RATE)
+            optimizer.build(model.trainable_variables)
+        step = step_of(strategy, model, optimizer, read_once=read_once)
+        iterator = iter(coordinator.create_per_worker_dataset(batches))
+
+        def run(count: int, step: Any = step, iterator: Any = iterator) -> list[float]:
+            losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(count)]
+            coordinator.join()
+            return [float(loss.fetch()) for loss in losses]
+
+        report(variant, model.count_params(), timed_steps(inventory, run, given))
+    os._exit(0)  # the strategy's destructors wait for the servers
+
+
+if __name__ == "__main__":
+    main()

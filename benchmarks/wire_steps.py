@@ -1,0 +1,65 @@
+"""What the coordinators of `benchmarks.wire` share: their flags, the steps that count, what they print."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from cluster.inventory import Inventory
+from cluster.jobs.wire import Traffic, WireMeter, traffic_of
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What some training steps moved over the parameter servers' sockets, and the losses they reported."""
+
+    steps: int
+    bytes_per_step: float
+    pull_bytes_per_step: float
+    push_bytes_per_step: float
+    packets_per_step: float
+    seconds_per_step: float
+    first_loss: float
+    last_loss: float
+
+
+def arguments(program: str) -> argparse.ArgumentParser:
+    """Which cluster, and how many steps."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}")
+    parser.add_argument("--inventory", required=True)
+    parser.add_argument("--warm-up", type=int, default=3, help="steps before those that count")
+    parser.add_argument("--steps", type=int, default=20, help="steps that count")
+    return parser
+
+
+def traffic(inventory: Inventory) -> Traffic:
+    """What all parameter servers have moved so far."""
+    return sum((traffic_of(task.host, task.metrics_port) for task in inventory.of_role("ps")), Traffic(0, 0, 0))
+
+
+def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: argparse.Namespace) -> Steps:
+    """`run(count)` trains for so many steps and returns their losses: first to warm up, then between two readings."""
+    first = run(given.warm_up)
+    before, begin = traffic(inventory), time.monotonic()
+    losses = run(given.steps)
+    seconds = time.monotonic() - begin
+    meter = WireMeter()
+    meter.add(before, traffic(inventory), given.steps)
+    return Steps(
+        steps=given.steps,
+        bytes_per_step=(meter.sent + meter.received) / given.steps,
+        pull_bytes_per_step=meter.sent / given.steps,
+        push_bytes_per_step=meter.received / given.steps,
+        packets_per_step=meter.packets / given.steps,
+        seconds_per_step=seconds / given.steps,
+        first_loss=first[0],
+        last_loss=losses[-1],
+    )
+
+
+def report(variant: str, parameters: int, steps: Steps) -> None:
+    """Print the row that `benchmarks.wire` reads, on one line."""
+    json.dump({"variant": variant, "parameters": parameters, **asdict(steps)}, sys.stdout)
+    print(flush=True)

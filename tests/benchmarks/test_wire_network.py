@@ -1,0 +1,34 @@
+"""The two sides of `benchmarks.wire` train the same network: same size, same parameters, same function."""
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.wire_network import PARAMETERS, PROBLEM, ResidualBidirectional, keras_model, keras_weights, windows
+from cluster.models.network import Problem
+from tests.models.yardstick import TOLERANCE, perturbed
+
+SMALL = Problem(window_steps=9, channels=PROBLEM.channels, classes=PROBLEM.classes)
+
+
+def test_both_have_29182_parameters() -> None:
+    assert ResidualBidirectional().layout.trained_size == PARAMETERS
+    assert sum(int(np.prod(variable.shape)) for variable in keras_model().trainable_variables) == PARAMETERS
+
+
+def test_both_compute_the_same_logits() -> None:
+    network, model = ResidualBidirectional(SMALL), keras_model(SMALL)
+    vector = perturbed(network)
+    model.set_weights(keras_weights(network, vector))
+    batch, _ = windows(4, SMALL)
+    ours = network.apply(
+        network.unpack(tf.constant(vector)), tf.constant(batch), training=True, seed=tf.constant([0, 0])
+    ).logits
+    np.testing.assert_allclose(ours, model(batch, training=True), rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_windows_are_the_same_each_time_and_hold_every_class() -> None:
+    first, classes = windows(12, SMALL)
+    again, _ = windows(12, SMALL)
+    np.testing.assert_array_equal(first, again)
+    assert first.shape == (12, SMALL.window_steps, SMALL.channels)
+    assert set(classes) == set(range(SMALL.classes))
