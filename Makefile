@@ -3,7 +3,7 @@
 INVENTORY ?= inventories/local.yaml
 ARGS ?=
 PYTHON ?=
-BENCHMARKS ?= kernel wire memory scaling pi faults metrics_cost
+BENCHMARKS ?= wire memory pi accuracy
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
