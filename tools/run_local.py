@@ -44,6 +44,9 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
         extra = [*extra, "--jobs"]
     # A child inherits ignored signals, not handlers: `start` meets Ctrl-C as if it had been typed by hand.
     start = subprocess.Popen([*fab, "deploy", "start", "--inventory", inventory, *extra])
+    # What came before there was a `start` to tell, a terminal's Ctrl-C too: told twice this early does no harm.
+    for early in tuple(received):
+        start.send_signal(early)
     status = _shell_status(start.wait())
     if received and status == 0:
         status = 128 + received[0]

@@ -42,10 +42,20 @@ from tools.run_local import run
 sys.exit(run("local.yaml", sys.argv[2:], fab=(sys.executable, "fab.py")))
 """
 
+SIGNAL_BEFORE_START = """
+import os, subprocess
+class Popen(subprocess.Popen):
+    def __init__(self, arguments, **settings):
+        if "start" in arguments:
+            os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+        super().__init__(arguments, **settings)
+subprocess.Popen = Popen
+"""
 
-def command(folder: Path, *extra: str) -> list[str]:
+
+def command(folder: Path, *extra: str, before: str = "") -> list[str]:
     (folder / "fab.py").write_text(FAB)
-    return [sys.executable, "-c", RUN, str(PROJECT), *extra]
+    return [sys.executable, "-c", before + RUN, str(PROJECT), *extra]
 
 
 def asked(folder: Path) -> list[str]:
@@ -92,4 +102,12 @@ def test_stops_after_a_signal(tmp_path: Path, number: signal.Signals, whole_grou
         (os.killpg if whole_group else os.kill)(running.pid, number)
         running.wait()
     assert running.returncode == status
+    assert asked(tmp_path)[-1] == "deploy stop --inventory local.yaml"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_just_before_there_is_a_start_to_tell_reaches_it(tmp_path: Path, number: signal.Signals) -> None:
+    environment = {**os.environ, "SIGNAL": str(int(number))}
+    done = subprocess.run(command(tmp_path, "--wait", before=SIGNAL_BEFORE_START), cwd=tmp_path, env=environment)
+    assert done.returncode in (1, 130, 128 + number)  # as `start` had set up its handlers by then, or not
     assert asked(tmp_path)[-1] == "deploy stop --inventory local.yaml"
