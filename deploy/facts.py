@@ -14,31 +14,14 @@ from dataclasses import dataclass
 
 import psutil
 
-from deploy.project import ROOT, environment_for_any_folder
+from deploy.project import environment_for_any_folder, module_command
 
 _PROBE_DEADLINE_SECONDS = 60.0
 
-# What these rooms answer is asked in processes of their own: deploy knows neither, and on a deployed cluster the
-# question has to be put on the node anyway.
-_GUARD_PROBE = """
-import json, socket
-from cluster.server.guard import guard_loopback
-with socket.create_server(("127.0.0.1", 0)) as listener:
-    outcome = guard_loopback(listener.getsockname()[1])
-print(json.dumps([outcome.guarded, outcome.reason]))
-"""
-_DATA_PROBE = """
-import json, os, sys
-from pathlib import Path
-from cluster.data import find_source
-from cluster.errors import ClusterError
-given, root = sys.argv[1:]
-cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pscluster"
-try:
-    print(json.dumps([True, find_source(given or None, os.environ, Path(root), cache).why]))
-except ClusterError as error:
-    print(json.dumps([False, str(error)]))
-"""
+# Asked in processes of their own: deploy knows neither room, and on a deployed cluster the question has to be put on
+# the node anyway. Each prints one JSON object, {"holds": ..., "line": ...}.
+_GUARD_PROBE = "cluster.server.guard_probe"
+_DATA_PROBE = "cluster.data.look"
 
 
 @dataclass(frozen=True)
@@ -76,7 +59,7 @@ def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
         available_bytes=memory.available,
         taken_ports={port: _holder(port) for port in ports if _taken(port)},
         guard=_ask(_GUARD_PROBE),
-        data=_ask(_DATA_PROBE, data_source or "", str(ROOT)),
+        data=_ask(_DATA_PROBE, *([] if data_source is None else ["--", data_source])),
     )
 
 
@@ -113,10 +96,10 @@ def _holder(port: int) -> str:
     return "another process"
 
 
-def _ask(probe: str, *arguments: str) -> Answer:
+def _ask(module: str, *arguments: str) -> Answer:
     try:
         asked = subprocess.run(
-            [sys.executable, "-c", probe, *arguments],
+            module_command(module, *arguments),
             env=environment_for_any_folder(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -129,5 +112,5 @@ def _ask(probe: str, *arguments: str) -> Answer:
     if asked.returncode != 0:
         words = asked.stderr.strip().splitlines()
         return Answer(False, words[-1] if words else f"the probe ended with exit code {asked.returncode}")
-    holds, line = json.loads(asked.stdout)
-    return Answer(bool(holds), str(line))
+    answer = json.loads(asked.stdout)
+    return Answer(bool(answer["holds"]), str(answer["line"]))

@@ -5,17 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from cluster.data import Dataset, find_source, prepare
+from cluster.data.places import PROJECT_ROOT, user_cache
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
-
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
-
-
-def user_cache() -> Path:
-    """The user's cache folder, where recordings may lie and prepared windows go."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "pscluster"
 
 
 def load_dataset(inventory: Inventory, display: Display, cancel: Cancel) -> Dataset:

@@ -1,11 +1,15 @@
 """The search order, and the one line that says which recordings and why."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cluster.data import Source, find_source
+from cluster.data.places import PROJECT_ROOT
 from cluster.errors import DataError
 from tests.data.makers import hapt_files, uci_har_files, write_folder, write_zip
 
@@ -99,3 +103,17 @@ def test_a_damaged_set_in_a_shared_place_is_not_silently_replaced_by_synthetic_o
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match="cut short, fetch it again"):
         find_source(None, {}, project, tmp_path / "none")
+
+
+@pytest.mark.parametrize(("source", "holds"), [("synthetic", True), ("-nothing.npz", False)])
+def test_a_look_from_outside_is_one_json_object(tmp_path: Path, source: str, holds: bool) -> None:
+    asked = subprocess.run(
+        [sys.executable, "-m", "cluster.data.look", "--", source],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(asked.stdout)
+    assert answer["holds"] is holds
+    assert source in answer["line"]
