@@ -47,9 +47,17 @@ class InventoryOpener:
     def __init__(self) -> None:
         self._used: Path | None = None
 
-    def open(self, flag: str | None, overrides: Sequence[str], announce: TextIO | None = None) -> "Inventory":
+    def open(
+        self,
+        flag: str | None,
+        overrides: Sequence[str],
+        announce: TextIO | None = None,
+        *,
+        check_interfaces: bool = True,
+    ) -> "Inventory":
         """Load, with the cluster's name and the file printed first (on stdout unless `announce` is another stream).
 
+        `check_interfaces=False` takes addresses as they are written: a cluster whose cable was pulled can be stopped.
         Raises UsageError, also the inventory's own with all of its problems.
         """
         from cluster.inventory import load  # pydantic takes half a second on a Pi: not for `fab --list`
@@ -62,7 +70,7 @@ class InventoryOpener:
                 "or make two calls"
             )
         self._used = path
-        inventory = load(choice.path, overrides)
+        inventory = load(choice.path, overrides, check_interfaces=check_interfaces)
         print(
             f"cluster {inventory.cluster}: {choice.path} (from {choice.origin})",
             file=sys.stdout if announce is None else announce,

@@ -1,18 +1,14 @@
 """What a deployment needs of whatever keeps its role processes running: the one thing `connection` swaps.
 
-Every action is written against `Services`. With `connection: local` a supervisor of ours is behind it.
+Every action is written against `Services`; `deploy.connections` knows what is behind it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from cluster.errors import UsageError
 from deploy.role_status import ClusterStatus
-
-if TYPE_CHECKING:
-    from cluster.inventory import Inventory
 
 Report = Callable[[ClusterStatus], None]
 
@@ -59,15 +55,3 @@ class Services(Protocol):
 
     def running_job(self) -> int | None:
         """Pid of the command that runs a job on this cluster now, None without one."""
-
-
-def services_for(inventory: "Inventory", overrides: Sequence[str]) -> Services:
-    """The service manager behind an inventory's `connection`. Raises UsageError for one this version lacks."""
-    if inventory.connection != "local":
-        raise UsageError(
-            f"{inventory.path}: connection: {inventory.connection}: deployment over SSH is not in this version yet; "
-            "`fab init --local --out local.yaml` writes a cluster that runs on this machine"
-        )
-    from deploy.local_services import LocalServices
-
-    return LocalServices(inventory, overrides)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
-from deploy.commands.edge import DegradedError, at_the_edge
+from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
 from deploy.commands.job_settings import data_settings
 from deploy.inventory_choice import InventoryOpener
 from deploy.role_status import ClusterStatus
-from deploy.services import Services, services_for
+from deploy.services import Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
@@ -96,16 +96,13 @@ def start(
     for step in made.steps:
         if step.kind == "run":
             print(f"{step.detail}: {step.subject}", flush=True)
-            flags = ["--quiet"] if quiet else []
-            code = services.run_job(step.subject, flags)
-            if code:
-                raise Exit(None, code)
+            end_as_the_job_did(services.run_job(step.subject, ["--quiet"] if quiet else []))
 
 
 @at_the_edge
 def stop(context: Any, inventory: str | None = None, set_: Names = None) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
-    _, services = _open(inventory, set_)
+    _, services = _open(inventory, set_, as_written=True)
     report = services.stop()
     line = "stopped" if report.ran else "nothing was running"
     print(f"{line}; had to be killed: {', '.join(report.killed)}" if report.killed else line, flush=True)
@@ -133,7 +130,7 @@ def restart(
 @at_the_edge
 def status(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
     """One line a role: address, pid, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
-    _, services = _open(inventory, set_, json_)
+    _, services = _open(inventory, set_, json_, as_written=True)
     now, job_pid = services.status(), services.running_job()
     if json_:
         print(json.dumps({**now.to_json(), "job_pid": job_pid}))
@@ -157,7 +154,7 @@ def logs(
 ) -> None:
     """The last lines of the roles' logs, and with --follow the new ones. `--role supervisor` is the supervisor's."""
     count = whole_number("--lines", lines, 0, 1_000_000)
-    opened, services = _open(inventory, set_)
+    opened, services = _open(inventory, set_, as_written=True)
     from deploy import log_reader
     from deploy.selection import select
 
@@ -179,15 +176,22 @@ def logs(
 
 
 def open_cluster(
-    inventory: str | None, overrides: Sequence[str], for_programs: bool = False
+    inventory: str | None, overrides: Sequence[str], for_programs: bool = False, as_written: bool = False
 ) -> "tuple[Inventory, Services]":
-    """The inventory of this call, its name said (on stderr when stdout is for programs), and its service manager."""
-    opened = OPENER.open(inventory, overrides, sys.stderr if for_programs else None)
+    """The inventory of this call, its name said (on stderr when stdout is for programs), and its service manager.
+
+    `as_written` does not hold the addresses against this machine's interfaces.
+    """
+    from deploy.connections import services_for
+
+    opened = OPENER.open(inventory, overrides, sys.stderr if for_programs else None, check_interfaces=not as_written)
     return opened, services_for(opened, overrides)
 
 
-def _open(inventory: str | None, overrides: Names, for_programs: bool = False) -> "tuple[Inventory, Services]":
-    return open_cluster(inventory, overrides or (), for_programs)
+def _open(
+    inventory: str | None, overrides: Names, for_programs: bool = False, as_written: bool = False
+) -> "tuple[Inventory, Services]":
+    return open_cluster(inventory, overrides or (), for_programs, as_written)
 
 
 def _kept(inventory: "Inventory") -> "tuple[Task, ...]":

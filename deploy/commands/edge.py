@@ -12,11 +12,20 @@ from cluster.errors import ClusterError, ExitCode
 
 P = ParamSpec("P")
 
+CONTRACT = frozenset({ExitCode.DONE, ExitCode.FAILED, ExitCode.BAD_USAGE, ExitCode.DEGRADED, ExitCode.CANCELLED})
+"""What a script may meet (docs/commands.md). The other codes are between role processes and their supervisor."""
+
 
 class DegradedError(ClusterError):
     """The command was carried out and some role is not well."""
 
     exit_code = ExitCode.DEGRADED
+
+
+def end_as_the_job_did(code: int) -> None:
+    """End the command unless the job is done (0); a job's code outside the contract is a failure like any other."""
+    if code:
+        raise Exit(None, code if code in CONTRACT else ExitCode.FAILED)
 
 
 def at_the_edge(body: Callable[P, None]) -> Callable[P, None]:

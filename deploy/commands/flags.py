@@ -21,7 +21,7 @@ HELP = {
     "epochs": "passes over the training windows",
     "seed": "of everything random in the job",
     "data": "recordings: a zip, a folder, an .npz, or `synthetic`",
-    "refit": "train the recipe on all training subjects, none held out",
+    "refit": "train with some subjects held out, then once more on all of them",
     "samples": "random points of the pi job",
     "run": "folder of the training run to evaluate; else the newest",
     "local": "a cluster of processes on this machine",

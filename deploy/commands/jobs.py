@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from invoke.exceptions import Exit
-
 from cluster.errors import ClusterError
 from deploy.commands.actions import Names, open_cluster
-from deploy.commands.edge import at_the_edge
+from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.job_settings import data_settings, number_settings, settings
 from deploy.role_status import RoleState
 
@@ -86,9 +84,7 @@ def _run(job: str, inventory: str | None, overrides: Sequence[str], for_programs
             "`fab deploy start --no-jobs` starts them, `fab deploy status` shows them"
         )
     flags = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
-    code = services.run_job(job, flags)
-    if code:
-        raise Exit(None, code)
+    end_as_the_job_did(services.run_job(job, flags))
 
 
 JOBS = (train, evaluate, pi)

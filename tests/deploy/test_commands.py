@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from fabric.main import program
+from invoke.exceptions import Exit
 
 from deploy.commands import actions
+from deploy.commands.edge import end_as_the_job_did
 from deploy.inventory_choice import InventoryOpener
 from deploy.project import ROOT
 
@@ -117,6 +119,29 @@ def test_ssh_is_refused_in_one_line_by_every_action(tmp_path: Path, fab: Fab, ac
     assert "deployment over SSH is not in this version yet" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
+
+
+@pytest.mark.parametrize(("action", "code"), [("stop", 0), ("status", 3), ("logs", 0), ("start", 2), ("plan", 2)])
+def test_a_cluster_whose_interface_is_gone_can_be_stopped_and_looked_at(
+    tmp_path: Path, fab: Fab, action: str, code: int
+) -> None:
+    text = PLAIN.format(connection="local", address="10.11.12.13")
+    (tmp_path / "inventory.yaml").write_text(text + "interface: unplugged0\n")
+    done = fab(f"deploy {action}")
+    assert done.code == code
+    assert ("unplugged0" in done.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"), [(0, None), (1, 1), (2, 2), (3, 3), (130, 130), (20, 1), (21, 1), (23, 1), (120, 1), (255, 1)]
+)
+def test_a_job_ends_the_command_with_a_code_of_the_contract(ended: int, code: int | None) -> None:
+    seen = None
+    try:
+        end_as_the_job_did(ended)
+    except Exit as leaving:
+        seen = leaving.code
+    assert seen == code
 
 
 def test_an_override_is_checked_like_the_file(tmp_path: Path, fab: Fab) -> None:

@@ -1,0 +1,21 @@
+"""What keeps the roles of an inventory running, by its `connection`. For `local` it is a supervisor of ours."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cluster.errors import UsageError
+from deploy.local_services import LocalServices
+from deploy.services import Services
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+
+def services_for(inventory: "Inventory", overrides: Sequence[str]) -> Services:
+    """The service manager behind an inventory's `connection`. Raises UsageError for one this version lacks."""
+    if inventory.connection != "local":
+        raise UsageError(
+            f"{inventory.path}: connection: {inventory.connection}: deployment over SSH is not in this version yet; "
+            "`fab init --local --out local.yaml` writes a cluster that runs on this machine"
+        )
+    return LocalServices(inventory, overrides)
