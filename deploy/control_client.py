@@ -1,7 +1,9 @@
 """Talking to a cluster's supervisor over its unix socket (see `deploy.supervisor.control_server`)."""
 
 import json
+import os
 import socket
+import struct
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +11,9 @@ from typing import Any
 
 from cluster.errors import ClusterError
 from deploy.role_status import ClusterStatus
+
+_CREDENTIALS = struct.Struct("3i")
+"""`struct ucred` of unix(7): pid, uid, gid."""
 
 
 class NobodyListensError(ClusterError):
@@ -18,9 +23,11 @@ class NobodyListensError(ClusterError):
 class ControlClient:
     """One request a connection. Every wait has a deadline, because a supervisor can be stopped or stuck too."""
 
-    def __init__(self, path: Path, deadline_seconds: float = 10.0) -> None:
+    def __init__(self, path: Path, deadline_seconds: float = 10.0, owner: int | None = None) -> None:
+        """`owner` is the uid whose supervisor is to be talked to, ours by default."""
         self._path = path
         self._deadline_seconds = deadline_seconds
+        self._owner = os.getuid() if owner is None else owner
 
     def status(self) -> ClusterStatus:
         """The cluster as it is now."""
@@ -52,6 +59,16 @@ class ControlClient:
         except OSError as error:
             connection.close()
             raise ClusterError(f"the supervisor at {self._path} cannot be reached: {error}") from error
+        # A socket may lie in /tmp, where anybody could have been first to take the name.
+        _, listener, _ = _CREDENTIALS.unpack(
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        if listener != self._owner:
+            connection.close()
+            raise ClusterError(
+                f"the process that listens at {self._path} belongs to user {listener}, not to user {self._owner}: "
+                "use the account that started the cluster, or put the inventory into a folder with a shorter path"
+            )
         return connection
 
     def _exchange(self, stream: Any, request: dict[str, Any]) -> dict[str, Any]:

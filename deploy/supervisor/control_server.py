@@ -61,14 +61,14 @@ class ControlServer:
         try:
             with suppress(ConnectionError, asyncio.CancelledError):
                 while line := await reader.readline():
-                    await self._serve(line, writer)
+                    await self._serve(line, reader, writer)
         except ValueError:  # a line beyond the stream's limit of 64 KiB: not one of our clients
             await _send(writer, {"ok": False, "error": "expected one JSON object a line of at most 64 KiB"})
         finally:
             self._connections.discard(task)
             writer.close()
 
-    async def _serve(self, line: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             request = json.loads(line)
         except ValueError:
@@ -76,7 +76,7 @@ class ControlServer:
         if not isinstance(request, dict):
             await _send(writer, {"ok": False, "error": f"expected one JSON object a line, got {line[:80]!r}"})
         elif request.get("verb") == "watch":
-            await self._watch(writer)
+            await self._watch(reader, writer)
         else:
             self._answering += 1
             self._idle.clear()
@@ -93,16 +93,27 @@ class ControlServer:
         except ClusterError as error:
             return {"ok": False, "error": str(error)}
 
-    async def _watch(self, writer: asyncio.StreamWriter) -> None:
+    async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         watcher = asyncio.Event()
         self._watchers.add(watcher)
+        # A healthy cluster changes never: without asking, whoever hung up would be kept until the next failure.
+        hung_up = asyncio.create_task(_end_of(reader))
+        hung_up.add_done_callback(lambda _: watcher.set())
         try:
-            while True:
+            while not hung_up.done():
                 watcher.clear()
                 await _send(writer, {"ok": True, **self._status().to_json()})
                 await watcher.wait()
         finally:
+            hung_up.cancel()
             self._watchers.discard(watcher)
+
+
+async def _end_of(reader: asyncio.StreamReader) -> None:
+    """Wait until the other side hangs up; what it says until then is ignored."""
+    with suppress(ConnectionError):
+        while await reader.read(4096):
+            pass
 
 
 async def _send(writer: asyncio.StreamWriter, reply: Mapping[str, Any]) -> None:

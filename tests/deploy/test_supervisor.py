@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.control_client import NobodyListensError
+from deploy.control_client import ControlClient, NobodyListensError
 from deploy.file_lock import FileLock, held_by
 from deploy.role_status import ClusterStatus, RoleState
 from deploy.state_folder import StateFolder
@@ -49,6 +49,31 @@ def test_only_the_owner_may_reach_the_sockets(played: PlayedCluster) -> None:
     played.start("ps-0")
     assert stat.S_IMODE(played.folder.path.stat().st_mode) == 0o700
     assert stat.S_IMODE(played.folder.control_socket.stat().st_mode) == 0o600
+
+
+def test_a_client_does_not_talk_to_somebody_elses_supervisor(played: PlayedCluster) -> None:
+    played.script(ps_0="ready")
+    played.start("ps-0")
+    stranger = ControlClient(played.folder.control_socket, owner=os.getuid() + 1)
+    with pytest.raises(ClusterError, match=f"belongs to user {os.getuid()}, not to user {os.getuid() + 1}"):
+        stranger.ask("stop")
+    assert played.client.status().roles
+
+
+def test_a_watcher_that_hangs_up_is_let_go_though_nothing_changes(played: PlayedCluster) -> None:
+    played.script(ps_0="ready")
+    supervisor = played.start("ps-0")
+    played.until_running()
+    descriptors = Path(f"/proc/{supervisor.pid}/fd")
+    before = len(list(descriptors.iterdir()))
+    with socket.socket(socket.AF_UNIX) as watcher, watcher.makefile("rwb") as stream:
+        watcher.settimeout(PATIENCE_SECONDS)
+        watcher.connect(str(played.folder.control_socket))
+        stream.write(b'{"verb": "watch"}\n')
+        stream.flush()
+        assert json.loads(stream.readline())["state"] == "running"
+        assert len(list(descriptors.iterdir())) > before
+    eventually(lambda: len(list(descriptors.iterdir())) <= before, "the end of the watcher's connection")
 
 
 def test_a_role_that_dies_is_restarted_and_the_log_says_why(played: PlayedCluster) -> None:
