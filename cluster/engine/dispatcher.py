@@ -8,6 +8,7 @@ without a deadline.
 import contextlib
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,6 +43,8 @@ from cluster.server.probe import answers
 import tensorflow as tf  # isort: skip
 
 log = logging.getLogger(__name__)
+
+LOST = ("UnavailableError", "AbortedError")
 
 PROBE_SECONDS = 2.0
 LOOK_SECONDS = 0.5
@@ -191,7 +194,11 @@ class Dispatcher:
             self._looking.discard(task)
 
     def _probe(self, task: int) -> None:
-        self._events.put(Probed(task, answers(*self._addresses[task], PROBE_SECONDS)))
+        alive = False
+        try:
+            alive = answers(*self._addresses[task], PROBE_SECONDS)
+        finally:
+            self._events.put(Probed(task, alive))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -213,7 +220,10 @@ class Dispatcher:
                 case Add(task):
                     self._carry_out(self.membership.handle(self._add(task), time.monotonic()))
                 case GiveUp(item, reason):
-                    raise ClusterError(f"{item.function} (item {item.id}) failed on every attempt; the last: {reason}")
+                    raise ClusterError(
+                        f"{item.function} (item {item.id}) failed on every attempt; the last: {reason}. If the workers "
+                        "died of it, see their logs: a smaller model, batch_size or chunk takes less memory"
+                    )
 
     def _add(self, task: int) -> Joined | JoinFailed:
         name = _name(task)
@@ -240,7 +250,7 @@ class Dispatcher:
                 self._runtime.update(live)
         except tf.errors.OpError as problem:
             # Another worker is dying too: its own call will say so. The definition is sent again with the next change.
-            self._raise_if_server_lost(str(problem))
+            self._raise_if_server_lost(first_line(problem))
             log.warning("while dropping %s: %s", _name(task), first_line(problem))
         self._guardian.unfence(_name(task))
 
@@ -248,7 +258,9 @@ class Dispatcher:
         """A worker's call fails as well when a parameter server does; only the server's own silence tells."""
         for task, (host, port) in self._servers.items():
             silent = not any(answers(host, port, seconds) for seconds in SERVER_PROBE_SECONDS)
-            if silent or f"/job:ps/replica:0/task:{task}" in reason:
+            # It may also have come back already, without what it held: then it says that it does not know us.
+            forgotten = reason.startswith(LOST) and re.search(rf"/job:ps/replica:0/task:{task}\b", reason)
+            if silent or forgotten:
                 raise ParameterServerLost(
                     f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
                     "see its log, start the cluster again and run the job again"

@@ -61,7 +61,7 @@ class Lane:
 
 def first_line(problem: tf.errors.OpError) -> str:
     """What happened and where, of the many lines that TensorFlow writes."""
-    return f"{type(problem).__name__}: {str(problem.message).splitlines()[0]}{_origin(problem)}"
+    return f"{type(problem).__name__}: {(str(problem.message).splitlines() or [''])[0]}{_origin(problem)}"
 
 
 def _origin(problem: tf.errors.OpError) -> str:

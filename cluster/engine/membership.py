@@ -40,6 +40,12 @@ from cluster.engine.messages import (
 MAXIMUM_OWN_ERRORS = 3
 """Attempts that may end in an error which is not the network's before the run is given up."""
 
+MAXIMUM_FAILURES_PER_WORKER = 3
+"""Times the number of workers, plus one: failures of one item before it is to blame.
+
+An item that takes every worker's last memory looks like a network that fails: without a bound it would go round for ever.
+"""
+
 
 class Phase(Enum):
     """Where a worker stands. The value is the label of the worker-state metric."""
@@ -53,13 +59,22 @@ class Phase(Enum):
     FENCED = "fenced"
 
 
+TIMED = (Phase.BUSY, Phase.SUSPECT, Phase.SLOW, Phase.FENCED)
+"""Phases that end by themselves when their time is up."""
+
+
 @dataclass
 class Timing:
-    """The knobs of patience, in seconds. A slow worker gets `slow_factor` deadlines before it is fenced."""
+    """The knobs of patience, in seconds. A slow worker gets `slow_factor` deadlines before it is fenced.
+
+    `first_reply_seconds` holds for the first replies to each function after a worker joined: its graph is instantiated
+    there then.
+    """
 
     first_reply_seconds: float = 60.0
     floor_seconds: float = 5.0
     slow_factor: float = 4.0
+    probe_seconds: float = 10.0
     abandon_seconds: float = 20.0
 
 
@@ -68,7 +83,8 @@ class Worker:
     """One worker as the coordinator sees it."""
 
     task: int
-    deadline: AdaptiveDeadline
+    deadlines: dict[str, AdaptiveDeadline] = field(default_factory=dict)
+    """By function: what one of them takes says nothing about another."""
     phase: Phase = Phase.ABSENT
     attempt: int | None = None
     item: Item | None = None
@@ -84,17 +100,19 @@ class Membership:
 
     def __init__(self, tasks: range | list[int], timing: Timing | None = None) -> None:
         self.timing = timing or Timing()
-        self.workers = {task: Worker(task, self._fresh_deadline()) for task in tasks}
+        self.workers = {task: Worker(task) for task in tasks}
         self._pending: deque[Item] = deque()
         self._open: dict[int, Item] = {}
         """Items without an outcome yet, pending or on some worker."""
         self._attempts: dict[int, int] = {}
         self._own_errors: dict[int, int] = {}
+        self._failures: dict[int, int] = {}
         self._next_attempt = 0
         self.late_replies = 0
 
-    def _fresh_deadline(self) -> AdaptiveDeadline:
-        return AdaptiveDeadline(self.timing.first_reply_seconds, self.timing.floor_seconds)
+    def _deadline(self, worker: Worker, item: Item) -> AdaptiveDeadline:
+        fresh = AdaptiveDeadline(self.timing.first_reply_seconds, self.timing.floor_seconds)
+        return worker.deadlines.setdefault(item.function, fresh)
 
     @property
     def live(self) -> frozenset[int]:
@@ -122,13 +140,12 @@ class Membership:
 
     def next_due(self) -> float | None:
         """The earliest time at which `tick` would have something to do."""
-        waiting = (Phase.BUSY, Phase.SLOW, Phase.FENCED)
-        return min((w.due for w in self.workers.values() if w.phase in waiting), default=None)
+        return min((w.due for w in self.workers.values() if w.phase in TIMED), default=None)
 
     def excuse(self, seconds: float) -> None:
         """The coordinator itself stood still this long: whatever was due meanwhile is due that much later."""
         for worker in self.workers.values():
-            if worker.phase in (Phase.BUSY, Phase.SLOW, Phase.FENCED):
+            if worker.phase in TIMED:
                 worker.due += seconds
 
     def withdraw(self) -> None:
@@ -137,6 +154,7 @@ class Membership:
         self._open.clear()
         self._attempts.clear()
         self._own_errors.clear()
+        self._failures.clear()
 
     def schedule(self, items: list[Item], now: float) -> list[Instruction]:
         """Queue items behind those already waiting."""
@@ -156,7 +174,8 @@ class Membership:
                     return [Add(worker.task)]
                 return []
             case Joined():
-                worker.phase, worker.deadline = Phase.IDLE, self._fresh_deadline()
+                worker.phase = Phase.IDLE
+                worker.deadlines.clear()
                 worker.served = 0
                 return self._assign(now)
             case JoinFailed():
@@ -178,9 +197,11 @@ class Membership:
                 continue
             match worker.phase:
                 case Phase.BUSY:
-                    worker.phase = Phase.SUSPECT
+                    worker.phase, worker.due = Phase.SUSPECT, now + self.timing.probe_seconds
                     self._put_back(worker.item)
                     instructions.append(Probe(worker.task))
+                case Phase.SUSPECT:
+                    instructions.append(self._fence(worker, "no reply, and nobody could probe it in time", now))
                 case Phase.SLOW:
                     instructions.append(self._fence(worker, "alive, but still without a reply", now))
                 case Phase.FENCED:
@@ -191,12 +212,12 @@ class Membership:
         return instructions + self._assign(now)
 
     def _probed(self, worker: Worker, alive: bool, now: float) -> list[Instruction]:
-        if worker.phase is not Phase.SUSPECT:
+        if worker.phase is not Phase.SUSPECT or worker.item is None:
             return []
         if not alive:
             return [self._fence(worker, "no reply, and its server does not answer a probe", now)]
         worker.phase = Phase.SLOW
-        worker.due = now + self.timing.slow_factor * worker.deadline.seconds()
+        worker.due = now + self.timing.slow_factor * self._deadline(worker, worker.item).seconds()
         return []
 
     def _fence(self, worker: Worker, reason: str, now: float) -> Fence:
@@ -211,7 +232,7 @@ class Membership:
         if worker.phase is not Phase.BUSY:
             self.late_replies += 1
         worker.item = worker.attempt = None
-        worker.deadline.observe(event.seconds)
+        self._deadline(worker, item).observe(event.seconds)
         worker.served += 1
         instructions: list[Instruction] = []
         if fenced:
@@ -226,6 +247,7 @@ class Membership:
             self._pending = deque(waiting for waiting in self._pending if waiting.id != item.id)
             attempts = self._attempts.pop(item.id)
             self._own_errors.pop(item.id, None)
+            self._failures.pop(item.id, None)
             instructions.append(Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts)))
         return instructions + self._assign(now)
 
@@ -237,11 +259,15 @@ class Membership:
         self._put_back(item)
         self._leave(worker, now)
         instructions: list[Instruction] = [Drop(worker.task, event.reason)]
-        if not event.transient and self._is_open(item):
-            self._own_errors[item.id] = self._own_errors.get(item.id, 0) + 1
-            if self._own_errors[item.id] >= MAXIMUM_OWN_ERRORS:
-                return [*instructions, GiveUp(item, event.reason)]
+        if self._is_open(item) and self._hopeless(item, event):
+            return [*instructions, GiveUp(item, event.reason)]
         return instructions + self._assign(now)
+
+    def _hopeless(self, item: Item, event: Failed) -> bool:
+        self._failures[item.id] = self._failures.get(item.id, 0) + 1
+        self._own_errors[item.id] = self._own_errors.get(item.id, 0) + (not event.transient)
+        bound = MAXIMUM_FAILURES_PER_WORKER * len(self.workers) + 1
+        return self._own_errors[item.id] >= MAXIMUM_OWN_ERRORS or self._failures[item.id] >= bound
 
     def _leave(self, worker: Worker, now: float) -> None:
         worker.item = worker.attempt = None
@@ -269,6 +295,6 @@ class Membership:
             self._next_attempt += 1
             self._attempts[item.id] += 1
             worker.phase, worker.item, worker.attempt = Phase.BUSY, item, self._next_attempt
-            worker.due = now + worker.deadline.seconds()
+            worker.due = now + self._deadline(worker, item).seconds()
             instructions.append(Dispatch(worker.task, item, self._next_attempt))
         return instructions

@@ -20,6 +20,7 @@ probe; after `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor c
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import select
@@ -59,7 +60,11 @@ def sockets_to(process: int, addresses: set[tuple[str, int]]) -> list[int]:
 
 
 def cut(process: int, addresses: set[tuple[str, int]]) -> int:
-    """Shut the sockets of `process` to these addresses; returns how many. Raises PermissionError if we may not."""
+    """Shut the sockets of `process` to these addresses; returns how many.
+
+    Raises OSError if the kernel does not let us: EPERM (ptrace is restricted), ENOSYS (older than Linux 5.6), or
+    ProcessLookupError when the process is gone.
+    """
     descriptors = sockets_to(process, addresses)
     if not descriptors:
         return 0
@@ -71,9 +76,9 @@ def cut(process: int, addresses: set[tuple[str, int]]) -> int:
             copy = libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
             if copy < 0:
                 error = ctypes.get_errno()
-                if error == 1:
-                    raise PermissionError(error, f"pidfd_getfd on process {process}: {os.strerror(error)}")
-                continue
+                if error == errno.EBADF:  # closed since we looked
+                    continue
+                raise OSError(error, os.strerror(error))
             with socket.socket(fileno=copy) as peer, contextlib.suppress(OSError):
                 peer.shutdown(socket.SHUT_RDWR)
                 done += 1
@@ -103,6 +108,7 @@ class Watchdog:
         self.watched: dict[str, tuple[str, int]] = {}
         self.fenced: dict[str, tuple[str, int]] = {}
         self.last_beat = time.monotonic()
+        self.powerless = False
 
     def command(self, line: str) -> None:
         """Carry out one line of input."""
@@ -129,16 +135,29 @@ class Watchdog:
             kill_through_supervisor(name)
 
     def hold(self) -> None:
-        """Cut whatever sockets the coordinator has to fenced servers."""
-        if self.fenced:
+        """Cut whatever sockets the coordinator has to fenced servers; where that is forbidden, say so once."""
+        if not self.fenced or self.powerless:
+            return
+        try:
             cut(self.coordinator, set(self.fenced.values()))
+        except ProcessLookupError:
+            return  # the coordinator has ended: so will our input
+        except OSError as problem:
+            self.powerless = True
+            print(
+                f"watchdog: this kernel does not let us cut the coordinator's sockets ({problem.strerror}): from now "
+                "on a stopped worker is only killed, where there is a supervisor to do it",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def look(self) -> None:
         """Act on missing beats."""
         silent = time.monotonic() - self.last_beat
         if silent > self.patience:
             print(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", file=sys.stderr, flush=True)
-            os.kill(self.coordinator, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.coordinator, signal.SIGKILL)
             raise SystemExit(1)
         if silent > self.silence:
             for name, (host, port) in list(self.watched.items()):
@@ -166,12 +185,8 @@ def main(arguments: list[str]) -> None:
             *lines, rest = (rest + received).split(b"\n")
             for line in lines:
                 watchdog.command(line.decode())
-        try:
-            watchdog.hold()
-            watchdog.look()
-        except (PermissionError, ProcessLookupError) as problem:
-            print(f"watchdog: cannot fence: {problem}", file=sys.stderr, flush=True)
-            return
+        watchdog.hold()
+        watchdog.look()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from cluster.data import Dataset
 
 import tensorflow as tf  # isort: skip
 
-EPSILON = 1e-6
+CONSTANT = 1e-6
+"""A channel that varies less than this is not scaled: dividing by next to nothing would blow up what comes later."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Standardization:
             count += block.shape[0] * block.shape[1]
         mean = total / count
         deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0.0))
-        return cls(mean.astype(np.float32), np.maximum(deviation, EPSILON).astype(np.float32))
+        return cls(mean.astype(np.float32), np.where(deviation < CONSTANT, 1.0, deviation).astype(np.float32))
 
     def packed(self) -> NDArray[np.float32]:
         """Both in one tensor, float32 (2, channels), as graphs take it."""

@@ -22,7 +22,7 @@ class ParameterSpec:
     """One named tensor of a network.
 
     `trained=False` puts it in the statistics
-    tail; `decayed=False` keeps weight decay and L2 away from it (biases, normalization scales).
+    tail; `decayed=False` keeps the L2 term of the loss away from it (biases, normalization scales).
     """
 
     name: str

@@ -36,7 +36,7 @@ class Story:
 
     def __init__(self, roles: Roles, absent: tuple[str, ...] = (), spin: int = 0, during_trace: Any = None) -> None:
         self.roles = roles
-        self.done = 0
+        self.scheduled = self.done = 0
         roles.start(*(name for name in roles.server_names + roles.worker_names if name not in absent))
         peers = Peers(
             roles.address("coordinator"),
@@ -61,15 +61,24 @@ class Story:
         functions = {"update": trace(update, tf.TensorSpec([], tf.int64))}
         self.dispatcher = Dispatcher(self.runtime, functions, TIMING, patience_seconds=60.0)
 
-    def updates(self, first: int, count: int) -> Iterator[Outcome]:
-        items = (Item(k, "update", (np.int64(k),)) for k in range(first, first + count))
-        return self.dispatcher.run(items)
+    def updates(self, count: int, until: Callable[[], bool]) -> Iterator[Item]:
+        """At least `count` new items, and on until `until` holds."""
+        drawn = 0
+        while drawn < count or not until():
+            item = Item(self.scheduled, "update", (np.int64(self.scheduled),))
+            self.scheduled, drawn = self.scheduled + 1, drawn + 1
+            yield item
 
-    def run(self, first: int, count: int, hook: Callable[[Outcome], None] = lambda outcome: None) -> dict[str, Any]:
-        """Schedule these ids; `hook` is called with each outcome as it comes."""
+    def run(
+        self,
+        count: int,
+        hook: Callable[[Outcome], None] = lambda outcome: None,
+        until: Callable[[], bool] = lambda: True,
+    ) -> dict[str, Any]:
+        """Schedule so many updates; `hook` is called with each outcome as it comes."""
         begin, slowest, previous = time.monotonic(), 0.0, time.monotonic()
         by_task: dict[int, int] = {}
-        for outcome in self.updates(first, count):
+        for outcome in self.dispatcher.run(self.updates(count, until)):
             by_task[outcome.task] = by_task.get(outcome.task, 0) + 1
             slowest, previous = max(slowest, time.monotonic() - previous), time.monotonic()
             self.done += 1
@@ -84,6 +93,7 @@ class Story:
         return {
             "minimum": float(vector.min()),
             "maximum": float(vector.max()),
+            "scheduled": self.scheduled,
             "applied": totals.applied,
             "duplicates_dropped": totals.duplicates_dropped,
             "late_replies": late,
@@ -96,12 +106,13 @@ class Story:
 def absent_at_connect(roles: Roles) -> dict[str, Any]:
     """Worker 2 is configured and never there; then it comes, in the middle of the second run."""
     story = Story(roles, absent=("worker:2",))
-    joined = story.dispatcher.wait_for_workers(3, 3.0)
-    first = story.run(0, 200)
+    story.dispatcher.wait_for_workers(2, 30.0)
+    joined = story.dispatcher.wait_for_workers(3, 2.0)
+    first = story.run(200)
     roles.start("worker:2")
-    second = story.run(200, 100)
+    second = story.run(100)
     story.dispatcher.wait_for_workers(3, 30.0)
-    third = story.run(300, 300)
+    third = story.run(300)
     return story.end(joined=joined, first=first, second=second, third=third)
 
 
@@ -118,9 +129,9 @@ def dead_and_returning(roles: Roles) -> dict[str, Any]:
         if story.done == 150:
             roles.launch("worker:1")
 
-    first = story.run(0, 300, hook)
-    story.dispatcher.wait_for_workers(2, 30.0)
-    second = story.run(300, 300)
+    first = story.run(300, hook)
+    story.dispatcher.wait_for_workers(2, 60.0)
+    second = story.run(300)
     return story.end(first=first, second=second)
 
 
@@ -134,11 +145,11 @@ def stopped_in_run(roles: Roles) -> dict[str, Any]:
         if story.done == 100:
             stopped.send_signal(signal.SIGSTOP)
 
-    first = story.run(0, 400, hook)
+    first = story.run(400, hook, until=lambda: 1 not in story.dispatcher.membership.live)
     live_meanwhile = sorted(story.dispatcher.membership.live)
     stopped.send_signal(signal.SIGCONT)
     joined = story.dispatcher.wait_for_workers(3, 30.0)
-    second = story.run(400, 300)
+    second = story.run(300)
     return story.end(first=first, second=second, live_meanwhile=live_meanwhile, joined=joined)
 
 
@@ -147,11 +158,12 @@ def stopped_while_tracing(roles: Roles) -> dict[str, Any]:
     begin = time.monotonic()
     story = Story(roles, during_trace=lambda: roles.running["worker:1"].send_signal(signal.SIGSTOP))
     connected = time.monotonic() - begin
+    story.dispatcher.wait_for_workers(2, 30.0)
     joined = story.dispatcher.wait_for_workers(3, 4.0)
-    first = story.run(0, 200)
+    first = story.run(200)
     roles.running["worker:1"].send_signal(signal.SIGCONT)
     later = story.dispatcher.wait_for_workers(3, 30.0)
-    second = story.run(200, 300)
+    second = story.run(300)
     return story.end(connect_seconds=connected, joined=joined, later=later, first=first, second=second)
 
 
@@ -159,12 +171,12 @@ def traced_while_stopped(roles: Roles) -> dict[str, Any]:
     """Another function is traced while a stopped worker is in the cluster: only the watchdog process can help then."""
     story = Story(roles)
     story.dispatcher.wait_for_workers(3, 30.0)
-    story.run(0, 50)
+    story.run(50)
     roles.running["worker:1"].send_signal(signal.SIGSTOP)
     begin = time.monotonic()
     trace(lambda x: tf.reduce_sum(x * 3.0), tf.TensorSpec([7], tf.float32))
     frozen = time.monotonic() - begin
-    first = story.run(50, 200)
+    first = story.run(200)
     roles.running["worker:1"].send_signal(signal.SIGCONT)
     later = story.dispatcher.wait_for_workers(3, 30.0)
     return story.end(frozen_seconds=frozen, first=first, later=later)
@@ -174,7 +186,7 @@ def stopped_while_joining(roles: Roles) -> dict[str, Any]:
     """Worker 1 answers a probe, and is stopped before the runtime has taken it in."""
     story = Story(roles, absent=("worker:1",))
     story.dispatcher.wait_for_workers(2, 30.0)
-    story.run(0, 50)
+    story.run(50)
     roles.start("worker:1")
     stopped, update = roles.running["worker:1"], story.runtime.update
     tries: list[frozenset[int]] = []
@@ -188,10 +200,10 @@ def stopped_while_joining(roles: Roles) -> dict[str, Any]:
     with mock.patch.object(story.runtime, "update", stop_and_update):
         while not tries:
             story.dispatcher.wait_for_workers(3, 1.0)
-        first = story.run(50, 200)
+        first = story.run(200)
     stopped.send_signal(signal.SIGCONT)
     later = story.dispatcher.wait_for_workers(3, 60.0)
-    second = story.run(250, 200)
+    second = story.run(200)
     return story.end(first=first, second=second, later=later)
 
 
@@ -204,10 +216,10 @@ def late_reply(roles: Roles) -> dict[str, Any]:
 
     def under_way() -> float:
         """How far worker 1 is with its item, as a share of the time that an item takes it."""
-        usual = late.deadline.median_seconds
+        usual = late.deadlines["update"].median_seconds
         if late.phase is not Phase.BUSY or usual is None or late.served < 5:
             return 0.0
-        return (time.monotonic() - (late.due - late.deadline.seconds())) / usual
+        return (time.monotonic() - (late.due - late.deadlines["update"].seconds())) / usual
 
     def hook(outcome: Outcome) -> None:
         if not waits_for and late.item is not None and 0.2 < under_way() < 0.6:
@@ -216,9 +228,9 @@ def late_reply(roles: Roles) -> dict[str, Any]:
         elif waits_for and outcome.item.id == waits_for[0]:
             stopped.send_signal(signal.SIGCONT)
 
-    first = story.run(0, 200, hook)
+    first = story.run(200, hook)
     story.dispatcher.wait_for_workers(3, 30.0)
-    second = story.run(200, 60)
+    second = story.run(60)
     return story.end(first=first, second=second, waits_for=waits_for)
 
 
@@ -233,7 +245,7 @@ def server_lost(roles: Roles) -> dict[str, Any]:
             roles.kill("ps:0")
 
     try:
-        story.run(0, 500, hook)
+        story.run(500, hook)
     except ParameterServerLost as problem:
         message = str(problem)
     seconds = time.monotonic() - begin

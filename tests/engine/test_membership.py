@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.engine.deadlines import AdaptiveDeadline, Backoff
-from cluster.engine.membership import MAXIMUM_OWN_ERRORS, Membership, Phase, Timing
+from cluster.engine.membership import MAXIMUM_FAILURES_PER_WORKER, MAXIMUM_OWN_ERRORS, Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
     Add,
@@ -118,6 +118,22 @@ def test_a_call_that_not_even_the_fence_ends_is_abandoned() -> None:
     assert core.open_items == 1
 
 
+def test_a_thread_left_behind_cannot_speak_for_its_worker_s_next_call() -> None:
+    core = membership(1, 0)
+    first, second = items(1, 2)
+    core.schedule([first], 0.0)
+    core.tick(10.0)
+    core.handle(Probed(0, alive=False), 10.0)
+    core.tick(15.0)
+    core.handle(Answered(0), 16.0)
+    assert core.handle(Joined(0), 16.0) == [Dispatch(0, first, 2)]
+    core.schedule([second], 16.0)
+    assert core.handle(Replied(0, 1, "old", 16.0), 16.1) == []
+    assert core.handle(Failed(0, 1, UNAVAILABLE), 16.1) == []
+    assert core.workers[0].phase is Phase.BUSY
+    assert core.handle(Replied(0, 2, None, 0.1), 16.2) == [delivered(first, 0, attempts=2), Dispatch(0, second, 3)]
+
+
 def test_one_stopped_while_functions_are_traced_fails_to_join_or_is_overdue_at_its_first_item() -> None:
     core = membership(2, 0)
     assert core.handle(Answered(1), 0.0) == [Add(1)]
@@ -203,14 +219,41 @@ def test_an_error_of_our_own_ends_the_run_after_a_few_attempts() -> None:
     ]
 
 
-def test_network_errors_alone_never_end_a_run() -> None:
+def test_an_item_that_ends_every_worker_is_given_up_at_last() -> None:
     core = membership(1)
     (item,) = items(1)
     core.schedule([item], 0.0)
-    for attempt in range(1, 50):
+    bound = MAXIMUM_FAILURES_PER_WORKER + 1
+    for attempt in range(1, bound + 1):
         core.handle(Answered(0), 0.0)
         assert core.handle(Joined(0), 0.0) == [Dispatch(0, item, attempt)]
-        assert core.handle(Failed(0, attempt, UNAVAILABLE), 0.0) == [Drop(0, UNAVAILABLE)]
+        last = [GiveUp(item, UNAVAILABLE)] if attempt == bound else []
+        assert core.handle(Failed(0, attempt, UNAVAILABLE), 0.0) == [Drop(0, UNAVAILABLE), *last]
+
+
+def test_each_function_has_deadlines_of_its_own() -> None:
+    core = membership(1, 0)
+    for k in range(3):
+        core.schedule([Item(k, "train")], 0.0)
+        core.handle(Replied(0, k + 1, None, 0.1), 0.0)
+    core.schedule([Item(3, "train")], 0.0)
+    core.handle(Replied(0, 4, None, 0.1), 0.0)
+    known = core.workers[0].deadlines["train"].seconds()
+    core.schedule([Item(4, "evaluate")], 0.0)
+    first = core.timing.first_reply_seconds
+    assert known < first
+    assert core.tick(known) == []
+    assert core.tick(first) == [Probe(0)]
+
+
+def test_a_suspect_that_nobody_probes_is_fenced() -> None:
+    core = membership(1, 0)
+    core.schedule(items(1), 0.0)
+    due = core.timing.first_reply_seconds
+    assert core.tick(due) == [Probe(0)]
+    assert core.next_due() == due + core.timing.probe_seconds
+    (fence,) = core.tick(due + core.timing.probe_seconds)
+    assert fence == Fence(0, "no reply, and nobody could probe it in time")
 
 
 def test_time_in_which_the_coordinator_stood_still_is_not_held_against_a_worker() -> None:
