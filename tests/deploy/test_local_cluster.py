@@ -8,13 +8,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from math import pi
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from cluster.inventory import load
+from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
+from cluster.server.probe import answers
 from deploy.control_client import ControlClient
 from deploy.file_lock import held_by
 from deploy.project import ROOT
@@ -35,9 +38,13 @@ class LocalCluster:
         self.state = StateFolder.beside(self.inventory.path, self.inventory.cluster)
         self.pids: set[int] = set()
 
-    def fab(self, line: str) -> subprocess.CompletedProcess[str]:
+    def fab(self, line: str, *settings: str) -> subprocess.CompletedProcess[str]:
+        overrides = [word for setting in settings for word in ("--set", setting)]
+        return self.run(*line.split(), *overrides, "--inventory", str(self.inventory.path))
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(FAB), "-r", str(ROOT), *line.split(), "--inventory", str(self.inventory.path)],
+            [str(FAB), "-r", str(ROOT), *words],
             cwd=self._folder,
             capture_output=True,
             text=True,
@@ -63,6 +70,11 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def as_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads(done.stdout)
     return parsed
+
+
+def names(process: psutil.Process, inventory: Inventory) -> bool:
+    """Whether the process was started for this inventory."""
+    return str(inventory.path.resolve()) in (process.info["cmdline"] or [])
 
 
 def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
@@ -119,6 +131,53 @@ def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> N
     assert "job 1" not in started.stdout
     mended = cluster.fab("deploy start --no-jobs")
     assert mended.returncode == 0, mended.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_from_a_fresh_inventory_to_a_result_and_back_to_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
+    made = cluster.run("init", "--local", "--workers", "1", "--out", "inventory.yaml", "--force")
+    assert made.returncode == 0, made.stderr
+    jobs = 'jobs={"pi": {"samples": 1000000, "chunk_samples": 100000}}'
+    first = cluster.fab("deploy start", jobs)
+    assert first.returncode == 0, first.stdout + first.stderr
+    line = first.stdout.splitlines()[-1]
+    assert line.startswith("result: runs/")
+    result = json.loads((tmp_path / line.removeprefix("result: ")).read_text())
+    assert (result["job"], result["status"], result["samples"]) == ("pi", "done", 1_000_000)
+    assert abs(result["estimate"] - pi) < 10 * result["standard_error"]
+
+    second = cluster.fab("deploy start", jobs)
+    assert second.returncode == 0
+    assert second.stdout.splitlines()[-1].startswith("already running, jobs not repeated")
+    assert len(list((tmp_path / "runs").glob("*-pi"))) == 1
+
+    cluster.status()
+    assert cluster.fab("deploy stop").returncode == 0
+    assert held_by(cluster.state.lock) is None
+    assert all(gone(pid) for pid in cluster.pids)
+    assert sorted(path.name for path in cluster.state.path.iterdir()) == ["job.lock", "logs", "supervisor.lock"]
+    left = [process.info for process in psutil.process_iter(["pid", "cmdline"]) if names(process, cluster.inventory)]
+    assert left == []
+
+
+def test_what_the_watchdog_of_a_job_asks_for_brings_the_worker_back(cluster: LocalCluster) -> None:
+    assert cluster.fab("deploy start --no-jobs").returncode == 0
+    before = cluster.status().roles[1]
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rwb") as stream:
+        connection.settimeout(PATIENCE_SECONDS)
+        connection.connect(str(cluster.state.control_socket))  # a job finds it in $PSCLUSTER_SUPERVISOR
+        stream.write(b'{"verb": "kill", "task": "worker:0"}\n')
+        stream.flush()
+        reply = json.loads(stream.readline())
+    assert reply == {"ok": True, "task": "worker:0", "pid": before.pid}
+    assert before.pid is not None
+    assert gone(before.pid)
+    eventually(lambda: cluster.status().running, "the return of the worker")
+    after = cluster.status().roles[1]
+    assert (after.restarts, after.pid != before.pid) == (1, True)
+    task = cluster.inventory.task("worker", 0)
+    assert answers(task.host, task.port, PATIENCE_SECONDS)
 
 
 @pytest.mark.long
