@@ -16,7 +16,8 @@ from unittest import mock
 import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.dispatcher import Dispatcher, ParameterServerLost
+from cluster.engine.dispatcher import Dispatcher
+from cluster.engine.lost import ParameterServerLost
 from cluster.engine.membership import Phase, Timing
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import MomentumSGD

@@ -25,7 +25,7 @@ from cluster.engine.messages import (
     Replied,
 )
 
-TIMING = Timing(first_reply_seconds=4.0, floor_seconds=1.0, slow_factor=2.0, abandon_seconds=3.0)
+TIMING = Timing(first_reply_seconds=1.0, floor_seconds=1.0, slow_factor=1.0, abandon_seconds=1.0)
 TURNS_TO_FINISH = 200
 
 
@@ -89,12 +89,12 @@ class Cluster(RuleBasedStateMachine):
         self.scheduled |= {item.id: item for item in new}
         self.carry_out(self.core.schedule(new, self.now))
 
-    @rule(seconds=st.floats(0.0, 5.0))
+    @rule(seconds=st.sampled_from([0.0, 0.3, 1.0, 5.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.carry_out(self.core.tick(self.now))
 
-    @rule(seconds=st.floats(0.0, 5.0))
+    @rule(seconds=st.sampled_from([0.3, 5.0]))
     def the_coordinator_stands_still(self, seconds: float) -> None:
         self.now += seconds
         self.core.excuse(seconds)
@@ -169,16 +169,23 @@ class Cluster(RuleBasedStateMachine):
         assert self.core.queued + len(held) >= self.core.open_items
 
     def teardown(self) -> None:
-        """From here on the workers behave; then it ends."""
+        """From here on the workers behave, except for those that hang already: they never reply. Then it ends."""
         if not hasattr(self, "core") or self.given_up:
             return
+        hanging = {call.attempt for task, call in self.calls.items() if self.core.workers[task].phase is not Phase.BUSY}
         for _ in range(TURNS_TO_FINISH):
             if self.core.open_items == 0:
                 break
-            for task in list(self.calls):
-                self.answer(task, None)
-            while self.adding:
-                self.the_runtime_answers_an_add(True)
+            for task, call in list(self.calls.items()):
+                if call.attempt not in hanging:
+                    self.answer(task, None)
+            for task in list(self.probing):
+                self.probing.discard(task)
+                self.tell(Probed(task, alive=True))
+            for task in list(self.adding):
+                self.adding.remove(task)
+                self.defined.add(task)
+                self.tell(Joined(task))
             for task in self.core.absent(self.now):
                 self.tell(Answered(task))
             self.now += 1.0
@@ -186,5 +193,5 @@ class Cluster(RuleBasedStateMachine):
         assert sorted(self.delivered) == sorted(self.scheduled)
 
 
-Cluster.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Cluster.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestCluster = Cluster.TestCase
