@@ -4,13 +4,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+import time
 from types import FrameType
-from typing import TypeVar
 
 from cluster.errors import ExitCode
 
-T = TypeVar("T")
+GRACE_SECONDS = 30.0
+"""For what makes a result of it: `fab` kills a job 60 s after it told it to stop."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -23,6 +23,7 @@ class Cancel:
 
     def __init__(self) -> None:
         self._asked = threading.Event()
+        self._asked_at: float | None = None
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Cancel":
@@ -39,6 +40,7 @@ class Cancel:
             if sys.stderr.isatty():
                 os.write(2, SHOW_CURSOR)  # a live progress bar hides it
             os._exit(ExitCode.CANCELLED)
+        self._asked_at = time.monotonic()
         self._asked.set()
 
     @property
@@ -46,14 +48,11 @@ class Cancel:
         """Whether to stop."""
         return self._asked.is_set()
 
+    def overdue(self) -> bool:
+        """Whether what may still be finished after the person asked to stop has taken too long."""
+        return self._asked_at is not None and time.monotonic() - self._asked_at > GRACE_SECONDS
+
     def check(self) -> None:
         """Raises Cancelled if the person asked to stop. For the places where nothing has begun."""
         if self.asked:
             raise Cancelled
-
-    def until_asked(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, ending early when the person asks to stop: what is on its way still comes to its end."""
-        for item in items:
-            if self.asked:
-                return
-            yield item

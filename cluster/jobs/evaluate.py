@@ -71,10 +71,20 @@ class EvaluateRun:
             rows = test_rows(self.dataset.train_windows, self.dataset.test_windows)
             bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
             evaluator = Evaluator(dispatcher, len(self.dataset.labels))
-            self.final, self.confusion = evaluator(rows, self.model.standardization, bar.advance, self.cancel)
+            self.final, self.confusion = evaluator(
+                rows, self.model.standardization, bar.advance, lambda: self.cancel.asked
+            )
             bar.close()
         if self.final is not None:
             self.display.say(f"test: {self.final.line()}")
+
+    def complete(self) -> bool:
+        """Whether every test window was looked at."""
+        return (
+            self.confusion is not None
+            and self.dataset is not None
+            and (int(self.confusion.sum()) == self.dataset.test_windows)
+        )
 
     def result(self) -> dict[str, Any]:
         """What there is so far."""

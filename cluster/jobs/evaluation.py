@@ -12,7 +12,6 @@ from cluster.engine.messages import Item
 from cluster.engine.runtime import trace
 from cluster.engine.shards import ParameterShards
 from cluster.jobs.batches import chunks
-from cluster.jobs.cancel import Cancel
 from cluster.jobs.figures import Figures, figures
 from cluster.jobs.gradient import cross_entropy
 from cluster.jobs.recordings import Standardization, WorkerWindows
@@ -62,11 +61,11 @@ class Evaluator:
         rows: NDArray[np.integer],
         standardization: Standardization,
         advance: Callable[[], None] = lambda: None,
-        cancel: Cancel | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> tuple[Figures | None, NDArray[np.int64]]:
         """Figures and confusion matrix (rows the true class) over these rows of the data set.
 
-        With `cancel`, over those that were on their way when the person asked to stop; None if that was none.
+        Once `stop()` is true, over those that were on their way by then; None if that was none.
         """
         total, loss_sum = np.zeros(self._classes * self._classes, np.int64), 0.0
         packed = standardization.packed()
@@ -74,7 +73,7 @@ class Evaluator:
             Item(next(self._ids), FUNCTION, (chunk, weights, packed))
             for chunk, weights in chunks(rows.astype(np.int32), CHUNK)
         )
-        for outcome in self._dispatcher.run(items if cancel is None else cancel.until_asked(items)):
+        for outcome in self._dispatcher.run(items, stop):
             total += np.rint(outcome.value[:-1]).astype(np.int64)
             loss_sum += float(outcome.value[-1])
             advance()

@@ -23,6 +23,9 @@ class Job(Protocol):
     def run(self, folder: RunFolder) -> None:
         """The work itself. Raises ClusterError; ends early, normally or by Cancelled, when cancelled."""
 
+    def complete(self) -> bool:
+        """Whether all was done that the job is for: a Ctrl-C that comes too late for that cancels nothing."""
+
     def result(self) -> dict[str, Any]:
         """What goes into `result.json` below `status`: always every key, null where nothing is known."""
 
@@ -39,6 +42,7 @@ def conduct(job: Job, runs: Path, cancel: Cancel) -> tuple[Path, dict[str, Any]]
     """
     crash: Exception | None = None
     try:
+        cancel.check()
         job.prepare()
     except Cancelled:
         pass
@@ -66,7 +70,7 @@ def conduct(job: Job, runs: Path, cancel: Cancel) -> tuple[Path, dict[str, Any]]
             )
             _record_failure(job, folder, crashed)
             raise crashed from None
-        result = _complete(job, "cancelled" if cancel.asked else "done")
+        result = _complete(job, "cancelled" if cancel.asked and not job.complete() else "done")
         log.info("%s: %s", job.name, result["status"])
         return folder.write_result(result), result
 

@@ -101,7 +101,7 @@ class PiRun:
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}
             bar = self.display.bar("pi", -(-job.samples // job.chunk_samples))
-            for outcome in dispatcher.run(self.cancel.until_asked(chunk_items(job))):
+            for outcome in dispatcher.run(chunk_items(job), lambda: self.cancel.asked):
                 size = int(outcome.item.arguments[1])
                 self.inside += int(outcome.value)
                 self.samples += size
@@ -125,6 +125,10 @@ class PiRun:
             self.display.say(
                 f"pi: {estimate:.9f} +- {error:.9f} from {self.samples:,} samples" + (speeds and f"; {speeds}")
             )
+
+    def complete(self) -> bool:
+        """Whether every sample was drawn."""
+        return self.samples == self.job.samples
 
     def result(self) -> dict[str, Any]:
         """What there is so far."""

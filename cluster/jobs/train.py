@@ -99,15 +99,25 @@ class TrainRun:
             self.report.used = used
             rows = training.test_rows(dataset.train_windows, dataset.test_windows)
             shards.reset(used.vector)
-            bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
-            # Not to be cancelled: these few seconds are what makes a result of it.
-            final, confusion = evaluator(rows, self.standardization, bar.advance)
-            bar.close()
-            self.report.final, self.report.confusion = final, confusion
+            # Before the test: whatever happens there, the training was not for nothing.
             store(folder.path / "model", network, used.vector, self.standardization, dataset.labels, dataset.sha256)
+            bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
+            # A cancelled run is tested too, which makes a result of it, but only while the person still waits.
+            final, confusion = evaluator(rows, self.standardization, bar.advance, self.cancel.overdue)
+            bar.close()
+            if int(confusion.sum()) < len(rows):
+                self.display.say("test: broken off, no figures; `fab job evaluate` makes up for it")
+                return
+            self.report.final, self.report.confusion = final, confusion
             if final is not None:
                 metrics.figures("test", final.loss, final.accuracy, final.f1_macro)
                 self.display.say(f"test: {final.line()}")
+
+    def complete(self) -> bool:
+        """Whether every epoch was trained, of the refit too if one was asked for, and the model tested."""
+        used, report = self.report.used, self.report
+        refitted = report.refitted or not self.job.refit or not len(self.validation_rows)
+        return report.final is not None and used is not None and used.epochs_done == self.job.epochs and refitted
 
     def result(self) -> dict[str, Any]:
         """What there is so far."""

@@ -172,7 +172,7 @@ class Trainer:
         hits = 0.0
 
         def items(source: Iterator[Batch]) -> Iterator[Item]:
-            for batch in self._cancel.until_asked(source):
+            for batch in source:
                 batches[batch.id] = batch
                 fit.scheduled += 1
                 identifier = first_id + batch.id
@@ -183,7 +183,8 @@ class Trainer:
 
         for source in (plan.fresh(epoch), None):
             before, steps = self._session.server_traffic(), len(losses)
-            for outcome in self._dispatcher.run(items(source or plan.replay(epoch, dict(losses), batches))):
+            batches_now = source or plan.replay(epoch, dict(losses), batches)
+            for outcome in self._dispatcher.run(items(batches_now), lambda: self._cancel.asked):
                 identifier = outcome.item.id - first_id
                 loss, right = self._account(plan, identifier, outcome, fit)
                 losses[identifier] = loss
@@ -233,4 +234,4 @@ def evaluator_for(
     """A function that evaluates these rows, or None where there are none."""
     if not len(rows):
         return None
-    return lambda: evaluator(rows, standardization, cancel=cancel)[0]
+    return lambda: evaluator(rows, standardization, stop=lambda: cancel.asked)[0]

@@ -1,5 +1,6 @@
 """A cluster of real role processes, and jobs run on it as a user runs them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
@@ -66,6 +69,16 @@ class Running:
                 return line
         raise AssertionError(f"ended without {words!r}: {''.join(self.lines)}")
 
+    def until_it_listens(self) -> None:
+        """Until SIGTERM, which no Python process handles by itself, would be heard."""
+        caught = 0
+        while not caught >> (signal.SIGTERM - 1) & 1:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.01)
+                raise AssertionError(f"ended at once: {self.end().errors}")
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+            caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
@@ -105,6 +118,43 @@ class Cluster:
         process = self.processes.pop(name)
         process.kill()
         process.wait()
+
+    def of_one_worker(self) -> "Cluster":
+        """The same roles through a file that names the first worker alone."""
+        lines = self.inventory.path.read_text().splitlines(keepends=True)
+        first = next(k for k, line in enumerate(lines) if "- worker:" in line)
+        path = self.folder / "one.yaml"
+        path.write_text("".join(line for k, line in enumerate(lines) if "- worker:" not in line or k == first))
+        return Cluster(load(path), self.folder)
+
+    def metrics(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """What the coordinator exports now: values by sample name and label values, these in
+        the order of the labels' names; nothing before it listens.
+        """
+        address = self.inventory.task("coordinator", 0).metrics_address
+        try:
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=5.0) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return {}
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                labels = tuple(sample.labels[label] for label in sorted(sample.labels))
+                found.setdefault(sample.name, {})[labels] = sample.value
+        return found
+
+    def metrics_when(self, job: "Running", name: str, enough: float) -> dict[str, dict[tuple[str, ...], float]]:
+        """What the coordinator exports once the values of `name` add up to `enough`."""
+        end = time.monotonic() + HANG_SECONDS
+        while time.monotonic() < end:
+            found = self.metrics()
+            if sum(found.get(name, {}).values()) >= enough:
+                return found
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.process.wait(0.1)
+                raise AssertionError(f"ended before {name} reached {enough}: {job.end().errors}")
+        raise AssertionError(f"{name} did not reach {enough}")
 
     @contextmanager
     def begun(self, job: str, *settings: str, flags: Sequence[str] = ()) -> Iterator[Running]:
