@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cluster.engine.guardian import Guardian
-from cluster.engine.lanes import Lane, first_line
+from cluster.engine.lanes import Lane
+from cluster.engine.lost import ParameterServerLost, first_line
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 
 LOST = ("UnavailableError", "AbortedError")
 
+LINGER_SECONDS = 15.0
 PROBE_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 
@@ -54,10 +56,6 @@ STANDSTILL_SECONDS = 1.0
 
 SERVER_PROBE_SECONDS = (2.0, 5.0, 10.0)
 """A silent parameter server is asked this often before it counts as lost. A dead one refuses at once each time."""
-
-
-class ParameterServerLost(ClusterError):
-    """A parameter server died: what it held is gone, and this process's TensorFlow context cannot come back."""
 
 
 class NoWorkers(ClusterError):
@@ -112,23 +110,26 @@ class Dispatcher:
             raise NoWorkers(self._nobody(seconds))
         return len(self.membership.live)
 
-    def run(self, items: Iterable[Item]) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item], stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item, in the order in which they come; every item exactly once.
 
-        Items are drawn from the iterable as workers become free. Raises ParameterServerLost, NoWorkers, or
-        ClusterError when an item fails on every attempt.
+        Items are drawn from the iterable as workers become free. Once `stop()` is true none is drawn any more, and
+        those under way have LINGER_SECONDS to come to their end, even if no worker answers.
+        Raises ParameterServerLost, NoWorkers, or ClusterError when an item fails on every attempt.
         """
         self._last_with_workers = time.monotonic()
         try:
-            yield from self._outcomes_of(iter(items))
+            yield from self._outcomes_of(iter(items), stop)
         finally:
             # Broken off, by an error or by whoever no longer wants outcomes: the next run starts with nothing.
             self.membership.withdraw()
             self._outcomes.clear()
 
-    def _outcomes_of(self, source: Iterator[Item]) -> Iterator[Outcome]:
-        exhausted = False
+    def _outcomes_of(self, source: Iterator[Item], stop: Callable[[], bool]) -> Iterator[Outcome]:
+        exhausted, linger_until = False, float("inf")
         while True:
+            if linger_until == float("inf") and stop():
+                exhausted, linger_until = True, time.monotonic() + LINGER_SECONDS
             while not exhausted and self.membership.queued == 0 and self.membership.idle_count > 0:
                 item = next(source, None)
                 if item is None:
@@ -138,7 +139,7 @@ class Dispatcher:
             if self._outcomes:
                 yield self._outcomes.pop(0)
                 continue
-            if exhausted and self.membership.open_items == 0:
+            if exhausted and (self.membership.open_items == 0 or time.monotonic() > linger_until):
                 return
             self._turn(LOOK_SECONDS)
             if self.membership.live:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cluster.engine.lost import first_line
 from cluster.engine.messages import Event, Failed, Item, Replied
 from cluster.engine.runtime import TRANSIENT, Runtime
 
@@ -57,15 +58,3 @@ class Lane:
             # Ours, not the network's: it must reach the person, not end in a silent thread.
             return Failed(self._task, attempt, f"{type(problem).__name__}: {problem}", transient=False)
         return Replied(self._task, attempt, value, time.monotonic() - begin)
-
-
-def first_line(problem: tf.errors.OpError) -> str:
-    """What happened and where, of the many lines that TensorFlow writes."""
-    return f"{type(problem).__name__}: {(str(problem.message).splitlines() or [''])[0]}{_origin(problem)}"
-
-
-def _origin(problem: tf.errors.OpError) -> str:
-    for line in str(problem.message).splitlines():
-        if "from remote target" in line:
-            return f" (from {line.split('from remote target ')[1].split(' while')[0].rstrip(':')})"
-    return ""

@@ -43,7 +43,7 @@ MAXIMUM_OWN_ERRORS = 3
 MAXIMUM_FAILURES_PER_WORKER = 3
 """Times the number of workers, plus one: failures of one item before it is to blame.
 
-An item that takes every worker's last memory looks like a network that fails: without a bound it would go round for ever.
+An item that takes every worker's last memory looks like a network that fails: unbounded, it would go round for ever.
 """
 
 

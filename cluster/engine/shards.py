@@ -8,12 +8,14 @@ the lock and everybody up (measured). Between lock and mark nothing waits for th
 leave an update applied and unmarked.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cluster.engine.lost import reaching_servers
 from cluster.engine.optimizers import Optimizer
 from cluster.engine.runtime import device
 from cluster.parameters import Layout, Shard
@@ -77,6 +79,16 @@ class ShardOnServer:
             self.statistics.assign(vector[layout.trained_size + start : layout.trained_size + stop])
         applied, dropped, _ = self.counts.numpy()
         self.counts.assign([applied, dropped, applied])
+
+    def close(self) -> None:
+        """Empty every variable; what the server no longer answers for is left as it is."""
+        kept = (self.parameters, *self.slots, self.statistics, self.ledger)
+        with contextlib.suppress(tf.errors.OpError), tf.device(self.device):
+            for variable in kept:
+                if variable is not None:
+                    tf.raw_ops.AssignVariableOp(
+                        resource=variable.handle, value=tf.zeros([0], variable.dtype), validate_shape=False
+                    )
 
     def pull(self) -> Any:
         """One float32 tensor: parameters, statistics, and the number of updates so far in the last two elements."""
@@ -144,7 +156,8 @@ class ParameterShards:
         """
         self.layout = layout
         self._statistics_rate = 1.0 - statistics_momentum
-        self.shards = [ShardOnServer(shard, layout, vector, optimizer) for shard in layout.shards(servers)]
+        with reaching_servers():
+            self.shards = [ShardOnServer(shard, layout, vector, optimizer) for shard in layout.shards(servers)]
 
     def pull(self) -> tuple[Any, Any, Any]:
         """(trained float32 [trained_size], statistics [statistics_size], version int64): one tensor a shard."""
@@ -170,16 +183,28 @@ class ParameterShards:
 
     def reset(self, vector: Vector) -> None:
         """Start over from `vector`, with fresh optimizer slots. Update ids go on from where they are."""
+        with reaching_servers():
+            for shard in self.shards:
+                shard.reset(self.layout, vector)
+
+    def close(self) -> None:
+        """Give the parameter servers their memory back at the end of a job. Nothing can be pulled or pushed after that.
+
+        A server keeps the variables of a coordinator that just exits, past any keep-alive, until it ends itself
+        (measured), and a handle that is destroyed as long as a traced function knows it. An empty one needs nothing.
+        """
         for shard in self.shards:
-            shard.reset(self.layout, vector)
+            shard.close()
 
     def read(self) -> Vector:
         """The whole vector as it is now, in layout order. Call it while nothing is pushed."""
-        trained = [shard.parameters.numpy() for shard in self.shards]
-        statistics = [shard.statistics.numpy() for shard in self.shards if shard.statistics is not None]
+        with reaching_servers():
+            trained = [shard.parameters.numpy() for shard in self.shards]
+            statistics = [shard.statistics.numpy() for shard in self.shards if shard.statistics is not None]
         return np.concatenate([*trained, *statistics]).astype("<f4", copy=False)
 
     def totals(self) -> Totals:
         """Updates applied and dropped so far."""
-        counts: Sequence[np.ndarray] = [shard.counts.numpy() for shard in self.shards]
+        with reaching_servers():
+            counts: Sequence[np.ndarray] = [shard.counts.numpy() for shard in self.shards]
         return Totals(min(int(count[0]) for count in counts), max(int(count[1]) for count in counts))
