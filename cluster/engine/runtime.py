@@ -6,11 +6,12 @@ pins what is used here against the installed TensorFlow.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
 from tensorflow.core.protobuf import tensorflow_server_pb2
@@ -18,6 +19,9 @@ from tensorflow.python.eager import context, executor
 
 KEEP_ALIVE_SECONDS = 60
 """How long a server keeps our variables after our last sign of life; TensorFlow's own default is 600."""
+
+GOODBYE_SECONDS = 2.0
+"""How long a parameter server may take to answer before we leave without a word."""
 
 TRANSIENT = (
     tf.errors.UnavailableError,
@@ -50,11 +54,11 @@ class Runtime:
         context.context().set_server_def(self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS)
         context.ensure_initialized()
 
-    def _definition(self, workers: frozenset[int]) -> Any:
+    def _definition(self, workers: frozenset[int], servers: bool = True) -> Any:
         definition = tensorflow_server_pb2.ServerDef(job_name="chief", task_index=0, protocol="grpc")
         tasks: list[tuple[str, Mapping[int, str]]] = [
             ("chief", {0: self.peers.coordinator}),
-            ("ps", dict(enumerate(self.peers.parameter_servers))),
+            ("ps", dict(enumerate(self.peers.parameter_servers if servers else ()))),
             ("worker", {task: self.peers.workers[task] for task in sorted(workers)}),
         ]
         for name, addresses in tasks:
@@ -86,9 +90,16 @@ class Runtime:
             yield
 
     def close(self) -> None:
-        """Leave the cluster: the servers drop our variables and functions."""
-        context.context().clear_kernel_cache()
-        context.context()._clear_caches()
+        """Leave the cluster: the servers drop our variables and functions at once.
+
+        A coordinator that exits without this (os._exit, SIGKILL) leaves them there: measured, the next job's variables
+        came on top. A parameter server that does not answer is left alone, for this would wait for it.
+        """
+        addresses = (address.rpartition(":") for address in self.peers.parameter_servers)
+        if all(answers(host, int(port), GOODBYE_SECONDS) for host, _, port in addresses):
+            nobody = self._definition(frozenset(), servers=False)
+            with suppress(tf.errors.OpError):
+                context.context().update_server_def(nobody, keep_alive_secs=KEEP_ALIVE_SECONDS)
 
 
 def trace(function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:

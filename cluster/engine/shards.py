@@ -8,7 +8,6 @@ the lock and everybody up (measured). Between lock and mark nothing waits for th
 leave an update applied and unmarked.
 """
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,16 +78,6 @@ class ShardOnServer:
             self.statistics.assign(vector[layout.trained_size + start : layout.trained_size + stop])
         applied, dropped, _ = self.counts.numpy()
         self.counts.assign([applied, dropped, applied])
-
-    def close(self) -> None:
-        """Empty every variable; what the server no longer answers for is left as it is."""
-        kept = (self.parameters, *self.slots, self.statistics, self.ledger)
-        with contextlib.suppress(tf.errors.OpError), tf.device(self.device):
-            for variable in kept:
-                if variable is not None:
-                    tf.raw_ops.AssignVariableOp(
-                        resource=variable.handle, value=tf.zeros([0], variable.dtype), validate_shape=False
-                    )
 
     def pull(self) -> Any:
         """One float32 tensor: parameters, statistics, and the number of updates so far in the last two elements."""
@@ -186,15 +175,6 @@ class ParameterShards:
         with reaching_servers():
             for shard in self.shards:
                 shard.reset(self.layout, vector)
-
-    def close(self) -> None:
-        """Give the parameter servers their memory back at the end of a job. Nothing can be pulled or pushed after that.
-
-        A server keeps the variables of a coordinator that just exits, past any keep-alive, until it ends itself
-        (measured), and a handle that is destroyed as long as a traced function knows it. An empty one needs nothing.
-        """
-        for shard in self.shards:
-            shard.close()
 
     def read(self) -> Vector:
         """The whole vector as it is now, in layout order. Call it while nothing is pushed."""

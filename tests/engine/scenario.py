@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import psutil
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.engine.dispatcher import Dispatcher
@@ -21,7 +22,7 @@ from cluster.engine.lost import ParameterServerLost
 from cluster.engine.membership import Phase, Timing
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import MomentumSGD
-from cluster.engine.runtime import Peers, Runtime, trace
+from cluster.engine.runtime import Peers, Runtime, device, trace
 from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 from tests.engine.processes import Roles
@@ -29,6 +30,7 @@ from tests.engine.processes import Roles
 import tensorflow as tf  # isort: skip
 
 SIZE = 5000
+JOB_BYTES = 160 << 20
 TIMING = Timing(first_reply_seconds=20.0, floor_seconds=1.0, slow_factor=3.0, abandon_seconds=10.0)
 
 
@@ -254,6 +256,21 @@ def server_lost(roles: Roles) -> dict[str, Any]:
     return {"message": message, "seconds": seconds}
 
 
+def left(roles: Roles) -> dict[str, Any]:
+    """Two jobs after one another on one parameter server: what the first held is free for the second."""
+    roles.start("ps:0")
+    server = psutil.Process(roles.running["ps:0"].pid)
+    runtime = Runtime(Peers(roles.address("coordinator"), (roles.address("ps:0"),), ()))
+    kept, memory = [], [server.memory_info().rss]
+    for _ in range(2):
+        runtime.update(frozenset())
+        with tf.device(device("ps", 0)):
+            kept.append(tf.Variable(tf.zeros([JOB_BYTES // 4])))
+        memory.append(server.memory_info().rss)
+        runtime.close()
+    return {"memory": memory, "job": JOB_BYTES}
+
+
 STORIES = {
     story.__name__: (story, servers, workers)
     for story, servers, workers in [
@@ -265,6 +282,7 @@ STORIES = {
         (stopped_while_joining, 1, 3),
         (late_reply, 2, 3),
         (server_lost, 1, 2),
+        (left, 1, 1),
     ]
 }
 

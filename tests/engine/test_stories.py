@@ -101,3 +101,11 @@ def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it()
     story = tell("server_lost")
     assert story["message"].startswith("parameter server ps:0 at 127.0.0.1:")
     assert "start the cluster again" in story["message"]
+
+
+@pytest.mark.long
+def test_a_job_that_left_gives_the_parameter_server_its_memory_back() -> None:
+    story = tell("left")
+    before, first, second = story["memory"]
+    assert first - before > 0.8 * story["job"]
+    assert second - first < 0.5 * story["job"], "the second job's variables came on top of the first's"
