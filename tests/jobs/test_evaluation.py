@@ -1,8 +1,6 @@
 """The sum over chunks, whole and cut short, with workers that answer at once."""
 
-import os
-import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +8,6 @@ import pytest
 
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item, Outcome
-from cluster.jobs.cancel import Cancel
 from cluster.jobs.evaluation import CHUNK, Evaluator
 from cluster.jobs.recordings import Standardization
 
@@ -23,8 +20,10 @@ class Inline:
     def __init__(self) -> None:
         self.ids: list[int] = []
 
-    def run(self, items: Iterable[Item]) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item], stop: Callable[[], bool]) -> Iterator[Outcome]:
         for item in items:
+            if stop():
+                return
             rows, weights, _ = item.arguments
             confusion = np.zeros((2, 2))
             np.add.at(confusion, (rows % 2, np.zeros(len(rows), int)), weights)
@@ -46,20 +45,18 @@ def test_every_row_counts_once_and_ids_are_below_zero() -> None:
     assert max(workers.ids) < 0
 
 
-def test_a_cancel_leaves_the_figures_of_what_was_evaluated() -> None:
+def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:
     done = 0
 
     def advance() -> None:
         nonlocal done
         done += 1
-        if done == 3:
-            os.kill(os.getpid(), signal.SIGINT)
 
-    with Cancel() as cancel:
-        found, confusion = Evaluator(cast(Dispatcher, Inline()), 2)(np.arange(CHUNK * 8), STANDARD, advance, cancel)
-        assert confusion.sum() == 3 * CHUNK
-        assert found is not None
-        assert found.accuracy == pytest.approx(0.5)
-        nothing, confusion = Evaluator(cast(Dispatcher, Inline()), 2)(np.arange(CHUNK), STANDARD, cancel=cancel)
-        assert nothing is None
-        assert confusion.sum() == 0
+    evaluate = Evaluator(cast(Dispatcher, Inline()), 2)
+    found, confusion = evaluate(np.arange(CHUNK * 8), STANDARD, advance, lambda: done == 3)
+    assert confusion.sum() == 3 * CHUNK
+    assert found is not None
+    assert found.accuracy == pytest.approx(0.5)
+    nothing, confusion = evaluate(np.arange(CHUNK), STANDARD, stop=lambda: True)
+    assert nothing is None
+    assert confusion.sum() == 0

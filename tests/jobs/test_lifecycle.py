@@ -33,6 +33,9 @@ class Small:
         self.done = 1
         self._run(folder)
 
+    def complete(self) -> bool:
+        return self.done == 2
+
     def result(self) -> dict[str, Any]:
         return {"samples": self.done}
 
@@ -75,6 +78,18 @@ def test_a_cancel_leaves_what_there_is(tmp_path: Path, stage: str) -> None:
     assert stored(tmp_path) == {
         "schema": 1, "job": "pi", "status": "cancelled", "reason": None, "samples": int(stage == "run")
     }  # fmt: skip
+
+
+def test_a_cancel_that_comes_too_late_cancels_nothing(tmp_path: Path) -> None:
+    cancel = Cancel()
+    job = Small()
+
+    def end(_: RunFolder) -> None:
+        cancel._asked.set()
+        job.done = 2
+
+    job._run = end
+    assert conduct(job, tmp_path, cancel)[1]["status"] == "done"
 
 
 def test_a_failure_is_recorded_and_raised(tmp_path: Path) -> None:
