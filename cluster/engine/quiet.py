@@ -22,15 +22,17 @@ def loading_quietly() -> Iterator[None]:
     if os.environ.get(LEVEL, OUR_LEVEL) != OUR_LEVEL:
         yield
         return
-    before = os.dup(2)
-    source, sink = os.pipe()
+    opened: list[int] = []
     try:
+        opened.append(os.dup(2))
+        opened.extend(os.pipe())
         child = os.fork()
-    except OSError:  # no process left for a matter of taste
-        for descriptor in (before, source, sink):
+    except OSError:  # no standard error, or no process left for a matter of taste
+        for descriptor in opened:
             os.close(descriptor)
         yield
         return
+    before, source, sink = opened
     if child == 0:
         _pass_on(source, before, sink)
     os.close(source)

@@ -46,3 +46,9 @@ def test_what_a_library_says_when_it_aborts_arrives_too() -> None:
 def test_who_asks_tensorflow_to_talk_hears_everything() -> None:
     _, errors = errors_of(level="0")
     assert all(known.decode() in errors for known in KNOWN)
+
+
+def test_without_a_standard_error_it_does_without() -> None:
+    script = "import os; os.close(2); from cluster.engine import quiet\nwith quiet.loading_quietly(): print(1)"
+    child = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=False)
+    assert (child.returncode, child.stdout) == (0, "1\n")
