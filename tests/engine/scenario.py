@@ -212,10 +212,11 @@ def stopped_while_joining(roles: Roles) -> dict[str, Any]:
 
 def late_reply(roles: Roles) -> dict[str, Any]:
     """Worker 1 is stopped in mid-step until another has done its item: its own late push is dropped at the shards."""
-    story = Story(roles, spin=20_000)
+    story = Story(roles, spin=6_000)
     story.dispatcher.wait_for_workers(3, 30.0)
     stopped, late = roles.running["worker:1"], story.dispatcher.membership.workers[1]
     waits_for: list[int] = []
+    stuck: list[Item | None] = []
 
     def under_way() -> float:
         """How far worker 1 is with its item, as a share of the time that an item takes it."""
@@ -228,12 +229,16 @@ def late_reply(roles: Roles) -> dict[str, Any]:
         if not waits_for and late.item is not None and 0.2 < under_way() < 0.6:
             stopped.send_signal(signal.SIGSTOP)
             waits_for.append(late.item.id)
+            stuck.append(late.item)
         elif waits_for and outcome.item.id == waits_for[0]:
             stopped.send_signal(signal.SIGCONT)
 
-    first = story.run(200, hook)
+    def over() -> bool:
+        return bool(waits_for) and late.phase in (Phase.IDLE, Phase.BUSY) and late.item not in stuck
+
+    first = story.run(60, hook, until=over)
     story.dispatcher.wait_for_workers(3, 30.0)
-    second = story.run(60)
+    second = story.run(40)
     return story.end(first=first, second=second, waits_for=waits_for)
 
 
