@@ -28,12 +28,14 @@ class LocalCluster:
     folder: Path
 
     def job(self, name: str, settings: Sequence[str] = ()) -> dict[str, Any]:
-        """Run a job to its end; its result. Raises CalledProcessError if it fails."""
+        """Run a job to its end; its result. Raises RuntimeError with its last words if it fails."""
         command = [sys.executable, "-m", "cluster", name, "--inventory", str(self.inventory.path), "--json", "--quiet"]
         for setting in (f"runs={self.folder / 'runs'}", *settings):
             command += ["--set", setting]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-        result: dict[str, Any] = json.loads(output)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{name} ended with status {done.returncode}: {done.stderr[-2000:]}")
+        result: dict[str, Any] = json.loads(done.stdout)
         return result
 
 

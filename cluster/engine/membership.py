@@ -91,7 +91,8 @@ class Worker:
     due: float = 0.0
     """Time at which the present phase runs out; for an absent worker the time from which it may come back."""
     backoff: Backoff = field(default_factory=Backoff)
-    restarts: int = 0
+    departures: int = 0
+    """Times it was in the cluster and had to leave."""
     served: int = 0
 
 
@@ -271,8 +272,8 @@ class Membership:
 
     def _leave(self, worker: Worker, now: float) -> None:
         worker.item = worker.attempt = None
+        worker.departures += worker.phase is not Phase.JOINING
         worker.phase, worker.due = Phase.ABSENT, now + worker.backoff.failed()
-        worker.restarts += 1
 
     def _is_open(self, item: Item) -> bool:
         """By identity: an item of a run that was broken off may bear the id of one in this run."""

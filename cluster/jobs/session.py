@@ -76,7 +76,7 @@ class Session:
         stack.callback(self.runtime.close)
         if self.inventory.connection == "local":
             outcome = guard_loopback(coordinator.port, coordinator.host)
-            log.log(logging.INFO if outcome.guarded else logging.WARNING, "%s", outcome.line)
+            log.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
 
     def __enter__(self) -> "Session":
         return self

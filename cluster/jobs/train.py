@@ -1,11 +1,13 @@
 """The job `train`: data, split, fit, choose, refit if asked, one look at the test set, the model."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from cluster.data import split_validation
+from cluster.engine.lost import ParameterServerLost
 from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
 from cluster.engine.shards import ParameterShards
 from cluster.errors import UsageError
@@ -92,8 +94,11 @@ class TrainRun:
                 session, dispatcher, shards, job, self.cancel, metrics, self.report.wire, classes=len(dataset.labels)
             )
             evaluator = Evaluator(dispatcher, len(dataset.labels))
-            used = self._fits(trainer, evaluator, shards, folder)
-            self.report.totals = shards.totals()
+            try:
+                used = self._fits(trainer, evaluator, shards, folder)
+            finally:
+                with suppress(ParameterServerLost):
+                    self.report.totals = shards.totals()
             if not self.report.fits[0].scheduled:
                 return
             self.report.used = used

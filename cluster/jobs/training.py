@@ -169,7 +169,7 @@ class Trainer:
         packed = standardization.packed()
         losses: dict[int, float] = {}
         batches: dict[int, Batch] = {}
-        hits = 0.0
+        hits, started = 0.0, time.monotonic()
 
         def items(source: Iterator[Batch]) -> Iterator[Item]:
             for batch in source:
@@ -189,6 +189,8 @@ class Trainer:
                 loss, right = self._account(plan, identifier, outcome, fit)
                 losses[identifier] = loss
                 hits += right
+                pace = len(losses) * plan.batch_size / (time.monotonic() - started)
+                self._metrics.pace(pace, self._rate(plan, identifier))
                 advance(plan.batch_size, loss)
             if len(losses) > steps:
                 self._wire.add(before, self._session.server_traffic(), len(losses) - steps)

@@ -29,7 +29,7 @@ class WorkerStates(Collector):
             present = worker.phase
             for phase in Phase:
                 state.add_metric(("worker", str(task), phase.value), float(phase is present))
-            left.add_metric(("worker", str(task)), worker.restarts)
+            left.add_metric(("worker", str(task)), worker.departures)
         yield state
         yield left
 
@@ -72,6 +72,12 @@ class TrainingMetrics:
         for part, value in seconds.items():
             self.step_seconds.labels(*labels, part).observe(value)
 
+    def pace(self, windows_per_second: float, rate: float) -> None:
+        """How fast the present epoch goes, and the learning rate of the latest update."""
+        ours = ("coordinator", "0")
+        self._rate.labels(*ours).set(windows_per_second)
+        self._learning_rate.labels(*ours).set(rate)
+
     def progress(
         self, epoch: int, planned: int, windows_per_second: float, rate: float, seconds_left: float | None
     ) -> None:
@@ -79,8 +85,7 @@ class TrainingMetrics:
         ours = ("coordinator", "0")
         self._epoch.labels(*ours).set(epoch)
         self._planned.labels(*ours).set(planned)
-        self._rate.labels(*ours).set(windows_per_second)
-        self._learning_rate.labels(*ours).set(rate)
+        self.pace(windows_per_second, rate)
         if seconds_left is not None:
             self._left.labels(*ours).set(seconds_left)
 

@@ -100,7 +100,7 @@ class Story:
             "applied": totals.applied,
             "duplicates_dropped": totals.duplicates_dropped,
             "late_replies": late,
-            "restarts": {task: worker.restarts for task, worker in self.dispatcher.membership.workers.items()},
+            "departures": {task: worker.departures for task, worker in self.dispatcher.membership.workers.items()},
             "phases": phases,
             **facts,
         }

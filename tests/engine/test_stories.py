@@ -50,7 +50,7 @@ def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
     assert exactly_once(story)
     assert who_worked(story["second"]) == {1, 2}
     assert story["phases"]["0"] == "absent"
-    assert story["restarts"]["2"] == 0, "the survivor is not touched"
+    assert story["departures"]["2"] == 0, "the survivor is not touched"
 
 
 def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
@@ -58,7 +58,7 @@ def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
     assert exactly_once(story)
     assert story["live_meanwhile"] == [0, 2]
     assert who_worked(story["second"]) == {0, 1, 2}
-    assert story["restarts"]["1"] >= 1
+    assert story["departures"]["1"] >= 1
 
 
 @pytest.mark.long
