@@ -89,7 +89,7 @@ def test_an_interrupt_before_anything_was_trained(cluster: Cluster, mine: str) -
     assert not (done.folder / "model").exists()
 
 
-@pytest.mark.parametrize("job_name", ["evaluate", "pi"])
+@pytest.mark.parametrize("job_name", ["evaluate", pytest.param("pi", marks=pytest.mark.long)])
 def test_an_interrupt_as_early_as_it_can_be_heard(cluster: Cluster, job_name: str) -> None:
     with cluster.begun(job_name) as job:
         job.until_it_listens()

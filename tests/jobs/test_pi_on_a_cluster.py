@@ -87,13 +87,6 @@ def test_bad_data_is_one_line_and_leaves_no_run(cluster: Cluster) -> None:
     assert done.folder is None
 
 
-def test_a_model_that_is_not_there_is_one_line_and_leaves_no_run(cluster: Cluster) -> None:
-    done = cluster.job("evaluate", "jobs.evaluate.run=/nonexistent")
-    assert done.code == ExitCode.BAD_USAGE
-    assert "/nonexistent/model/model.json" in one_line(done)
-    assert done.folder is None
-
-
 @pytest.mark.long  # waits for the parameter server as long as one that only just starts may take
 def test_no_parameter_server_is_one_line() -> None:
     with cluster_of(workers=1, start=lambda _: False) as nothing:

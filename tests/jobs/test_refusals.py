@@ -1,0 +1,74 @@
+"""What a job refuses before anything is started: one line, exit status 2, no run."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ExitCode, UsageError
+from cluster.inventory import Inventory, ThesisModel, load
+from cluster.inventory.templates import local_inventory
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.evaluate import EvaluateRun
+from cluster.jobs.lifecycle import conduct
+from cluster.jobs.progress import Display
+from cluster.jobs.train import TrainRun
+from tests.jobs.cluster import own_recordings
+from tests.jobs.test_model_store import stored
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def inventory(folder: Path, *settings: str, servers: int = 1) -> Inventory:
+    path = folder / "inventory.yaml"
+    path.write_text(local_inventory(1, servers))
+    mine = own_recordings(folder / "mine.npz")
+    return load(path, [f"jobs.train.data.source={mine}", *settings])
+
+
+def refusal(job: type[TrainRun | EvaluateRun], described: Inventory, folder: Path) -> str:
+    """What the job says; it must say it in one line, and leave nothing."""
+    display, cancel = Display(quiet=True), Cancel()
+    with pytest.raises(UsageError) as caught:
+        conduct(job(described, display, cancel), folder / "runs", cancel)
+    assert caught.value.exit_code == ExitCode.BAD_USAGE
+    assert not (folder / "runs").exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("jobs.train.data.source=/nonexistent",), "/nonexistent"),
+        (("jobs.train.batch_size=500",), "jobs.train.batch_size"),
+        (("jobs.train.batch_size=350",), "at most 300"),  # one of four subjects is held out
+        (("jobs.train.validation_subjects=4",), "validation_subjects"),
+        (("jobs.train.validation_subjects=[9]",), "9 is not a training subject"),
+    ],
+)
+def test_train_refuses(here: Path, settings: tuple[str, ...], words: str) -> None:
+    described = inventory(here, "jobs.train.validation_subjects=1", *settings)
+    assert words in refusal(TrainRun, described, here)
+
+
+def test_train_refuses_more_servers_than_the_network_can_be_cut_for(here: Path) -> None:
+    smallest = ("jobs.train.model.hidden=8", "jobs.train.model.n_stacked_layers=1")
+    described = inventory(here, *smallest, servers=4)
+    assert "use fewer parameter servers" in refusal(TrainRun, described, here)
+
+
+def test_evaluate_refuses_a_model_that_is_not_there(here: Path) -> None:
+    described = inventory(here, "jobs.evaluate.run=/nonexistent")
+    assert "/nonexistent/model/model.json" in refusal(EvaluateRun, described, here)
+
+
+def test_evaluate_refuses_recordings_of_another_shape(here: Path) -> None:
+    (here / "run").mkdir()
+    stored(here / "run" / "model", ThesisModel(hidden=8))
+    said = refusal(EvaluateRun, inventory(here, f"jobs.evaluate.run={here / 'run'}"), here)
+    assert "windows of 16 x 2" in said
+    assert "64 x 6" in said
