@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from cluster.jobs.run_folder import write_whole
 from cluster.models import Network, build
 from cluster.parameters.layout import Vector
 
-_CONFIG: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)  # type: ignore[arg-type]  # an annotated union is no type
+# An annotated union is no type to mypy when it reads it from its cache, and one when it reads the source.
+_CONFIG: TypeAdapter[ModelConfig] = TypeAdapter(cast(Any, ModelConfig))
 WEIGHTS, CONFIGURATION = "weights.safetensors", "model.json"
 
 
