@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import logging
 import os
 import socket
 import subprocess
@@ -10,6 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.5
 _PR_SET_PTRACER = 0x59616D61
@@ -42,22 +45,16 @@ class Guardian:
             os.write(self._process.stdin.fileno(), line.encode() + b"\n")
 
     def _beat(self) -> None:
+        mourned = False
         while not self._closed.wait(BEAT_SECONDS):
-            if not self._quiet:
-                self._send("beat")
-
-    @contextmanager
-    def quiet(self) -> Iterator[None]:
-        """No beats inside: for a call that may hang without holding the interpreter lock, which would let us beat on.
-
-        To the watchdog a call that takes too long then looks like a frozen coordinator, and is helped as that is.
-        """
-        self._quiet = True
-        try:
-            yield
-        finally:
-            self._quiet = False
             self._send("beat")
+            if not mourned and self._process.poll() is not None:
+                mourned = True
+                log.error(
+                    "the watchdog process ended with status %s: should a worker be stopped now, nobody frees the "
+                    "coordinator; the job goes on",
+                    self._process.returncode,
+                )
 
     def watch(self, name: str) -> None:
         """Probe this server whenever the coordinator falls silent."""
