@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -45,7 +47,8 @@ class Guardian:
     def _beat(self) -> None:
         mourned = False
         while not self._closed.wait(BEAT_SECONDS):
-            self._send("beat")
+            if not self._quiet:
+                self._send("beat")
             if not mourned and self._process.poll() is not None:
                 mourned = True
                 log.error(
@@ -53,6 +56,19 @@ class Guardian:
                     "coordinator; the job goes on",
                     self._process.returncode,
                 )
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """No beats inside: for a call that may hang without holding the interpreter lock, which would let us beat on.
+
+        To the watchdog a call that takes too long then looks like a frozen coordinator, and is helped as that is.
+        """
+        self._quiet = True
+        try:
+            yield
+        finally:
+            self._quiet = False
+            self._send("beat")
 
     def watch(self, name: str) -> None:
         """Probe this server whenever the coordinator falls silent."""
