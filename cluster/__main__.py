@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from cluster.errors import ClusterError, ExitCode
+from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 
 JOBS = {"train": "TrainRun", "evaluate": "EvaluateRun", "pi": "PiRun"}
@@ -37,9 +38,13 @@ def _run(given: argparse.Namespace, cancel: Cancel) -> int:
 
     inventory = load(given.inventory, given.set)
     log_to_terminal(quiet=given.quiet)
+    if given.job != "pi":
+        _refuse_missing_recordings(inventory)
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
     from cluster.engine.quiet import loading_quietly
 
+    if not given.quiet and sys.stderr.isatty():
+        print("starting the coordinator (TensorFlow takes some seconds to load)", file=sys.stderr, flush=True)
     with loading_quietly():
         job_of = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
     from cluster.jobs.lifecycle import conduct
@@ -49,6 +54,14 @@ def _run(given: argparse.Namespace, cancel: Cancel) -> int:
         path, result = conduct(job_of(inventory, display, cancel), Path(inventory.runs), cancel)
     _say_where(path, given.json)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
+
+
+def _refuse_missing_recordings(inventory: Inventory) -> None:
+    """A wrong path is told at once, not after TensorFlow has been loaded."""
+    from cluster.data import find_source
+    from cluster.data.places import PROJECT_ROOT, user_cache
+
+    find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
 
 
 def _say_where(path: Path, as_json: bool) -> None:

@@ -55,6 +55,8 @@ def read(path: Path, window_steps: int, report: Report) -> Recordings:
 def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     try:
+        if not zipfile.is_zipfile(path):
+            raise DataError(f"{path}: not an .npz file (numpy.savez_compressed writes one); name a file that is one")
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             _refuse_large(path, archive.zip)
             present = [name for name in REQUIRED + OPTIONAL if name in archive.files]

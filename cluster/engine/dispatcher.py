@@ -88,6 +88,7 @@ class Dispatcher:
         self._probes = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe")
         self._closed = threading.Event()
         self._looking: set[int] = set()
+        self._left: set[int] = set()
         self._outcomes: list[Outcome] = []
         self._last_with_workers = time.monotonic()
         self._next_look = 0.0
@@ -238,14 +239,18 @@ class Dispatcher:
             return JoinFailed(task, f"could not join: {first_line(problem)}")
         if task not in self._lanes:
             self._lanes[task] = Lane(self._runtime, self._functions, task, self._events)
-        log.info("%s joined; %d of %d workers", name, len(self.membership.live) + 1, len(self._addresses))
+        level = logging.WARNING if task in self._left else logging.INFO  # who heard that it left hears that it is back
+        word = "is back" if task in self._left else "joined"
+        log.log(level, "%s %s; %d of %d workers", name, word, len(self.membership.live) + 1, len(self._addresses))
+        self._left.discard(task)
         return Joined(task)
 
     def _drop(self, task: int, reason: str) -> None:
         self._guardian.forget(_name(task))
         self._raise_if_server_lost(reason)
         live = self.membership.live
-        log.warning("dropping %s: %s; %d workers left", _name(task), reason, len(live))
+        log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, len(live), len(self._addresses))
+        self._left.add(task)
         try:
             with self._guardian.quiet():
                 self._runtime.update(live)
@@ -264,7 +269,7 @@ class Dispatcher:
             if silent or forgotten:
                 raise ParameterServerLost(
                     f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
-                    "see its log, start the cluster again and run the job again"
+                    "see its log (`fab deploy logs`) and run the job again once `fab deploy status` says it is ready"
                 )
 
     def _nobody(self, seconds: float) -> str:

@@ -33,5 +33,5 @@ def reaching_servers() -> Iterator[None]:
     except tf.errors.OpError as problem:
         raise ParameterServerLost(
             f"a parameter server does not do what it is asked ({first_line(problem)}): it was killed, restarted or has "
-            "no memory left. See its log (`fab deploy logs`), start the cluster again and run the job again"
+            "no memory left. See its log (`fab deploy logs`) and run the job again once `fab deploy status` is ready"
         ) from problem

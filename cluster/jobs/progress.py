@@ -10,6 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 log = logging.getLogger(__name__)
 
+NARROW_COLUMNS = 110
+"""A terminal of 80 columns keeps its bar, its count and the time left by giving up most of the bar's width."""
+
 
 class Display:
     """A job's voice. Everything goes to standard error: standard output carries the result alone."""
@@ -17,9 +20,10 @@ class Display:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=not sys.stderr.isatty())
+        narrow = self.console.width < NARROW_COLUMNS
         self._progress = Progress(
-            TextColumn("{task.description:<11}"),
-            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=8 if narrow else 24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[facts]}"),
             TimeRemainingColumn(compact=True),

@@ -5,14 +5,31 @@ import logging
 import sys
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 LINE = "%(asctime)s coordinator %(levelname)s %(message)s"
 
 
+class _Terminal(logging.StreamHandler[TextIO]):
+    """Writes to whatever standard error is at the time: a live progress bar puts itself in its place."""
+
+    @property
+    def stream(self) -> TextIO:
+        """Standard error as it is now."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _stream: TextIO) -> None:
+        pass
+
+
 def log_to_terminal(*, quiet: bool) -> None:
     """Warnings, or errors alone, on standard error. Call it once, first of all."""
-    terminal = logging.StreamHandler(sys.stderr)
+    terminal = _Terminal()
     terminal.setLevel(logging.ERROR if quiet else logging.WARNING)
+    if sys.stderr.isatty():
+        # A person reads it between progress lines; the log file has the time and the rest.
+        terminal.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(level=logging.INFO, format=LINE, handlers=[terminal])
 
 

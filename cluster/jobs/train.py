@@ -158,12 +158,13 @@ class TrainRun:
 
         def advance(_windows: int, loss: float) -> None:
             epoch = min(bar.done // plan.per_epoch + 1, plan.epochs)
-            bar.advance(1, f"epoch {epoch}/{plan.epochs}  loss {loss:.3f}{latest[0]}")
+            bar.advance(1, f"epoch {epoch}/{plan.epochs}  loss {loss:.2f}{latest[0]}")
 
         def report(line: EpochReport) -> None:
             validation_accuracy = line.validation.accuracy if line.validation else None
             shown = "" if validation_accuracy is None else f"  validation accuracy {validation_accuracy:.4f}"
-            latest[0] = f"  {line.windows_per_second:,.0f} windows/s{shown}"
+            valid = "" if validation_accuracy is None else f"  val. {validation_accuracy:.3f}"
+            latest[0] = f"  {line.windows_per_second:,.0f} windows/s{valid}"
             folder.event(stage=stage, **{**asdict(line), "validation": describe_figures(line.validation)})
             self.display.say(
                 f"{stage}: epoch {line.epoch:>3}/{plan.epochs}  {line.windows_per_second:>6,.0f} windows/s  "
@@ -179,7 +180,9 @@ class TrainRun:
 
     def _say_what(self, session: Session) -> None:
         described = self.network.describe()
+        servers, workers = len(session.servers), len(session.workers)
         self.display.say(
-            f"model: {described['name']}, {described['parameters']:,} parameters on {len(session.servers)} parameter "
-            f"server(s), {len(session.workers)} worker(s), {self.job.mode}, batch {self.job.batch_size}"
+            f"model: {described['name']}, {described['parameters']:,} parameters on {servers} parameter "
+            f"server{'s' * (servers > 1)}, {workers} worker{'s' * (workers > 1)}, {self.job.mode}, "
+            f"batch {self.job.batch_size}"
         )

@@ -114,4 +114,4 @@ def test_a_worker_killed_during_training_costs_time_and_no_update() -> None:
         assert result["epochs_done"] == 20
         assert result["updates"]["scheduled"] == result["updates"]["applied"] == 20 * 20
         assert sum(map(sum, result["confusion"])) == 120
-        assert "dropping worker:1" in done.log
+        assert "worker:1 left" in done.log
