@@ -7,6 +7,7 @@ Prints `VERSION EXECUTABLE` and exits 0 when it can, else prints what is wrong w
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import sys
 import sysconfig
@@ -71,8 +72,9 @@ def main() -> int:
         free_threaded=bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         has_ensurepip=importlib.util.find_spec("ensurepip") is not None,
     )
-    # Inside an environment the Python that made it counts: an environment made from .venv would die with it.
-    executable = getattr(sys, "_base_executable", None) or sys.executable
+    # Inside an environment the Python that made it counts: an environment made from .venv would die with it. One and
+    # the same Python goes by several names (python3, python3.11), and by another one seen from inside.
+    executable = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     print(reason or f"{platform.python_version()} {executable}")
     return code
 

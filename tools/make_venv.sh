@@ -65,9 +65,17 @@ if [ "${1:-}" = --uv ]; then
     exit 0
 fi
 
+# "VERSION EXECUTABLE in FOLDER LOCK_SUM" of the finished .venv. Its Python may have been written under another of its
+# names (python3, python3.11): the file counts.
+marked() {
+    mark=$(cat $done_mark 2>/dev/null) || return 0
+    version=${mark%% *} rest=${mark#* }
+    echo "$version $(readlink -f "${rest%% in *}" || echo "${rest%% in *}") in ${rest#* in }"
+}
+
 lock_sum=$(sha256sum <uv.lock)
-made_with="$found in $(pwd)"
-finished() { [ "$(cat $done_mark 2>/dev/null)" = "$made_with $lock_sum" ]; }
+made_with="${found%% *} $(readlink -f "$python" || echo "$python") in $(pwd)"
+finished() { [ "$(marked)" = "$made_with $lock_sum" ]; }
 finished && exit 0
 
 mkdir -p .cache
@@ -77,7 +85,7 @@ if command -v flock >/dev/null; then # two makes at once: the second waits, then
     finished && exit 0
 fi
 trap 'say "interrupted; run it again, it goes on where it stopped"; exit 130' INT TERM HUP
-case "$(cat $done_mark 2>/dev/null)" in
+case "$(marked)" in
 "$made_with"*) ;;
 ?*) rm -rf .venv ;; # another Python, or the folder was moved and the scripts in .venv/bin name the old place
 esac

@@ -1,5 +1,6 @@
 """Which Pythons and machines can carry the project, and what is said about the others."""
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -58,4 +59,7 @@ def test_the_python_that_runs_the_tests_is_usable() -> None:
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     version, executable = done.stdout.strip().split(" ", 1)
     assert version == ".".join(map(str, sys.version_info[:3]))
+    assert executable == os.path.realpath(executable)
+    from_outside = subprocess.run([executable, script], capture_output=True, text=True, check=True)
+    assert from_outside.stdout == done.stdout
     assert subprocess.check_output([executable, "-c", "import sys; print(sys.prefix == sys.base_prefix)"]) == b"True\n"

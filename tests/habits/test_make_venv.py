@@ -47,6 +47,10 @@ def make_venv(project: Path, *words: str, **environ: str) -> subprocess.Complete
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
+def executable_of_this_python(project: Path) -> str:
+    return make_venv(project, "--find").stdout.strip()
+
+
 def calls(project: Path) -> list[str]:
     return (project / "calls").read_text().splitlines()
 
@@ -67,6 +71,21 @@ def test_a_changed_lock_is_installed_into_the_same_environment(project: Path) ->
     assert make_venv(project).returncode == 0
     assert len(calls(project)) == 2
     assert (project / ".venv" / "kept").exists()
+
+
+def test_the_same_python_under_another_name_keeps_the_environment(project: Path) -> None:
+    real = executable_of_this_python(project)
+    make_venv(project, PYTHON=real)
+    mark = project / ".venv" / "made-from"
+    alias = project / "python-alias"
+    alias.symlink_to(real)
+    mark.write_text(mark.read_text().replace(f" {real} in ", f" {alias} in "))
+    # An activated shell finds the environment's own python3 first, which is an alias of the one that made it.
+    inside = project / "environment"
+    subprocess.run([real, "-m", "venv", "--without-pip", str(inside)], check=True)
+    done = make_venv(project, PYTHON=str(inside / "bin" / "python3"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(calls(project)) == 1
 
 
 def test_another_python_gets_a_new_environment(project: Path) -> None:
