@@ -36,7 +36,6 @@ def who_worked(run: dict[str, Any]) -> set[int]:
     return {int(task) for task in run["by_task"]}
 
 
-@pytest.mark.long
 def test_a_worker_absent_at_connect_delays_nobody_and_joins_when_it_comes() -> None:
     story = tell("absent_at_connect")
     assert exactly_once(story)
@@ -61,7 +60,6 @@ def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
     assert story["departures"]["1"] >= 1
 
 
-@pytest.mark.long
 def test_one_stopped_while_functions_are_traced_does_not_freeze_the_others() -> None:
     story = tell("stopped_while_tracing")
     assert exactly_once(story)
@@ -86,7 +84,6 @@ def test_one_stopped_while_it_joins_is_cut_off_and_joins_later() -> None:
     assert who_worked(story["second"]) == {0, 1, 2}
 
 
-@pytest.mark.long
 def test_a_late_push_of_a_worker_that_was_given_up_is_dropped_at_the_shards() -> None:
     story = tell("late_reply")
     assert exactly_once(story)
