@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cluster.inventory.task import Task
 from deploy.role_status import RoleState, RoleStatus
+from deploy.supervisor.last_words import last_words
 from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
 from deploy.supervisor.process_facts import ProcessIdentity, anonymous_memory_bytes, frozen
 from deploy.supervisor.role_process import LaunchPlan, RoleProcess
@@ -159,7 +160,7 @@ class Role:
             reached_ready=self._state in (RoleState.READY, RoleState.STOPPING),
             fenced=self._fenced,
         )
-        self._reason = process.last_line()
+        self._reason = last_words(process.last_line(), self.task.name, self.task.address, ending.return_code)
         self._process, self._fenced = None, False
         return ending
 
