@@ -85,4 +85,6 @@ def _exit_code(return_code: int, *, interrupted: bool) -> int:
 
 
 def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    # On a terminal the cursor stands behind the job's live bar, or behind the ^C that the terminal shows.
+    fresh_line = "\n" if sys.stderr.isatty() else ""
+    print(f"{fresh_line}{message}", file=sys.stderr, flush=True)

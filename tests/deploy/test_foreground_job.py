@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 class Job:
     """A driver that runs a played job in its foreground, on a terminal of its own."""
 
-    def __init__(self, journal: Path, how: str, deadline_seconds: float) -> None:
+    def __init__(self, journal: Path, how: str, deadline_seconds: float, stderr_on_terminal: bool) -> None:
         self._journal = journal
         self.terminal, side = pty.openpty()
         command = [sys.executable, str(HERE / "play_job.py"), str(journal), *how.split()]
@@ -29,7 +29,7 @@ class Job:
             [sys.executable, str(HERE / "run_job.py"), str(deadline_seconds), *command],
             env=environment_for_any_folder(),
             stdin=side,
-            stderr=subprocess.PIPE,
+            stderr=side if stderr_on_terminal else subprocess.PIPE,
             text=True,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -50,8 +50,10 @@ class Job:
 
 
 @contextmanager
-def job(journal: Path, how: str, deadline_seconds: float = PATIENCE_SECONDS) -> Iterator[Job]:
-    made = Job(journal, how, deadline_seconds)
+def job(
+    journal: Path, how: str, deadline_seconds: float = PATIENCE_SECONDS, stderr_on_terminal: bool = False
+) -> Iterator[Job]:
+    made = Job(journal, how, deadline_seconds, stderr_on_terminal)
     try:
         yield made
     finally:
@@ -79,6 +81,15 @@ def test_ctrl_c_reaches_the_job_once(tmp_path: Path) -> None:
     assert code == ExitCode.CANCELLED
     assert one.journal == [str(pid), "SIGINT"]
     assert "result so far" in words
+
+
+def test_on_a_terminal_the_message_has_a_line_of_its_own(tmp_path: Path) -> None:
+    with job(tmp_path / "journal", "result", stderr_on_terminal=True) as one:
+        one.pid()
+        os.write(one.terminal, b"\x03")
+        one.end()
+        shown = os.read(one.terminal, 4096)
+    assert b"\r\ninterrupted: the job has" in shown
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
