@@ -3,9 +3,11 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.check import Finding
+from deploy.hints import command
 from deploy.plan import Plan
 from deploy.role_status import ClusterStatus, RoleState
 from deploy.services import Report
@@ -63,14 +65,17 @@ def show_status(status: ClusterStatus, job_pid: int | None) -> None:
     screen.print("no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})")
 
 
-def show_plan(plan: Plan) -> None:
-    """One line a step."""
+def show_plan(plan: Plan, inventory: Path) -> None:
+    """One line a step, and how to have it done."""
     from rich.markup import escape
 
     screen = console()
     for step in plan.steps:
         screen.print(f"  {step.kind:<8}{step.subject:<12}{escape(step.detail)}")
-    screen.print("nothing to change" if not plan.changes else f"{plan.changes} to change; `fab deploy start` does it")
+    if plan.changes:
+        screen.print(f"{plan.changes} to change; `{escape(command('deploy start', inventory))}` does it")
+    elif not plan.refusals:
+        screen.print("nothing to change")
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -109,7 +114,8 @@ class _LineReport:
     def __call__(self, status: ClusterStatus) -> None:
         for role in status.roles:
             line = f"{role.name} {role.state}" + (f": {role.reason}" if role.reason else "")
-            if role.state is not RoleState.STARTING and self._said.get(role.name) != line:
+            # A failure is what the command ends with, on stderr.
+            if role.state not in (RoleState.STARTING, RoleState.FAILED) and self._said.get(role.name) != line:
                 self._said[role.name] = line
                 print(line, flush=True)
 

@@ -23,10 +23,20 @@ class NobodyListensError(ClusterError):
 class ControlClient:
     """One request a connection. Every wait has a deadline, because a supervisor can be stopped or stuck too."""
 
-    def __init__(self, path: Path, deadline_seconds: float = 10.0, owner: int | None = None) -> None:
-        """`owner` is the uid whose supervisor is to be talked to, ours by default."""
+    def __init__(
+        self,
+        path: Path,
+        deadline_seconds: float = 10.0,
+        owner: int | None = None,
+        stop_command: str = "fab deploy stop",
+    ) -> None:
+        """`owner` is the uid whose supervisor is to be talked to, ours by default.
+
+        `stop_command` is what to type against a supervisor that does not answer.
+        """
         self._path = path
         self._deadline_seconds = deadline_seconds
+        self._stop_command = stop_command
         self._owner = os.getuid() if owner is None else owner
 
     def status(self) -> ClusterStatus:
@@ -85,7 +95,7 @@ class ControlClient:
         except TimeoutError as error:
             raise ClusterError(
                 f"the supervisor at {self._path} did not answer {verb!r} within {self._deadline_seconds:.0f} s; "
-                "`fab deploy stop` ends it by force"
+                f"`{self._stop_command}` ends it by force"
             ) from error
         except OSError as error:
             raise ClusterError(f"the supervisor at {self._path} hung up: {error}") from error

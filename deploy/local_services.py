@@ -10,6 +10,7 @@ from cluster.errors import ClusterError, UsageError
 from deploy.control_client import NobodyListensError
 from deploy.file_lock import FileLock, LockHeldError, held_by
 from deploy.foreground_job import INTERRUPT_DEADLINE_SECONDS, run_in_foreground
+from deploy.hints import command
 from deploy.plan import disagreement
 from deploy.project import environment_for_any_folder, module_command
 from deploy.role_status import ClusterStatus, RoleState, RoleStatus
@@ -32,11 +33,12 @@ class LocalServices:
         """`coordinator` is the command that takes a job's name and flags."""
         self._coordinator = tuple(coordinator)
         self._cluster = inventory.cluster
+        self._as_given = inventory.path
         self._inventory = inventory.path.resolve()
         self._overrides = tuple(overrides)
         self._tasks = kept_tasks(inventory.tasks())
         self._folder = StateFolder.beside(inventory.path, inventory.cluster)
-        self._supervisor = SupervisorHandle(inventory.cluster, self._folder)
+        self._supervisor = SupervisorHandle(inventory.cluster, self._folder, inventory.path)
 
     def status(self) -> ClusterStatus:
         """See `Services`."""
@@ -52,7 +54,7 @@ class LocalServices:
         except NobodyListensError:
             self._supervisor.launch(self._inventory, self._overrides)
             status = self._supervisor.client().status()
-        problem = disagreement(self._tasks, status)
+        problem = disagreement(self._tasks, status, self._as_given)
         if problem:
             raise UsageError(problem)
         unwell = [role.name for role in status.in_state(RoleState.FAILED, RoleState.FROZEN)]
@@ -63,7 +65,9 @@ class LocalServices:
         try:
             self._supervisor.client(Deadlines().stop_seconds + 10.0).ask("restart", tasks=list(names))
         except NobodyListensError as error:
-            raise ClusterError(f"cluster {self._cluster} is not running: `fab deploy start` starts it") from error
+            raise ClusterError(
+                f"cluster {self._cluster} is not running: `{command('deploy start', self._as_given)}` starts it"
+            ) from error
         return self._settled(report)
 
     def stop(self) -> StopReport:
@@ -84,11 +88,11 @@ class LocalServices:
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `Services`."""
         settings = [word for override in self._overrides for word in ("--set", override)]
-        command = (*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags)
+        words = (*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags)
         environment = {**environment_for_any_folder(), "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket)}
         try:
             with FileLock(self._folder.job_lock):
-                return run_in_foreground(command, environment)
+                return run_in_foreground(words, environment)
         except LockHeldError as error:
             raise ClusterError(
                 f"a job is running on cluster {self._cluster} already (fab, pid {error.pid}): wait for it, "

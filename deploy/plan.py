@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from cluster.inventory.task import Task
-from deploy.role_status import ClusterStatus, RoleState
+from deploy.hints import command
+from deploy.role_status import ClusterStatus, RoleState, other_inventory
 
 Kind = Literal["start", "restart", "wait", "keep", "refuse", "run", "skip"]
 CHANGES: frozenset[Kind] = frozenset({"start", "restart", "run"})
@@ -41,9 +43,11 @@ class Plan:
         return {"changes": self.changes, "steps": [asdict(step) for step in self.steps]}
 
 
-def plan_start(tasks: Sequence[Task], status: ClusterStatus, jobs: Sequence[str], wanted: bool | None) -> Plan:
+def plan_start(
+    tasks: Sequence[Task], status: ClusterStatus, jobs: Sequence[str], wanted: bool | None, inventory: Path
+) -> Plan:
     """The plan for the inventory's kept tasks and jobs; `wanted` is `--jobs` (True), `--no-jobs` (False) or neither."""
-    problem = disagreement(tasks, status)
+    problem = disagreement(tasks, status, inventory)
     if problem:
         return Plan((Step("refuse", status.cluster, problem),))
     roles = {role.name: role for role in status.roles}
@@ -71,8 +75,8 @@ def job_steps(jobs: Sequence[str], wanted: bool | None, *, everything_ran: bool)
     return tuple(Step("run", job, f"job {number} of {len(jobs)}") for number, job in enumerate(jobs, 1))
 
 
-def disagreement(tasks: Sequence[Task], status: ClusterStatus) -> str:
-    """One line when other roles run than the inventory says, else empty.
+def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) -> str:
+    """One line when other roles run than the file `inventory` says, else empty.
 
     Starting the difference would give a cluster that no file describes, with addresses its members do not share.
     """
@@ -91,6 +95,8 @@ def disagreement(tasks: Sequence[Task], status: ClusterStatus) -> str:
             if name in present and present[name] != place
         ),
     ]
+    other = other_inventory(status.inventory, inventory)
     return (
-        f"cluster {status.cluster} runs with other roles ({'; '.join(changes)}): `fab deploy restart` changes it over"
+        f"cluster {status.cluster}{f', started from {other},' if other else ''} runs with other roles "
+        f"({'; '.join(changes)}): `{command('deploy restart', inventory)}` changes it over"
     )

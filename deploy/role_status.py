@@ -1,8 +1,10 @@
 """What `status` knows of a cluster: one record a role, the same from a local supervisor or, later, from systemd."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -20,6 +22,16 @@ class RoleState(StrEnum):
 
 SETTLED = frozenset({RoleState.READY, RoleState.FAILED})
 """States in which waiting for a start has an answer."""
+
+
+def other_inventory(started_from: str | None, inventory: Path) -> str:
+    """The file a cluster was started from, as seen from here, where it is known and not `inventory`; else empty.
+
+    Clusters of one name in files of one folder are one cluster.
+    """
+    if started_from is None or Path(started_from) == inventory.resolve():
+        return ""
+    return os.path.relpath(started_from)
 
 
 @dataclass(frozen=True)
@@ -56,11 +68,12 @@ class RoleStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """All roles of a cluster, in the order of the inventory."""
+    """All roles of a cluster, in the order of the inventory; `inventory` is what it was started from, if it runs."""
 
     cluster: str
     roles: tuple[RoleStatus, ...]
     supervisor_pid: int | None = None
+    inventory: str | None = None
 
     @property
     def running(self) -> bool:
@@ -89,6 +102,7 @@ class ClusterStatus:
             "cluster": self.cluster,
             "state": self.summary,
             "supervisor_pid": self.supervisor_pid,
+            "inventory": self.inventory,
             "roles": [role.to_json() for role in self.roles],
         }
 
@@ -96,4 +110,9 @@ class ClusterStatus:
     def from_json(cls, record: Mapping[str, Any]) -> "ClusterStatus":
         """The inverse of `to_json`."""
         roles: Sequence[Mapping[str, Any]] = record["roles"]
-        return cls(record["cluster"], tuple(RoleStatus.from_json(role) for role in roles), record["supervisor_pid"])
+        return cls(
+            record["cluster"],
+            tuple(RoleStatus.from_json(role) for role in roles),
+            record["supervisor_pid"],
+            record.get("inventory"),  # a supervisor that runs since before an update does not say
+        )

@@ -23,10 +23,11 @@ class LogFile:
 
 @dataclass(frozen=True)
 class StopReport:
-    """Whether anything ran, and what had to be killed because asking did not do."""
+    """Whether anything ran, what had to be killed because asking did not do, and the inventory it was started from."""
 
     ran: bool
     killed: tuple[str, ...]
+    inventory: str | None = None
 
 
 class Services(Protocol):

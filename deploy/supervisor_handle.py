@@ -11,6 +11,7 @@ from pathlib import Path
 from cluster.errors import ClusterError
 from deploy.control_client import ControlClient, NobodyListensError
 from deploy.file_lock import held_by
+from deploy.hints import command
 from deploy.log_file import last_lines, set_aside_if_large
 from deploy.project import ROOT, module_command
 from deploy.services import StopReport
@@ -27,13 +28,15 @@ _POLL_SECONDS = 0.05
 class SupervisorHandle:
     """The supervisor whose files are in `folder`, whether it runs or not."""
 
-    def __init__(self, cluster: str, folder: StateFolder) -> None:
+    def __init__(self, cluster: str, folder: StateFolder, inventory: Path) -> None:
+        """`inventory` is the file as the messages are to name it."""
+        self._stop_command = command("deploy stop", inventory)
         self._cluster = cluster
         self._folder = folder
 
     def client(self, deadline_seconds: float = 10.0) -> ControlClient:
         """A client for it, with the longest wait for one answer."""
-        return ControlClient(self._folder.control_socket, deadline_seconds)
+        return ControlClient(self._folder.control_socket, deadline_seconds, stop_command=self._stop_command)
 
     def launch(self, inventory: Path, overrides: Sequence[str]) -> None:
         """Detach a supervisor and wait until it answers. Raises ClusterError with its last words if it does not."""
@@ -72,9 +75,12 @@ class SupervisorHandle:
         """Have everything stopped, by force where asking does not do, and clear away what a crash left."""
         ran = held_by(self._folder.lock) is not None
         killed: list[str] = []
+        inventory: str | None = None
         with contextlib.suppress(NobodyListensError):  # none, or one just starting or ending: the lock knows
             try:
-                killed += self.client(_STOP_DEADLINE_SECONDS).ask("stop")["killed"]
+                reply = self.client(_STOP_DEADLINE_SECONDS).ask("stop")
+                killed += reply["killed"]
+                inventory = reply.get("inventory")
             except NobodyListensError:
                 raise
             except ClusterError:
@@ -82,7 +88,7 @@ class SupervisorHandle:
         if not wait_until(lambda: held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS):
             killed += self._kill()
         leftovers.clear_folder(self._folder)
-        return StopReport(ran, tuple(killed))
+        return StopReport(ran, tuple(killed), inventory)
 
     def _answers(self) -> bool:
         try:

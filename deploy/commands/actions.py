@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invoke.exceptions import Exit
@@ -11,8 +12,9 @@ from cluster.errors import ExitCode, UsageError
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
 from deploy.commands.job_settings import data_settings
+from deploy.hints import command
 from deploy.inventory_choice import InventoryOpener
-from deploy.role_status import ClusterStatus
+from deploy.role_status import ClusterStatus, other_inventory
 from deploy.services import Services
 
 if TYPE_CHECKING:
@@ -60,11 +62,11 @@ def plan(
     from deploy.console import show_plan
     from deploy.plan import plan_start
 
-    made = plan_start(_kept(opened), services.status(), opened.jobs.order, _wanted(jobs, no_jobs))
+    made = plan_start(_kept(opened), services.status(), opened.jobs.order, _wanted(jobs, no_jobs), opened.path)
     if json_:
         print(json.dumps({"cluster": opened.cluster, **made.to_json()}))
     else:
-        show_plan(made)
+        show_plan(made, opened.path)
     if made.refusals:
         raise Exit(None, ExitCode.BAD_USAGE)
 
@@ -85,12 +87,14 @@ def start(
     opened, services = _open(inventory, overrides)
     from deploy.plan import plan_start
 
-    made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted)
+    made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
     if made.refusals:
         raise UsageError(made.refusals[0].detail)
-    if any(step.kind in ("start", "restart", "wait") for step in made.steps):
-        _bring_up(services)
     skipped = [step for step in made.steps if step.kind == "skip"]
+    if any(step.kind in ("start", "restart", "wait") for step in made.steps):
+        _bring_up(services, opened.path)
+    elif wanted is not None or not skipped:
+        print(f"already running: {_counts(services.status())}", flush=True)
     if skipped:
         print(skipped[0].detail if wanted is None else "jobs not run: --no-jobs", flush=True)
     for step in made.steps:
@@ -102,10 +106,13 @@ def start(
 @at_the_edge
 def stop(context: Any, inventory: str | None = None, set_: Names = None) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
-    _, services = _open(inventory, set_, as_written=True)
+    opened, services = _open(inventory, set_, as_written=True)
     report = services.stop()
     line = "stopped" if report.ran else "nothing was running"
-    print(f"{line}; had to be killed: {', '.join(report.killed)}" if report.killed else line, flush=True)
+    if report.killed:
+        line += f"; had to be killed: {', '.join(report.killed)}"
+    other = other_inventory(report.inventory, opened.path)
+    print(f"{line}; {_started_from(other, opened.path)}" if other else line, flush=True)
 
 
 @at_the_edge
@@ -116,21 +123,22 @@ def restart(
     opened, services = _open(inventory, set_)
     if not role and not node:
         services.stop()
-        _bring_up(services)
+        _bring_up(services, opened.path)
         return
     from deploy.console import progress_of_start
     from deploy.selection import select
 
     names = [task.name for task in select(_kept(opened), role or (), node or ())]
     with progress_of_start() as report:
-        _require_running(services.restart(names, report))
+        now = services.restart(names, report)
+    _require_running(now, opened.path)
     print(f"restarted {', '.join(names)}", flush=True)
 
 
 @at_the_edge
 def status(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
     """One line a role: address, pid, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
-    _, services = _open(inventory, set_, json_, as_written=True)
+    opened, services = _open(inventory, set_, json_, as_written=True)
     now, job_pid = services.status(), services.running_job()
     if json_:
         print(json.dumps({**now.to_json(), "job_pid": job_pid}))
@@ -138,6 +146,9 @@ def status(context: Any, inventory: str | None = None, set_: Names = None, json_
         from deploy.console import show_status
 
         show_status(now, job_pid)
+        other = other_inventory(now.inventory, opened.path)
+        if other:
+            print(_started_from(other, opened.path), flush=True)
     if not now.running:
         raise Exit(None, ExitCode.DEGRADED)
 
@@ -206,24 +217,38 @@ def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
     return True if jobs else False if no_jobs else None
 
 
-def _bring_up(services: Services) -> None:
+def _bring_up(services: Services, inventory: Path) -> None:
     from deploy.console import progress_of_start
 
     try:
         with progress_of_start() as report:
             now = services.start(report)
     except KeyboardInterrupt:
-        print("interrupted; the roles go on starting, `fab deploy stop` ends them", file=sys.stderr)
+        stop_command = command("deploy stop", inventory)
+        print(f"interrupted while the roles start; they stay until `{stop_command}`", file=sys.stderr)
         raise
-    _require_running(now)
+    _require_running(now, inventory)
+    print(f"running: {_counts(now)}", flush=True)
+
+
+def _counts(now: ClusterStatus) -> str:
+    """`1 ps, 2 workers`."""
     counts = {role: sum(one.role == role for one in now.roles) for role in ("ps", "worker")}
-    print(f"running: {counts['ps']} ps, {counts['worker']} workers", flush=True)
+    return f"{counts['ps']} ps, {counts['worker']} workers"
 
 
-def _require_running(now: ClusterStatus) -> None:
+def _require_running(now: ClusterStatus, inventory: Path) -> None:
+    if now.running:
+        return
     unwell = [f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason]
-    if not now.running:
-        raise DegradedError("\n".join(unwell))
+    alive = sum(role.pid is not None for role in now.roles)
+    left = f"{alive} of {len(now.roles)} roles {'runs' if alive == 1 else 'run'}"
+    ends = {0: "the supervisor", 1: "it"}.get(alive, "them")
+    raise DegradedError("\n".join([*unwell, f"{left}; `{command('deploy stop', inventory)}` ends {ends}"]))
+
+
+def _started_from(other: str, inventory: Path) -> str:
+    return f"the cluster was started from {other}, not from {inventory}: both files give it the same name"
 
 
 ACTIONS = (check, plan, start, stop, restart, status, logs)

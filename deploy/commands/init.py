@@ -1,12 +1,17 @@
 """`fab init`: an inventory to start from."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from cluster.errors import UsageError
 from deploy.commands.edge import at_the_edge
 from deploy.commands.flags import whole_number
+from deploy.hints import command
+
+LONGEST_NAME = 63
+"""Characters of a name in an inventory (`cluster.inventory.fields`)."""
 
 
 @at_the_edge
@@ -30,12 +35,19 @@ def init(
     if hosts:
         text = templates.hosts_inventory(hosts, user)
     else:
-        text = templates.local_inventory(whole_number("--workers", workers, 1, 64), whole_number("--ps", ps, 1, 64))
+        counts = whole_number("--workers", workers, 1, 64), whole_number("--ps", ps, 1, 64)
+        text = templates.local_inventory(*counts, cluster="local" if out is None else _cluster_name(Path(out)))
     if out is None:
         print(text, end="")
         return
     _write(Path(out), text, force)
-    print(f"wrote {out}; next: fab deploy start --inventory {out}")
+    print(f"wrote {out}; next: {command('deploy start', Path(out))}")
+
+
+def _cluster_name(file: Path) -> str:
+    """The file's stem as far as a cluster's name goes: clusters of one name in one folder would be one cluster."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem)[:LONGEST_NAME].strip("-_")
+    return name or "local"
 
 
 def _write(path: Path, text: str, force: bool) -> None:

@@ -7,6 +7,7 @@ from cluster.errors import ClusterError
 from deploy.commands.actions import Names, open_cluster
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.job_settings import data_settings, number_settings, settings
+from deploy.hints import command
 from deploy.role_status import RoleState
 
 
@@ -81,7 +82,8 @@ def _run(job: str, inventory: str | None, overrides: Sequence[str], for_programs
     if serving != {"ps", "worker"} or any(role.role == "ps" and role.state != RoleState.READY for role in now.roles):
         raise ClusterError(
             f"cluster {opened.cluster} is {now.summary}: a job needs every parameter server and at least one worker; "
-            "`fab deploy start --no-jobs` starts them, `fab deploy status` shows them"
+            f"`{command('deploy start --no-jobs', opened.path)}` starts them, "
+            f"`{command('deploy status', opened.path)}` shows them"
         )
     flags = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
     end_as_the_job_did(services.run_job(job, flags))

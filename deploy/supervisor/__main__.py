@@ -20,7 +20,8 @@ def main() -> int:
     try:
         inventory = cluster.inventory.load(flags.inventory, flags.set)
         folder = StateFolder.beside(inventory.path, inventory.cluster)
-        serve(inventory.cluster, role_launches(inventory.tasks(), inventory.path, flags.set, folder), folder)
+        launches = role_launches(inventory.tasks(), inventory.path, flags.set, folder)
+        serve(inventory.cluster, launches, folder, inventory.path)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -5,10 +5,12 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
 from deploy.file_lock import FileLock, LockHeldError
+from deploy.hints import command
 from deploy.state_folder import StateFolder
 from deploy.supervisor import leftovers
 from deploy.supervisor.policy import RestartPolicy
@@ -23,17 +25,22 @@ def serve(
     cluster: str,
     launches: Sequence[tuple[Task, LaunchPlan]],
     folder: StateFolder,
+    inventory: Path,
     policy: RestartPolicy = RestartPolicy(),  # noqa: B008  both are frozen
     deadlines: Deadlines = Deadlines(),  # noqa: B008
 ) -> None:
-    """Be the supervisor of `cluster` until it is stopped. Raises ClusterError when it already has one."""
+    """Be the supervisor of `cluster`, started from the file `inventory`, until it is stopped.
+
+    Raises ClusterError when it already has one.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     folder.create()
     try:
         lock = FileLock(folder.lock)
     except LockHeldError as error:
         raise ClusterError(
-            f"cluster {cluster} already has a supervisor (pid {error.pid}): fab deploy status shows it"
+            f"cluster {cluster} already has a supervisor (pid {error.pid}): "
+            f"`{command('deploy status', inventory)}` shows it"
         ) from error
     with lock:
         folder.create()  # again: a `stop` that ends meanwhile removes the sockets' own folder, under the lock
@@ -43,7 +50,7 @@ def serve(
             log.warning("processes %s of an earlier supervisor were still there: killed", list(killed))
         folder.pid.write_text(f"{os.getpid()}\n")
         try:
-            asyncio.run(Supervisor(cluster, launches, folder, os.getpid(), policy, deadlines).run())
+            asyncio.run(Supervisor(cluster, launches, folder, inventory, os.getpid(), policy, deadlines).run())
         finally:
             folder.remove_sockets()
             folder.pid.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cluster.errors import ClusterError, UsageError
@@ -28,13 +29,15 @@ class Supervisor:
         cluster: str,
         launches: Sequence[tuple[Task, LaunchPlan]],
         folder: StateFolder,
+        inventory: Path,
         supervisor_pid: int,
         policy: RestartPolicy,
         deadlines: Deadlines,
     ) -> None:
-        """One launch plan for each task, in the order of the inventory."""
+        """One launch plan for each task, in the order of the file `inventory`."""
         self._cluster = cluster
         self._folder = folder
+        self._inventory = str(inventory.resolve())
         self._pid = supervisor_pid
         self._roles = {task.name: Role(task, plan, policy, deadlines, self._role_changed) for task, plan in launches}
         self._server = ControlServer(folder.control_socket, self.answer, self.status)
@@ -63,7 +66,8 @@ class Supervisor:
 
     def status(self) -> ClusterStatus:
         """The roles as they are now."""
-        return ClusterStatus(self._cluster, tuple(role.status() for role in self._roles.values()), self._pid)
+        roles = tuple(role.status() for role in self._roles.values())
+        return ClusterStatus(self._cluster, roles, self._pid, self._inventory)
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to one request. Raises ClusterError for one that cannot be met."""
@@ -71,7 +75,7 @@ class Supervisor:
         if verb == "status":
             return self.status().to_json()
         if verb == "stop":
-            return {"killed": await self.stop()}
+            return {"killed": await self.stop(), "inventory": self._inventory}
         if self._stopping is not None:
             raise ClusterError("the cluster is being stopped")
         if verb == "kill":

@@ -31,6 +31,7 @@ try:
         "played",
         launches,
         folder,
+        Path(root) / "played.yaml",
         RestartPolicy(first_delay_seconds=0.05),
         Deadlines(float(ready_seconds), stop_seconds=0.5),
     )

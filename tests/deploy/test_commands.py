@@ -175,6 +175,25 @@ def test_two_tasks_of_one_call_must_mean_one_inventory(tmp_path: Path, fab: Fab)
     assert "this call began with" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("file", "cluster"),
+    [("pi-2.yaml", "pi-2"), ("zwei_Öfen.v2.yaml", "zwei_-fen-v2"), ("-.yaml", "local"), (f"{'x' * 80}.yaml", "x" * 63)],
+)
+def test_init_names_a_local_cluster_after_its_file(fab: Fab, file: str, cluster: str) -> None:
+    assert fab(f"init --local --out={file}").code == 0
+    assert fab(f"deploy plan --inventory={file}").stdout.startswith(f"cluster {cluster}: {file} ")
+
+
+def test_a_hint_can_be_copied(tmp_path: Path, fab: Fab) -> None:
+    (tmp_path / "pi.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
+    assert (
+        "3 to change; `fab deploy start --inventory pi.yaml` does it" in fab("deploy plan --inventory pi.yaml").stdout
+    )
+    refused = fab("job pi --inventory pi.yaml").stderr
+    assert "`fab deploy start --no-jobs --inventory pi.yaml` starts them" in refused
+    assert "`fab deploy status --inventory pi.yaml` shows them" in refused
+
+
 def test_a_job_needs_a_running_cluster(tmp_path: Path, fab: Fab) -> None:
     (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
     done = fab("job pi --samples 1e3")
@@ -185,6 +204,7 @@ def test_a_job_needs_a_running_cluster(tmp_path: Path, fab: Fab) -> None:
 def test_init_writes_an_inventory_and_never_over_another(tmp_path: Path, fab: Fab) -> None:
     done = fab("init --local --workers 3 --ps 2 --out mine.yaml")
     assert done.code == 0
+    assert "cluster mine: " in fab("deploy plan --inventory mine.yaml").stdout
     plan = fab("deploy plan --inventory mine.yaml --json")
     roles = [step["subject"] for step in json.loads(plan.stdout)["steps"] if step["kind"] == "start"]
     assert roles == ["ps:0", "ps:1", "worker:0", "worker:1", "worker:2"]

@@ -93,6 +93,14 @@ def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
     assert again.returncode == 0
     assert "already running, jobs not repeated" in again.stdout
     assert [role.restarts for role in cluster.status().roles] == [0, 0]
+    without_jobs = cluster.fab("deploy start --no-jobs").stdout.splitlines()
+    assert without_jobs[1:] == ["already running: 1 ps, 1 workers", "jobs not run: --no-jobs"]
+
+    namesake = cluster.inventory.path.with_name("namesake.yaml")
+    namesake.write_text(cluster.inventory.path.read_text())
+    seen = cluster.run("deploy", "status", "--inventory", "namesake.yaml")
+    assert seen.returncode == 0
+    assert "was started from inventory.yaml, not from namesake.yaml" in seen.stdout.splitlines()[-1]
 
     before = cluster.status().roles
     restarted = cluster.fab("deploy restart --role worker:0")
@@ -109,8 +117,9 @@ def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
     assert other.returncode == 2
     assert "runs with other roles" in other.stderr
 
-    stopped = cluster.fab("deploy stop")
-    assert (stopped.returncode, stopped.stdout.splitlines()[-1]) == (0, "stopped")
+    stopped = cluster.run("deploy", "stop", "--inventory", "namesake.yaml")
+    assert stopped.returncode == 0
+    assert stopped.stdout.splitlines()[-1].startswith("stopped; the cluster was started from inventory.yaml, not")
     again = cluster.fab("deploy stop")
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "nothing was running")
     assert cluster.fab("deploy status").returncode == 3
@@ -124,9 +133,10 @@ def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> N
     assert check.returncode == 1
     assert f"port {taken} is taken by process {os.getpid()}" in check.stdout
     assert started.returncode == 3
-    (line,) = started.stderr.strip().splitlines()
-    assert line.startswith("ps:0 failed: ")
-    assert f"port {taken}" in line
+    line, left = started.stderr.strip().splitlines()
+    assert line.startswith(f"ps:0 failed: port {taken} ")
+    assert line.removeprefix("ps:0 failed: ") not in started.stdout
+    assert left == f"1 of 2 roles runs; `fab deploy stop --inventory {cluster.inventory.path}` ends it"
     assert "exit code 20 (PORT_TAKEN)" in line
     assert "job 1" not in started.stdout
     mended = cluster.fab("deploy start --no-jobs")
@@ -136,8 +146,9 @@ def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> N
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_from_a_fresh_inventory_to_a_result_and_back_to_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
-    made = cluster.run("init", "--local", "--workers", "1", "--out", "inventory.yaml", "--force")
+    made = cluster.run("init", "--local", "--workers", "1", "--out", "local.yaml")
     assert made.returncode == 0, made.stderr
+    (tmp_path / "local.yaml").replace(cluster.inventory.path)  # `local` is the name of the cluster in both
     jobs = 'jobs={"pi": {"samples": 1000000, "chunk_samples": 100000}}'
     first = cluster.fab("deploy start", jobs)
     assert first.returncode == 0, first.stdout + first.stderr
