@@ -1,6 +1,7 @@
 """What holds for every test: it leaves no process, listening port, thread or file behind."""
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.habits import leaks
+
+
+def pytest_configure() -> None:
+    """Ctrl-C and a hang-up reach what the tests start, also under nohup or in a script's background.
+
+    Both leave these signals ignored, which children inherit; the interruptions under test would never arrive.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _watched() -> tuple[Path, ...]:
