@@ -50,8 +50,12 @@ def why_not() -> str:
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         return f"no network namespace: {made.stderr.strip()}"
+    # Entering it is what fails in a chroot without /sys, and bare containers may forbid cables between namespaces.
+    wired = subprocess.run(
+        ["ip", "-n", name, "link", "add", "trial", "type", "veth"], capture_output=True, text=True, check=False
+    )
     ip("netns", "del", name)
-    return ""
+    return "" if wired.returncode == 0 else f"no cable in a network namespace: {wired.stderr.strip()}"
 
 
 def ip(*words: str) -> None:
