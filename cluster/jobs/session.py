@@ -1,6 +1,8 @@
 """What every job needs from a running cluster: the connection, the port guard, metrics, and a clean end."""
 
 import logging
+import os
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -60,7 +62,7 @@ class Session:
         for server in self.servers:
             self._cancel.check()
             if not answers(server.host, server.port, SERVER_SECONDS):
-                raise ClusterError(_silent(server))
+                raise ClusterError(_silent(server, self._inventory_flag))
         peers = Peers(
             coordinator.address,
             tuple(server.address for server in self.servers),
@@ -77,6 +79,11 @@ class Session:
         if self.inventory.connection == "local":
             outcome = guard_loopback(coordinator.port, coordinator.host)
             log.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+
+    @property
+    def _inventory_flag(self) -> str:
+        """For commands that a person may copy from a message."""
+        return f" --inventory {shlex.quote(os.path.relpath(self.inventory.path))}"
 
     def __enter__(self) -> "Session":
         return self
@@ -112,7 +119,7 @@ class Session:
                 addresses = ", ".join(f"{worker.name} at {worker.address}" for worker in self.workers)
                 raise NoWorkers(
                     f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
-                    "ports? `fab deploy status` shows what runs"
+                    f"ports? `fab deploy status{self._inventory_flag}` shows what runs"
                 )
 
     def server_traffic(self) -> Traffic | None:
@@ -125,8 +132,8 @@ class Session:
         return sum(totals, Traffic(0, 0, 0))
 
 
-def _silent(task: Task) -> str:
+def _silent(task: Task, flag: str) -> str:
     return (
         f"{task.name} at {task.address} does not answer within {SERVER_SECONDS:.0f} s: is it started, and on this "
-        "port? `fab deploy status` shows what runs, `fab deploy start --no-jobs` starts it"
+        f"port? `fab deploy status{flag}` shows what runs, `fab deploy start{flag} --no-jobs` starts it"
     )
