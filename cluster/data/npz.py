@@ -56,7 +56,7 @@ def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     try:
         if not zipfile.is_zipfile(path):
-            raise DataError(f"{path}: not an .npz file (numpy.savez_compressed writes one); name a file that is one")
+            raise DataError(f"{path}: not a complete .npz file, such as numpy.savez_compressed writes; save it again")
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             _refuse_large(path, archive.zip)
             present = [name for name in REQUIRED + OPTIONAL if name in archive.files]
