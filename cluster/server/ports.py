@@ -3,11 +3,14 @@
 import contextlib
 import errno
 import socket
+import textwrap
 
 import psutil
 
 from cluster.errors import ClusterError
 from cluster.server.failures import PortTakenError
+
+COMMAND_CHARACTERS = 80
 
 
 def check_free(host: str, port: int, purpose: str) -> None:
@@ -48,6 +51,8 @@ def _holder(port: int) -> str:
             if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
                 if connection.pid is None:
                     return " by a process of another user"
+                # One line, whatever program text `python -c` was given: of more lines only the last would be quoted.
                 command = " ".join(psutil.Process(connection.pid).cmdline()[:4])
-                return f" by process {connection.pid} ({command})"
+                shown = textwrap.shorten(command, COMMAND_CHARACTERS, placeholder="...")
+                return f" by process {connection.pid} ({shown})"
     return ""
