@@ -1,23 +1,14 @@
 """Role processes for the engine's tests: real ones, on free ports, that die with the coordinator that starts them."""
 
-import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 
+from cluster.inventory.free_ports import free_ports  # below those the kernel gives to outgoing connections
 from cluster.server.probe import answers
 
 READY_SECONDS = 60.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @dataclass
