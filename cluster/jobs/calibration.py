@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cluster.jobs.run_folder import write_whole
+from cluster.whole_file import write_whole
 
 
 def _path(runs: Path, cluster: str) -> Path:

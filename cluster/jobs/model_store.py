@@ -16,9 +16,9 @@ from safetensors.numpy import load_file, save
 from cluster.errors import UsageError
 from cluster.inventory.models import ModelConfig
 from cluster.jobs.recordings import Standardization
-from cluster.jobs.run_folder import write_whole
 from cluster.models import Network, build
 from cluster.parameters.layout import Vector
+from cluster.whole_file import write_whole
 
 # An annotated union is no type to mypy when it reads it from its cache, and one when it reads the source.
 _CONFIG: TypeAdapter[ModelConfig] = TypeAdapter(cast(Any, ModelConfig))

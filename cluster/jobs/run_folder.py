@@ -1,28 +1,12 @@
 """The folder a job leaves behind: `runs/<UTC time>-<job>/`, every file of it whole or not there."""
 
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cluster.errors import ClusterError, UsageError
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write `path` so that a reader, a crash or a full disk never sees half of it. Raises ClusterError."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise ClusterError(
-            f"{path}: cannot be written ({problem.strerror}): free some space or change `runs`"
-        ) from None
+from cluster.whole_file import write_whole
 
 
 class RunFolder:

@@ -10,14 +10,15 @@ import pytest
 
 from cluster.errors import ClusterError, UsageError
 from cluster.jobs import calibration
-from cluster.jobs.run_folder import RunFolder, newest_model, write_whole
+from cluster.jobs.run_folder import RunFolder, newest_model
+from cluster.whole_file import write_whole
 from tests.jobs.cluster import PROJECT
 
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from cluster.errors import ClusterError
-from cluster.jobs.run_folder import write_whole
+from cluster.whole_file import write_whole
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     write_whole(Path(sys.argv[1]), b"x" * 100_000)

@@ -1,0 +1,150 @@
+"""The one writer of a folder of checkpoints: each whole or not there, the last few kept."""
+
+import contextlib
+import hashlib
+import operator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import save
+
+from cluster.checkpoints import names, reading
+from cluster.checkpoints.checkpoint import Checkpoint
+from cluster.checkpoints.manifest import Manifest
+from cluster.checkpoints.writer_lock import WriterLock
+from cluster.errors import ClusterError, UsageError
+from cluster.whole_file import refused, write_whole
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64"),
+)
+"""What NumPy and safetensors both know."""
+
+
+class CheckpointStore:
+    """Writes checkpoints into a folder that is this process's alone to write, from one thread at a time.
+
+    A context manager. Readers need no store: see `read_newest`.
+    """
+
+    def __init__(self, folder: Path, keep: int = 3) -> None:
+        """Make and lock `folder`; the last `keep` whole checkpoints stay. Raises ClusterError, naming the holder."""
+        if keep < 1:
+            raise UsageError(f"{folder}: expected to keep at least 1 checkpoint, got {keep}: keep one or more")
+        self.folder, self.keep = folder, keep
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise refused(folder, "cannot be made", problem) from None
+        self._lock: WriterLock | None = WriterLock(folder)
+
+    def write(self, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint, then remove what it makes superfluous; returns its manifest's path.
+
+        One of the same update is replaced. Raises ClusterError when the contents cannot be stored or the disk does not
+        take them: the checkpoints that were there are there still, and nothing else.
+        """
+        if self._lock is None:
+            raise ClusterError(f"{self.folder}: this store is closed: make another one to write")
+        try:
+            update = operator.index(checkpoint.update)
+            if not 0 <= update <= names.LARGEST_UPDATE:
+                raise ValueError(f"update: expected 0 to {names.LARGEST_UPDATE}, got {update}")
+            arrays = {name: _plain(name, array) for name, array in checkpoint.tensors.items()}
+            content = save(arrays)
+            manifest = Manifest(
+                update=update,
+                tensors_name=self._free_name(update),
+                tensors_bytes=len(content),
+                tensors_sha256=hashlib.sha256(content).hexdigest(),
+                arrays={name: (array.dtype.name, array.shape) for name, array in arrays.items()},
+                facts=checkpoint.facts,
+            )
+            described = manifest.to_bytes()
+        except (ValueError, TypeError, RecursionError, SafetensorError) as problem:
+            raise ClusterError(f"{self.folder}: checkpoint {checkpoint.update!r}: {problem}") from None
+        path = self.folder / names.manifest_name(update)
+        try:
+            write_whole(self.folder / manifest.tensors_name, content)
+            write_whole(path, described)
+        except BaseException:
+            if self._named(update) != manifest.tensors_name:
+                with contextlib.suppress(OSError):
+                    (self.folder / manifest.tensors_name).unlink(missing_ok=True)
+            raise
+        try:
+            self._tidy(update)
+        except OSError as problem:
+            raise refused(self.folder, f"{path.name} is written, but older ones cannot be removed", problem) from None
+        return path
+
+    def newest(self) -> reading.Found:
+        """As `read_newest`."""
+        return reading.read_newest(self.folder)
+
+    def close(self) -> None:
+        """Let another process write. May be called twice."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def __enter__(self) -> "CheckpointStore":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _named(self, update: int) -> str | None:
+        manifest = reading.glance(self.folder / names.manifest_name(update), update)
+        return None if manifest is None else manifest.tensors_name
+
+    def _free_name(self, update: int) -> str:
+        first, again = names.tensors_names(update)
+        return again if self._named(update) == first else first
+
+    def _tidy(self, newest: int) -> None:
+        """Removes, up to the checkpoint just written, all but the last `keep` and what interrupted writes left.
+
+        One that is damaged is not counted, and not removed before `keep` whole ones came after it. A manifest goes
+        first: tensors without one are a leftover, a manifest without tensors would be a damaged checkpoint.
+        """
+        present = [
+            (update, path, reading.glance(path, update))
+            for update, path in names.manifests(self.folder)
+            if update <= newest
+        ]
+        whole = [update for update, _, manifest in present if manifest is not None]
+        oldest = whole[self.keep - 1] if len(whole) >= self.keep else 0
+        used, unclear = set(), set()
+        for update, path, manifest in present:
+            if update < oldest:
+                path.unlink(missing_ok=True)
+            elif manifest is None:
+                unclear.add(update)
+            else:
+                used.add(manifest.tensors_name)
+        for update, path in names.tensors_files(self.folder):
+            if update <= newest and update not in unclear and path.name not in used:
+                path.unlink(missing_ok=True)
+        for path in names.partials(self.folder):
+            path.unlink(missing_ok=True)
+
+
+def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The array as safetensors takes it: little-endian and in C order, which it does not look at itself."""
+    if name == "__metadata__":
+        raise ValueError(f"tensors: expected a name other than safetensors' own '__metadata__', got {name!r}")
+    array = np.asarray(array)
+    if array.dtype.name not in DTYPES:
+        raise ValueError(
+            f"tensors[{name!r}]: expected one of {', '.join(DTYPES)}, got {array.dtype}: convert it, or store "
+            f"its bits as unsigned integers"
+        )
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")

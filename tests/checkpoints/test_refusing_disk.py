@@ -1,0 +1,205 @@
+"""A disk that does not take a checkpoint: the ones before stay, nothing half-written does, and one line says why."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.checkpoints import CheckpointStore, read_newest
+from cluster.whole_file import write_whole
+from tests.checkpoints.contents import PROJECT, files, numbered, version_of
+
+REFUSED_AT_A_SIZE = """
+import resource, sys
+from pathlib import Path
+from cluster.checkpoints import CheckpointStore
+from cluster.errors import ClusterError
+from tests.checkpoints.contents import numbered
+
+folder, size, note, update = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+with CheckpointStore(folder) as store:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    try:
+        store.write(numbered(7, update=update, size=size, note="x" * note))
+    except ClusterError as problem:
+        print(problem)
+        sys.exit(problem.exit_code)
+"""
+
+
+@pytest.mark.parametrize("update", [1, 2], ids=["in another's place", "a new one"])
+@pytest.mark.parametrize(("size", "note", "kind"), [(10_000, 0, "safetensors"), (10, 10_000, "json")])
+def test_a_file_that_does_not_fit_leaves_what_was_there(
+    tmp_path: Path, size: int, note: int, kind: str, update: int
+) -> None:
+    with CheckpointStore(tmp_path) as store:
+        store.write(numbered(0))
+        store.write(numbered(1))
+    before = files(tmp_path)
+    command = [sys.executable, "-c", REFUSED_AT_A_SIZE, str(tmp_path), str(size), str(note), str(update)]
+    child = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert child.returncode == 1, child.stderr
+    assert child.stdout.startswith(f"{tmp_path}/update-00000000{update}")
+    assert child.stdout.endswith(f".{kind}: cannot be written (File too large): free some space or change `runs`\n")
+    assert child.stdout.count("\n") == 1
+    assert files(tmp_path) == before
+
+
+FILL = """
+import sys
+from pathlib import Path
+from cluster.checkpoints import CheckpointStore, read_newest
+from cluster.errors import ClusterError
+from tests.checkpoints.contents import numbered, version_of
+
+folder = Path(sys.argv[1]) / "checkpoints"
+size, last, refused = 100, -1, []
+with CheckpointStore(folder, keep=2) as store:
+    while len(refused) < 5:
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        try:
+            store.write(numbered(last + 1, size=size))
+        except ClusterError as problem:
+            refused.append(str(problem))
+            assert {path: path.read_bytes() for path in folder.iterdir()} == before
+            size = size * 3 // 4
+        else:
+            last, size = last + 1, size * 2
+found, damaged = read_newest(folder)
+assert version_of(found) == last and damaged == () and last > 3
+print(*refused, sep="\\n")
+"""
+
+MOUNT = 'mount -t tmpfs -o size=512k pscluster "$1" && '
+
+
+def test_a_full_disk_refuses_until_something_fits(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("needs unshare (util-linux) for a disk of its own")
+    private = [unshare, "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")), "sh", "-ec"]
+    probe = subprocess.run([*private, MOUNT + "true", "sh", str(tmp_path)], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip(f"this machine lets nobody mount a disk of their own: {probe.stderr.strip()}")
+    command = [*private, MOUNT + 'exec "$2" -c "$3" "$1"', "sh", str(tmp_path), sys.executable, FILL]
+    child = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    lines = child.stdout.splitlines()
+    assert len(lines) == 5
+    for line in lines:
+        assert "cannot be written (No space left on device): free some space or change `runs`" in line
+    assert not list(tmp_path.iterdir())
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from cluster.checkpoints import CheckpointStore, read_newest
+from cluster.errors import ClusterError
+from tests.checkpoints.contents import numbered
+
+folder, action = Path("checkpoints"), sys.argv[1]
+store = CheckpointStore(folder) if action == "write" else None
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    if store is not None:
+        folder.chmod(0o555) if folder.owner() != "root" else None
+        store.write(numbered(7))
+    elif action == "lock":
+        CheckpointStore(folder)
+    else:
+        found, refused = read_newest(folder)
+        print(*refused, None if found is None else found.update, sep="\\n")
+except ClusterError as problem:
+    print(problem)
+    sys.exit(problem.exit_code)
+"""
+
+
+def as_somebody_else(folder: Path, action: str) -> "subprocess.CompletedProcess[str]":
+    """Run in `folder`, because root's temporary folder is closed to everybody else."""
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-B", "-c", AS_NOBODY, action]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "open"
+    place.mkdir()
+    with CheckpointStore(place / "checkpoints") as store:
+        store.write(numbered(1))
+        store.write(numbered(2))
+    return place
+
+
+@pytest.mark.parametrize(("action", "words"), [("write", "cannot be written"), ("lock", "cannot be locked")])
+def test_a_folder_of_somebody_else(place: Path, action: str, words: str) -> None:
+    before = files(place / "checkpoints")
+    (place / "checkpoints" / ".lock").chmod(0o444)
+    (place / "checkpoints").chmod(0o555)
+    child = as_somebody_else(place, action)
+    (place / "checkpoints").chmod(0o755)
+    assert child.returncode == 1, child.stderr
+    assert child.stdout.startswith("checkpoints/")
+    assert f"{words} (Permission denied): make checkpoints writable for this user or change `runs`" in child.stdout
+    assert child.stdout.count("\n") == 1
+    assert files(place / "checkpoints") == before
+
+
+def test_a_file_that_may_not_be_read_is_refused_by_name(place: Path) -> None:
+    (place / "checkpoints" / "update-000000002.safetensors").chmod(0)
+    child = as_somebody_else(place, "read")
+    assert child.stdout.splitlines() == [
+        "checkpoints/update-000000002.safetensors: cannot be read (Permission denied)",
+        "1",
+    ]
+
+
+def test_a_folder_that_may_not_be_read_is_one_line(place: Path) -> None:
+    (place / "checkpoints").chmod(0)
+    child = as_somebody_else(place, "read")
+    (place / "checkpoints").chmod(0o755)
+    assert child.returncode == 1, child.stderr
+    assert child.stdout == (
+        "checkpoints: checkpoints cannot be looked for (Permission denied): make it a folder that this user may read\n"
+    )
+
+
+def test_an_interruption_leaves_no_part_of_a_file(tmp_path: Path) -> None:
+    class Interrupting(bytes):
+        def __buffer__(self, flags: int) -> memoryview:
+            raise KeyboardInterrupt
+
+    assert issubclass(Interrupting, bytes)
+    write_whole(tmp_path / "file", b"old")
+    assert files(tmp_path) == {"file": b"old"}
+
+
+def test_leftovers_of_a_killed_writer_go_with_the_next_write(tmp_path: Path) -> None:
+    with CheckpointStore(tmp_path, keep=2) as store:
+        store.write(numbered(1))
+        store.write(numbered(5))
+        for name in (
+            ".update-000000006.safetensors.4711.partial",
+            ".update-000000006.json.4711.partial",
+            "update-000000003.safetensors",
+            "update-000000005-again.safetensors",
+            "update-000000009.safetensors",
+        ):
+            (tmp_path / name).write_bytes(b"left")
+        store.write(numbered(6))
+        found, refused = store.newest()
+    assert found is not None
+    assert (version_of(found), refused) == (6, ())
+    assert sorted(files(tmp_path)) == [
+        "update-000000005.json",
+        "update-000000005.safetensors",
+        "update-000000006.json",
+        "update-000000006.safetensors",
+        "update-000000009.safetensors",
+    ]
