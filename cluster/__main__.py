@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from cluster.errors import ClusterError, ExitCode
+from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 
@@ -21,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("job", choices=sorted(JOBS))
     parser.add_argument("--inventory", required=True, help="the cluster's file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
+    parser.add_argument(
+        "--resume", nargs="?", const="", metavar="RUN",
+        help="train: go on with a run that was broken off; the newest one unless its folder is named",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
@@ -37,6 +41,7 @@ def _run(given: argparse.Namespace, cancel: Cancel) -> int:
     from cluster.jobs.run_log import log_to_terminal
 
     inventory = load(given.inventory, given.set)
+    resumed = _run_to_resume(given, Path(inventory.runs))
     log_to_terminal(quiet=given.quiet)
     if given.job != "pi":
         _refuse_missing_recordings(inventory)
@@ -51,9 +56,20 @@ def _run(given: argparse.Namespace, cancel: Cancel) -> int:
     from cluster.jobs.progress import Display
 
     with Display(quiet=given.quiet) as display:
-        path, result = conduct(job_of(inventory, display, cancel), Path(inventory.runs), cancel)
+        job = job_of(inventory, display, cancel) if resumed is None else job_of(inventory, display, cancel, resumed)
+        path, result = conduct(job, Path(inventory.runs), cancel, resumed)
     _say_where(path, given.json)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
+
+
+def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
+    from cluster.jobs.run_folder import newest_unfinished, unfinished
+
+    if given.resume is None:
+        return None
+    if given.job != "train":
+        raise UsageError(f"--resume: only train goes on where it was broken off; run {given.job} again")
+    return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
 
 
 def _refuse_missing_recordings(inventory: Inventory) -> None:

@@ -29,6 +29,7 @@ from cluster.engine.messages import (
     Event,
     Fence,
     GiveUp,
+    InOrder,
     Instruction,
     Item,
     Joined,
@@ -36,6 +37,7 @@ from cluster.engine.messages import (
     Outcome,
     Probe,
     Probed,
+    Source,
 )
 from cluster.engine.runtime import Runtime
 from cluster.errors import ClusterError
@@ -111,42 +113,52 @@ class Dispatcher:
             raise NoWorkers(self._nobody(seconds))
         return len(self.membership.live)
 
-    def run(self, items: Iterable[Item], stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+    @property
+    def live(self) -> frozenset[int]:
+        """Workers that are in the cluster now."""
+        return self.membership.live
+
+    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item, in the order in which they come; every item exactly once.
 
-        Items are drawn from the iterable as workers become free. Once `stop()` is true none is drawn any more, and
-        those under way have LINGER_SECONDS to come to their end, even if no worker answers.
+        Items are drawn as workers become free, an iterable's in its order. Once `stop()` is true none is drawn any
+        more, and those under way have LINGER_SECONDS to come to their end, even if no worker answers.
         Raises ParameterServerLost, NoWorkers, or ClusterError when an item fails on every attempt.
         """
         self._last_with_workers = time.monotonic()
         try:
-            yield from self._outcomes_of(iter(items), stop)
+            source = InOrder(items) if isinstance(items, Iterable) else items
+            yield from self._outcomes_of(source, stop)
         finally:
             # Broken off, by an error or by whoever no longer wants outcomes: the next run starts with nothing.
             self.membership.withdraw()
             self._outcomes.clear()
 
-    def _outcomes_of(self, source: Iterator[Item], stop: Callable[[], bool]) -> Iterator[Outcome]:
-        exhausted, linger_until = False, float("inf")
+    def _outcomes_of(self, source: Source, stop: Callable[[], bool]) -> Iterator[Outcome]:
+        stopped, linger_until = False, float("inf")
         while True:
-            if linger_until == float("inf") and stop():
-                exhausted, linger_until = True, time.monotonic() + LINGER_SECONDS
-            while not exhausted and self.membership.queued == 0 and self.membership.idle_count > 0:
-                item = next(source, None)
-                if item is None:
-                    exhausted = True
-                else:
-                    self._carry_out(self.membership.schedule([item], time.monotonic()))
+            if not stopped and stop():
+                stopped, linger_until = True, time.monotonic() + LINGER_SECONDS
             if self._outcomes:
                 yield self._outcomes.pop(0)
                 continue
-            if exhausted and (self.membership.open_items == 0 or time.monotonic() > linger_until):
+            for identifier in source.withdrawn():
+                self.membership.forget(identifier)
+            if not stopped:
+                self._draw(source)
+            if (stopped or source.exhausted()) and (self.membership.open_items == 0 or time.monotonic() > linger_until):
                 return
             self._turn(LOOK_SECONDS)
             if self.membership.live:
                 self._last_with_workers = time.monotonic()
             elif time.monotonic() - self._last_with_workers > self._patience_seconds:
                 raise NoWorkers(self._nobody(self._patience_seconds))
+
+    def _draw(self, source: Source) -> None:
+        """Whoever is idle gets what the source has for it; what waits for any worker has gone out before."""
+        for task in self.membership.idle:
+            if self.membership.queued == 0 and (item := source.draw(task)) is not None:
+                self._carry_out(self.membership.give(task, item, time.monotonic()))
 
     def close(self) -> None:
         """Leave the workers alone and end our threads and the watchdog. Never waits long for a stuck call."""

@@ -121,9 +121,9 @@ class Membership:
         return frozenset(w.task for w in self.workers.values() if w.phase not in (Phase.ABSENT, Phase.JOINING))
 
     @property
-    def idle_count(self) -> int:
-        """Workers that could take an item now."""
-        return sum(worker.phase is Phase.IDLE for worker in self.workers.values())
+    def idle(self) -> list[int]:
+        """Tasks of the workers that could take an item now."""
+        return [worker.task for worker in self.workers.values() if worker.phase is Phase.IDLE]
 
     @property
     def open_items(self) -> int:
@@ -164,6 +164,20 @@ class Membership:
             self._attempts[item.id] = 0
             self._pending.append(item)
         return self._assign(now)
+
+    def give(self, task: int, item: Item, now: float) -> list[Instruction]:
+        """Have the idle worker `task` do the item: a new one, or one that another worker is at already."""
+        known = self._open.setdefault(item.id, item)
+        self._attempts.setdefault(item.id, 0)
+        return [self._dispatch(self.workers[task], known, now)]
+
+    def forget(self, identifier: int) -> None:
+        """Nobody waits for this item any more; a worker that is at it goes on unheard."""
+        if self._open.pop(identifier, None) is not None:
+            self._pending = deque(item for item in self._pending if item.id != identifier)
+            self._attempts.pop(identifier, None)
+            self._own_errors.pop(identifier, None)
+            self._failures.pop(identifier, None)
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
         """What follows from one event."""
@@ -244,11 +258,8 @@ class Membership:
             worker.phase = Phase.IDLE
             worker.backoff.succeeded()
         if self._is_open(item):
-            del self._open[item.id]
-            self._pending = deque(waiting for waiting in self._pending if waiting.id != item.id)
-            attempts = self._attempts.pop(item.id)
-            self._own_errors.pop(item.id, None)
-            self._failures.pop(item.id, None)
+            attempts = self._attempts[item.id]
+            self.forget(item.id)
             instructions.append(Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts)))
         return instructions + self._assign(now)
 
@@ -292,10 +303,12 @@ class Membership:
         for worker in self.workers.values():
             if worker.phase is not Phase.IDLE or not self._pending:
                 continue
-            item = self._pending.popleft()
-            self._next_attempt += 1
-            self._attempts[item.id] += 1
-            worker.phase, worker.item, worker.attempt = Phase.BUSY, item, self._next_attempt
-            worker.due = now + self._deadline(worker, item).seconds()
-            instructions.append(Dispatch(worker.task, item, self._next_attempt))
+            instructions.append(self._dispatch(worker, self._pending.popleft(), now))
         return instructions
+
+    def _dispatch(self, worker: Worker, item: Item, now: float) -> Dispatch:
+        self._next_attempt += 1
+        self._attempts[item.id] += 1
+        worker.phase, worker.item, worker.attempt = Phase.BUSY, item, self._next_attempt
+        worker.due = now + self._deadline(worker, item).seconds()
+        return Dispatch(worker.task, item, self._next_attempt)

@@ -1,7 +1,8 @@
 """What the dispatcher hears (events), what it is asked to do (instructions), and the work itself (items)."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,45 @@ class Item:
     id: int
     function: str
     arguments: tuple[Any, ...] = ()
+
+
+class Source(Protocol):
+    """Where a run's items come from: asked for each idle worker, so that it may decide late and by worker."""
+
+    def draw(self, task: int) -> Item | None:
+        """The item that the idle worker `task` should begin now: a new one, or one under way elsewhere, done twice.
+
+        None if there is nothing for this worker until another outcome has come or time has passed.
+        """
+
+    def exhausted(self) -> bool:
+        """Whether no new item will ever come."""
+
+    def withdrawn(self) -> list[int]:
+        """Ids of items whose outcome nobody waits for any more, since the last call."""
+
+
+class InOrder:
+    """A source that hands out the items of an iterable to whoever is idle first."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items: Iterator[Item] = iter(items)
+        self._ahead: Item | None = None
+
+    def draw(self, task: int) -> Item | None:
+        """See Source."""
+        del task
+        item, self._ahead = self._ahead or next(self._items, None), None
+        return item
+
+    def exhausted(self) -> bool:
+        """See Source."""
+        self._ahead = self._ahead or next(self._items, None)
+        return self._ahead is None
+
+    def withdrawn(self) -> list[int]:
+        """See Source: never any."""
+        return []
 
 
 @dataclass(frozen=True)

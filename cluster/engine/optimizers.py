@@ -23,6 +23,10 @@ class Optimizer(Protocol):
         """
         ...
 
+    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+        """The same step on plain tensors: new parameters (n,) and new slots (len(slot_names), n)."""
+        ...
+
 
 @dataclass(frozen=True)
 class Adam:
@@ -63,12 +67,26 @@ class Adam:
                 use_locking=True,
             )
 
+    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+        """One Adam step on tensors, in the order of the fused operation."""
+        step = tf.cast(count + 1, tf.float32)
+        if self.weight_decay:
+            parameters = parameters * (1.0 - rate * self.weight_decay)
+        first = slots[0] + (gradient - slots[0]) * (1.0 - self.beta_1)
+        second = slots[1] + (tf.square(gradient) - slots[1]) * (1.0 - self.beta_2)
+        corrected = rate * tf.sqrt(1.0 - tf.pow(self.beta_2, step)) / (1.0 - tf.pow(self.beta_1, step))
+        return parameters - first * corrected / (tf.sqrt(second) + self.epsilon), tf.stack([first, second])
+
 
 @dataclass(frozen=True)
 class MomentumSGD:
-    """Stochastic gradient descent with classical momentum: v = momentum * v - rate * gradient; parameters += v."""
+    """Stochastic gradient descent with classical momentum: v = momentum * v - rate * gradient; parameters += v.
+
+    With `nesterov` parameters += momentum * v - rate * gradient instead (Sutskever et al., ICML 2013, section 2).
+    """
 
     momentum: float = 0.0
+    nesterov: bool = False
 
     @property
     def slot_names(self) -> tuple[str, ...]:
@@ -88,5 +106,15 @@ class MomentumSGD:
             lr=rate,
             grad=gradient,
             momentum=self.momentum,
+            use_nesterov=self.nesterov,
             use_locking=True,
         )
+
+    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+        """One step on tensors."""
+        del count
+        if not self.momentum:
+            return parameters - rate * gradient, slots
+        velocity = self.momentum * slots[0] - rate * gradient
+        change = self.momentum * velocity - rate * gradient if self.nesterov else velocity
+        return parameters + change, velocity[None]

@@ -17,6 +17,10 @@ import tensorflow as tf  # isort: skip
 from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context, executor
 
+# Grappler rewrites a tree of additions into one n-ary sum, which adds in another order: whether it does depends on how
+# a step was cut into parts, and so would the bits of the result (measured).
+tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+
 KEEP_ALIVE_SECONDS = 60
 """How long a server keeps our variables after our last sign of life; TensorFlow's own default is 600."""
 

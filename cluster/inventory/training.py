@@ -1,12 +1,20 @@
 """The job `train`: every knob of a training run."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from cluster.inventory.codecs import CodecConfig, Fp32Codec
 from cluster.inventory.fields import Fraction, Section, Seed, Text
 from cluster.inventory.models import ModelConfig, ThesisModel
+from cluster.inventory.modes import (
+    CheckpointSettings,
+    LocalSettings,
+    ModeName,
+    SspSettings,
+    SyncSettings,
+)
 from cluster.inventory.optimizers import AdamW, OneCycle, OptimizerConfig, ScheduleConfig
 from cluster.inventory.recipes import RecipeName, completed
 
@@ -54,8 +62,11 @@ class TrainJob(Section):
     recipe: RecipeName = Field(
         "shipped", description="where values left out below come from: the shipped recipe, or the thesis's"
     )
-    mode: Literal["async"] = Field(
-        "async", description="how updates meet: every worker's push is applied as it arrives (the only mode so far)"
+    mode: ModeName = Field(
+        "async",
+        description="how updates meet: `async` applies each as it arrives, `ssp` bounds how stale it may be, `sync` "
+        "waits for all of a step, `local` averages after several local steps, `allreduce` exchanges among the workers, "
+        "`single` is one process without a cluster",
     )
     data: DataSettings = DataSettings()
     model: ModelConfig = ThesisModel()
@@ -80,6 +91,17 @@ class TrainJob(Section):
         3, description="training subjects held out to choose the epoch by: how many, or a list of ids; 0 is none"
     )
     refit: bool = Field(False, description="train the recipe once more on all training subjects, then test that")
+    codec: CodecConfig = Fp32Codec()
+    staleness_power: float = Field(
+        1.0,
+        ge=0.0,
+        le=2.0,
+        description="async and ssp: the rate of an update that is t updates stale is divided by t to this power",
+    )
+    ssp: SspSettings = SspSettings()
+    sync: SyncSettings = SyncSettings()
+    local: LocalSettings = LocalSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
     deadline_seconds: float = Field(
         120.0, ge=1.0, le=3600.0, description="how long a worker may take over its first reply; later waits adapt"
     )
@@ -88,6 +110,19 @@ class TrainJob(Section):
     @classmethod
     def _complete(cls, value: Any) -> Any:
         return completed(value) if isinstance(value, dict) else completed({}) if value is None else value
+
+    @field_validator("codec")
+    @classmethod
+    def _goes_with_the_mode(cls, codec: CodecConfig, known: ValidationInfo) -> CodecConfig:
+        mode = known.data.get("mode")
+        if codec.name == "topk" and mode in ("sync", "allreduce", "single"):
+            raise PydanticCustomError(
+                "codec_mode",
+                f"topk keeps on each worker what it did not send, so that the result of {mode} would depend on who "
+                "computed what",
+                {"remedy": "take fp32 or fp16, or mode async, ssp or local"},
+            )
+        return codec
 
     @field_validator("micro_batches")
     @classmethod

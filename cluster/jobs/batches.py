@@ -1,7 +1,7 @@
 """Which windows each update sees: slices of a seeded permutation, an epoch at a time."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,47 +13,66 @@ Rows = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """The rows of one update. `id` counts all updates of the run from 0."""
+class Update:
+    """What one update is computed from. `id` counts the updates of the run from 0.
+
+    `batches` are the numbers of its batches, counted over the run as well; `rows` has shape (batches, batch_size).
+    """
 
     id: int
+    batches: tuple[int, ...]
     rows: Rows
 
 
 class Plan:
-    """The batches of a whole run.
+    """The batches of a whole run, and how they make updates.
 
     Every epoch is a fresh permutation of `rows`, cut into whole batches; the last few windows that fill none wait for
-    another epoch's permutation. `replayed` more batches at the end of each epoch repeat those of highest loss.
+    another epoch's permutation. `replayed` more batches at the end of each epoch repeat those of highest loss. Each
+    update is `batches_per_update` batches one after the other, the last of an epoch what is left.
     """
 
-    def __init__(self, rows: Rows, batch_size: int, epochs: int, replayed: int, seed: int) -> None:
+    def __init__(
+        self, rows: Rows, batch_size: int, epochs: int, replayed: int, seed: int, batches_per_update: int = 1
+    ) -> None:
         """Raises UsageError if there are fewer rows than a batch holds."""
         if len(rows) < batch_size:
             raise UsageError(
                 f"jobs.train.batch_size: a batch of {batch_size} windows cannot be filled from {len(rows)} training "
                 f"windows: set it to at most {len(rows)}"
             )
-        self._rows, self._seed = rows, seed
+        self._rows, self._seed, self._group = rows, seed, batches_per_update
         self.batch_size, self.epochs = batch_size, epochs
         self._fresh = len(rows) // batch_size
         self.replayed = min(replayed, self._fresh)
-        self.per_epoch = self._fresh + self.replayed
+        self.batches_per_epoch = self._fresh + self.replayed
+        self.batches = epochs * self.batches_per_epoch
+        self.fresh_updates = -(-self._fresh // batches_per_update)
+        self.per_epoch = self.fresh_updates + -(-self.replayed // batches_per_update)
         self.updates = epochs * self.per_epoch
 
-    def fresh(self, epoch: int) -> Iterator[Batch]:
-        """The batches of `epoch` (from 0), each window once."""
+    def fresh(self, epoch: int) -> list[Update]:
+        """The updates of `epoch` (from 0) that see each window once."""
         order = np.random.Generator(np.random.Philox(key=[self._seed, epoch])).permutation(len(self._rows))
-        first = epoch * self.per_epoch
-        for k in range(self._fresh):
-            yield Batch(first + k, self._rows[order[k * self.batch_size : (k + 1) * self.batch_size]])
+        order = order[: self._fresh * self.batch_size].reshape(self._fresh, self.batch_size)
+        first = epoch * self.batches_per_epoch
+        return self._updates(epoch * self.per_epoch, range(first, first + self._fresh), self._rows[order])
 
-    def replay(self, epoch: int, losses: dict[int, float], batches: dict[int, Batch]) -> Iterator[Batch]:
-        """The batches of `epoch` again whose `losses` (by id) were highest, under new ids."""
-        worst = heapq.nlargest(self.replayed, losses, key=lambda identifier: (losses[identifier], -identifier))
-        first = epoch * self.per_epoch + self._fresh
-        for k, identifier in enumerate(worst):
-            yield Batch(first + k, batches[identifier].rows)
+    def replay(self, epoch: int, losses: Mapping[int, float]) -> list[Update]:
+        """Updates over the batches of `epoch` whose `losses` (by number) were highest, under new numbers."""
+        worst = heapq.nlargest(self.replayed, losses, key=lambda batch: (losses[batch], -batch))
+        rows = {batch: rows for update in self.fresh(epoch) for batch, rows in zip(update.batches, update.rows,
+                                                                                   strict=True)}  # fmt: skip
+        first = epoch * self.batches_per_epoch + self._fresh
+        again = np.stack([rows[batch] for batch in worst]) if worst else np.zeros((0, self.batch_size), np.int32)
+        numbers = range(first, first + len(worst))
+        return self._updates(epoch * self.per_epoch + self.fresh_updates, numbers, again)
+
+    def _updates(self, first: int, batches: range, rows: Rows) -> list[Update]:
+        return [
+            Update(first + place, tuple(batches[start : start + self._group]), rows[start : start + self._group])
+            for place, start in enumerate(range(0, len(rows), self._group))
+        ]
 
 
 def chunks(rows: Rows, size: int) -> Iterator[tuple[Rows, NDArray[np.float32]]]:

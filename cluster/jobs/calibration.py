@@ -1,6 +1,7 @@
 """The cluster's calibration: samples per second of each worker in the pi job, kept with the runs."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +25,9 @@ def latest(runs: Path, cluster: str) -> dict[str, float] | None:
         return {str(task): float(rate) for task, rate in stored["samples_per_second"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def tasks_of(samples_per_second: Mapping[str, float] | None) -> dict[int, float]:
+    """The same by the worker's number; empty if there is none."""
+    named = (samples_per_second or {}).items()
+    return {int(task.removeprefix("worker:")): rate for task, rate in named if task.startswith("worker:") and rate > 0}

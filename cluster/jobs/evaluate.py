@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cluster.data import Dataset
 from cluster.engine.optimizers import MomentumSGD
+from cluster.engine.shard import VectorState
 from cluster.engine.shards import ParameterShards
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
@@ -65,7 +66,7 @@ class EvaluateRun:
         assert self.dataset is not None
         with Session(self.inventory, self.cancel) as session:
             network = self.model.network
-            shards = ParameterShards(network.layout, self.model.vector, MomentumSGD(), len(session.servers))
+            shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
             function = evaluation.traced(network, WorkerWindows(self.dataset), shards)
             dispatcher = session.dispatch({evaluation.FUNCTION: function}, self.inventory.jobs.train.deadline_seconds)
             rows = test_rows(self.dataset.train_windows, self.dataset.test_windows)

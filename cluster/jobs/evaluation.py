@@ -1,16 +1,15 @@
 """Evaluation over the workers: each takes chunks of rows, pulls the parameters and answers with a confusion matrix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.dispatcher import Dispatcher
-from cluster.engine.messages import Item
+from cluster.engine.messages import Item, Outcome, Source
+from cluster.engine.placed_vector import PlacedVector
 from cluster.engine.runtime import trace
-from cluster.engine.shards import ParameterShards
 from cluster.jobs.batches import chunks
 from cluster.jobs.figures import Figures, figures
 from cluster.jobs.gradient import cross_entropy
@@ -24,7 +23,7 @@ CHUNK = 250
 FUNCTION = "evaluate"
 
 
-def traced(network: Network, windows: WorkerWindows, shards: ParameterShards) -> Callable[..., Any]:
+def traced(network: Network, windows: WorkerWindows, shards: PlacedVector[Any]) -> Callable[..., Any]:
     """The workers' function: (rows, weights, standardization) to confusion counts and the loss sum, flattened."""
     classes_count = network.problem.classes
 
@@ -48,10 +47,23 @@ def traced(network: Network, windows: WorkerWindows, shards: ParameterShards) ->
     )
 
 
+class Runner(Protocol):
+    """What runs items: the dispatcher over a cluster, or this process by itself."""
+
+    @property
+    def live(self) -> frozenset[int]:
+        """The workers there are now."""
+        ...
+
+    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = ...) -> Iterator[Outcome]:
+        """Yields an Outcome for each item."""
+        ...
+
+
 class Evaluator:
     """Evaluates the parameters as the servers hold them."""
 
-    def __init__(self, dispatcher: Dispatcher, classes: int) -> None:
+    def __init__(self, dispatcher: Runner, classes: int) -> None:
         self._dispatcher, self._classes = dispatcher, classes
         self._ids = count(-1, -1)
         """Below zero: an evaluation changes nothing, so its ids must never meet those of updates."""

@@ -1,14 +1,17 @@
-"""The gradient of one batch, as a function of the flat vector: micro-batches, loss, L2, clipping."""
+"""The gradient of micro-batches as a function of the flat vector: loss, L2, their sum in a fixed tree, clipping."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.consistency.tree import tree_sum
+from cluster.engine.steps import block_norm
 from cluster.inventory.training import TrainJob
 from cluster.models import Network
-from cluster.parameters import BLOCK
 
 import tensorflow as tf  # isort: skip
 
@@ -24,14 +27,14 @@ class BatchGradient:
     statistics: Any
 
 
-def block_norm(vector: Any, size: int) -> Any:
-    """Euclidean norm of a vector of `size` elements, summed in blocks of 1,024 in layout order.
+@dataclass(frozen=True)
+class PieceGradient:
+    """Of one micro-batch: its share of the batch's loss, gradient and statistics, and its right answers."""
 
-    The order of the additions depends on nothing but the layout, so that the norm has the same bits on any number of
-    workers and shards.
-    """
-    padded = tf.pad(vector, [[0, -size % BLOCK]])
-    return tf.sqrt(tf.reduce_sum(tf.reduce_sum(tf.square(tf.reshape(padded, [-1, BLOCK])), 1)))
+    loss: Any
+    hits: Any
+    gradient: Any
+    statistics: Any
 
 
 def cross_entropy(logits: Any, classes: Any, class_count: int, label_smoothing: float) -> Any:
@@ -40,8 +43,14 @@ def cross_entropy(logits: Any, classes: Any, class_count: int, label_smoothing: 
     return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
 
 
+def piece_sizes(batch_size: int, micro_batches: int) -> list[int]:
+    """Windows of each micro-batch: equal to within one, and the same wherever they are computed."""
+    borders = [batch_size * k // micro_batches for k in range(micro_batches + 1)]
+    return [end - begin for begin, end in pairwise(borders)]
+
+
 class GradientOfBatch:
-    """Computes a batch in micro-batches whose gradients add up in a fixed binary tree."""
+    """Computes a batch in micro-batches, side by side, whose gradients add up in a fixed binary tree."""
 
     def __init__(self, network: Network, job: TrainJob) -> None:
         self._network, self._job = network, job
@@ -54,21 +63,36 @@ class GradientOfBatch:
         self._piece = tf.function(self._of_piece, autograph=False)
 
     def _of_piece(self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any) -> tuple[Any, ...]:
-        layout = self._network.layout
+        layout, job = self._network.layout, self._job
         with tf.GradientTape() as tape:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))
             output = self._network.apply(named, windows, training=True, seed=seed)
-            losses = cross_entropy(output.logits, classes, self._network.problem.classes, self._job.label_smoothing)
-            loss = tf.reduce_sum(losses) / self._job.batch_size
+            losses = cross_entropy(output.logits, classes, self._network.problem.classes, job.label_smoothing)
+            loss = tf.reduce_sum(losses) / job.batch_size
         gradient = tape.gradient(loss, trained)
         hits = tf.reduce_sum(tf.cast(tf.equal(tf.argmax(output.logits, 1, tf.int32), classes), tf.float32))
         measured = [
             tf.reshape(output.statistics[slot.spec.name], [-1]) for slot in layout.slots if not slot.spec.trained
         ]
         new = tf.concat(measured, 0) if measured else tf.zeros([0])
-        share = tf.cast(tf.shape(classes)[0], tf.float32) / self._job.batch_size
+        share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
+        if job.l2:
+            gradient += (share * job.l2) * (self._decayed * trained)
         return loss, hits, gradient, new * share
+
+    def pieces(
+        self, trained: Any, statistics: Any, windows: Any, classes: Any, sizes: Any, count: int, seed: Any
+    ) -> list[PieceGradient]:
+        """`count` micro-batches of `sizes` windows, which follow each other in `windows` (n, steps, channels).
+
+        `seed`, int32 (2,), is that of the first one's dropout; the next one's is one higher.
+        """
+        parts = zip(tf.split(windows, sizes, num=count), tf.split(classes, sizes, num=count), strict=True)
+        return [
+            PieceGradient(*self._piece(trained, statistics, part, labels, seed + tf.constant([0, k])))
+            for k, (part, labels) in enumerate(parts)
+        ]
 
     def __call__(self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any) -> BatchGradient:
         """Gradient at `trained` (trained_size,) and new statistics (statistics_size,) of a whole batch.
@@ -77,15 +101,10 @@ class GradientOfBatch:
         gradient that is not finite is replaced by zeros, so that the parameters survive for whoever looks into it.
         """
         job = self._job
-        sizes = [job.batch_size * (k + 1) // job.micro_batches - job.batch_size * k // job.micro_batches
-                 for k in range(job.micro_batches)]  # fmt: skip
-        pieces = [
-            self._piece(trained, statistics, part, labels, seed + tf.constant([0, k]))
-            for k, (part, labels) in enumerate(zip(tf.split(windows, sizes), tf.split(classes, sizes), strict=True))
-        ]
-        loss, hits, gradient, new = (_tree_sum([piece[k] for piece in pieces]) for k in range(4))
-        if job.l2:
-            gradient += job.l2 * self._decayed * trained
+        sizes = piece_sizes(job.batch_size, job.micro_batches)
+        pieces = self.pieces(trained, statistics, windows, classes, sizes, job.micro_batches, seed)
+        loss, hits = _sum([piece.loss for piece in pieces]), _sum([piece.hits for piece in pieces])
+        gradient, new = _sum([piece.gradient for piece in pieces]), _sum([piece.statistics for piece in pieces])
         norm = block_norm(gradient, self._network.layout.trained_size)
         if job.clip_norm is not None:
             gradient *= job.clip_norm / tf.maximum(norm, job.clip_norm)
@@ -95,8 +114,5 @@ class GradientOfBatch:
         return BatchGradient(loss, hits, norm, gradient, new)
 
 
-def _tree_sum(values: list[Any]) -> Any:
-    """Sum in a fixed binary tree: the same additions whoever computed the values."""
-    while len(values) > 1:
-        values = [values[k] + values[k + 1] if k + 1 < len(values) else values[k] for k in range(0, len(values), 2)]
-    return values[0]
+def _sum(values: Sequence[Any]) -> Any:
+    return tree_sum(values, lambda a, b: a + b)

@@ -1,6 +1,7 @@
 """A job from its preparation to its result file, whatever happens in between."""
 
 import logging
+import os
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -8,8 +9,12 @@ from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.run_log import RunLog
+from cluster.whole_file import write_whole
 
 log = logging.getLogger(__name__)
+
+RUN_FILE = "PSCLUSTER_RUN_FILE"
+"""Environment variable: a file to write the run's folder into."""
 
 
 class Job(Protocol):
@@ -34,8 +39,10 @@ class Crashed(ClusterError):
     """A job met something nobody thought of; the traceback lies in the run's folder."""
 
 
-def conduct(job: Job, runs: Path, cancel: Cancel) -> tuple[Path, dict[str, Any]]:
+def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -> tuple[Path, dict[str, Any]]:
     """Prepare and run the job; where its result lies, and the result, whose `status` is done or cancelled.
+
+    With `resumed`, the folder of a run that was broken off, it goes on there.
 
     Raises ClusterError: from the preparation, for bad input, without a trace in `runs`; after it with `status` failed
     and the `reason` in the result file.
@@ -50,7 +57,8 @@ def conduct(job: Job, runs: Path, cancel: Cancel) -> tuple[Path, dict[str, Any]]
         raise
     except Exception as problem:
         crash = problem
-    folder = RunFolder(runs, job.name)
+    folder = RunFolder(runs, job.name, resumed)
+    _tell_where(folder.path)
     with RunLog(folder.path / "coordinator.log") as run_log:
         try:
             if crash is not None:
@@ -73,6 +81,13 @@ def conduct(job: Job, runs: Path, cancel: Cancel) -> tuple[Path, dict[str, Any]]
         result = _complete(job, "cancelled" if cancel.asked and not job.complete() else "done")
         log.info("%s: %s", job.name, result["status"])
         return folder.write_result(result), result
+
+
+def _tell_where(run: Path) -> None:
+    """To whoever would bring us back, should we be killed: the run to go on with."""
+    told = os.environ.get(RUN_FILE)
+    if told:
+        write_whole(Path(told), str(run.resolve()).encode() + b"\n")
 
 
 def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:

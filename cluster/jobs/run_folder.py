@@ -10,11 +10,14 @@ from cluster.whole_file import write_whole
 
 
 class RunFolder:
-    """One run's folder, made when the job starts."""
+    """One run's folder, made when the job starts, or that of a run that goes on."""
 
-    def __init__(self, runs: Path, job: str) -> None:
-        """Make `runs/<UTC time>-<job>/`. Raises ClusterError if that is not possible."""
-        self.job = job
+    def __init__(self, runs: Path, job: str, resumed: Path | None = None) -> None:
+        """Make `runs/<UTC time>-<job>/`, or take `resumed`. Raises ClusterError if that is not possible."""
+        self.job, self.event_lines = job, 0
+        if resumed is not None:
+            self.path = resumed
+            return
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         for attempt in range(1000):
             self.path = runs / (f"{stamp}-{job}" if attempt == 0 else f"{stamp}-{job}-{attempt}")
@@ -38,8 +41,17 @@ class RunFolder:
         try:
             with (self.path / "events.jsonl").open("a") as stream:
                 stream.write(line + "\n")
+            self.event_lines += 1
         except OSError as problem:
             raise ClusterError(f"{self.path / 'events.jsonl'}: cannot be written ({problem.strerror})") from None
+
+    def keep_events(self, lines: int) -> None:
+        """Keep the first so many lines of `events.jsonl`: what came after the checkpoint happens again."""
+        path = self.path / "events.jsonl"
+        if path.exists():
+            kept = path.read_bytes().splitlines(keepends=True)[:lines]
+            write_whole(path, b"".join(kept))
+        self.event_lines = lines
 
     def write_result(self, result: dict[str, Any]) -> Path:
         """Write `result.json`; returns its path. Numbers that JSON has no word for become null."""
@@ -58,6 +70,31 @@ def _finite(value: Any) -> Any:
             return None
         case _:
             return value
+
+
+def newest_unfinished(runs: Path) -> Path:
+    """The folder of the newest training run without its full result. Raises UsageError if there is none."""
+    found = [path.parent for path in runs.glob("*-train*/coordinator.log") if not is_finished(path.parent)]
+    if not found:
+        raise UsageError(f"{runs}: expected a training run that was broken off, found none: start one without --resume")
+    return max(found, key=_age)
+
+
+def is_finished(run: Path) -> bool:
+    """Whether the run has its full result."""
+    try:
+        return bool(json.loads((run / "result.json").read_bytes())["status"] == "done")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def unfinished(run: Path) -> Path:
+    """The run, if it can go on. Raises UsageError if it is none, or finished."""
+    if not (run / "coordinator.log").is_file():
+        raise UsageError(f"{run}: expected the folder of a training run, found no coordinator.log in it")
+    if is_finished(run):
+        raise UsageError(f"{run}: is finished: there is nothing to go on with")
+    return run
 
 
 def newest_model(runs: Path) -> Path:

@@ -12,17 +12,15 @@ from prometheus_client import CollectorRegistry
 
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
-from cluster.engine.runtime import Peers, Runtime
+from cluster.engine.runtime import Peers, Runtime, device
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.coordinator_metrics import coordinator_metrics
 from cluster.jobs.training_metrics import WorkerStates
 from cluster.jobs.wire import Traffic, traffic_of
-from cluster.metrics.exporter import serve
-from cluster.metrics.identity import Identity
-from cluster.metrics.standard import register
 from cluster.server.guard import guard_loopback
-from cluster.server.ports import check_free, explain
+from cluster.server.ports import check_free
 from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
@@ -41,7 +39,9 @@ class Session:
         """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer, Cancelled."""
         self.inventory, self._cancel = inventory, cancel
         self.coordinator = inventory.task("coordinator", 0)
-        self.servers, self.workers = inventory.of_role("ps"), inventory.of_role("worker")
+        self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
+        self.workers = len(self._workers)
+        self.places = tuple(device("ps", server.index) for server in self.servers)
         self._stack = ExitStack()
         self.registry = CollectorRegistry()
         with ExitStack() as stack:
@@ -50,14 +50,7 @@ class Session:
 
     def _open(self, stack: ExitStack) -> None:
         coordinator = self.coordinator
-        try:
-            exporter = serve(self.registry, coordinator.host, coordinator.metrics_port, lambda: True)
-        except OSError as problem:
-            raise explain(problem, coordinator.host, coordinator.metrics_port, "the coordinator's metrics") from None
-        stack.callback(exporter.close)
-        identity = Identity("coordinator", 0)
-        meter = register(self.registry, identity, metrics_port=coordinator.metrics_port, server="client")
-        stack.callback(meter.close)
+        stack.enter_context(coordinator_metrics(self.registry, coordinator))
         check_free("", coordinator.port, "the coordinator")
         for server in self.servers:
             self._cancel.check()
@@ -66,7 +59,7 @@ class Session:
         peers = Peers(
             coordinator.address,
             tuple(server.address for server in self.servers),
-            tuple(worker.address for worker in self.workers),
+            tuple(worker.address for worker in self._workers),
         )
         try:
             self.runtime = Runtime(peers)
@@ -100,8 +93,8 @@ class Session:
         dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing))
         self.registry.register(WorkerStates(dispatcher.membership.workers))
         joined = self._wait_for_workers(dispatcher)
-        if joined < len(self.workers):
-            log.warning("%d of %d workers answer: starting with those", joined, len(self.workers))
+        if joined < self.workers:
+            log.warning("%d of %d workers answer: starting with those", joined, self.workers)
         return dispatcher
 
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
@@ -110,13 +103,13 @@ class Session:
         while True:
             self._cancel.check()
             try:
-                joined = dispatcher.wait_for_workers(len(self.workers), LOOK_UP_SECONDS)
+                joined = dispatcher.wait_for_workers(self.workers, LOOK_UP_SECONDS)
             except NoWorkers:
                 joined = 0
-            if joined == len(self.workers) or (joined and time.monotonic() > end):
+            if joined == self.workers or (joined and time.monotonic() > end):
                 return joined
             if time.monotonic() > end:
-                addresses = ", ".join(f"{worker.name} at {worker.address}" for worker in self.workers)
+                addresses = ", ".join(f"{worker.name} at {worker.address}" for worker in self._workers)
                 raise NoWorkers(
                     f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
                     f"ports? `fab deploy status{self._inventory_flag}` shows what runs"

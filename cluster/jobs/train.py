@@ -1,45 +1,39 @@
 """The job `train`: data, split, fit, choose, refit if asked, one look at the test set, the model."""
 
+import logging
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cluster.data import split_validation
 from cluster.engine.lost import ParameterServerLost
-from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
-from cluster.engine.shards import ParameterShards
+from cluster.engine.shard import VectorState
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
-from cluster.inventory.optimizers import Adam as AdamConfig
-from cluster.inventory.optimizers import AdamW as AdamWConfig
-from cluster.inventory.optimizers import OptimizerConfig
-from cluster.jobs import evaluation, training
+from cluster.jobs import checkpointing, evaluation, training
 from cluster.jobs.batches import Plan, Rows
+from cluster.jobs.calibration import latest, tasks_of
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.checkpointing import Resumption, RunKeeper
 from cluster.jobs.evaluation import Evaluator
+from cluster.jobs.fit import Fit
 from cluster.jobs.model_store import store
+from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
 from cluster.jobs.progress import Display
 from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
+from cluster.jobs.solo import Solo
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, describe_figures
-from cluster.jobs.training import EpochReport, Fit, Trainer
+from cluster.jobs.training import EpochReport, Hooks, Trainer
 from cluster.jobs.training_metrics import TrainingMetrics
 from cluster.models import build
 
-
-def optimizer_of(config: OptimizerConfig) -> Optimizer:
-    """The engine's optimizer that an inventory's `optimizer` entry asks for."""
-    match config:
-        case AdamWConfig():
-            return Adam(config.beta_1, config.beta_2, config.epsilon, config.weight_decay)
-        case AdamConfig():
-            return Adam(config.beta_1, config.beta_2, config.epsilon)
-        case _:
-            return MomentumSGD(config.momentum)
+log = logging.getLogger(__name__)
 
 
 class TrainRun:
@@ -47,8 +41,11 @@ class TrainRun:
 
     name = "train"
 
-    def __init__(self, inventory: Inventory, display: Display, cancel: Cancel) -> None:
-        self.inventory, self.job = inventory, inventory.jobs.train
+    def __init__(
+        self, inventory: Inventory, display: Display, cancel: Cancel, resumed: Path | None = None
+    ) -> None:  # fmt: skip
+        """`resumed`: the folder of the run to go on with."""
+        self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
         self.display, self.cancel = display, cancel
         self.report = TrainReport(inventory)
 
@@ -69,41 +66,65 @@ class TrainRun:
             keep_probability=job.keep_probability,
         )
         try:
-            self.network.layout.shards(len(self.inventory.of_role("ps")))
+            self.network.layout.shards(1 if job.mode == "single" else len(self.inventory.of_role("ps")))
         except ValueError as problem:
             raise UsageError(f"nodes: {problem}") from None
+        self.resumption = self._resumption() if self.resumed else None
         self.standardization = Standardization.of(self.dataset, self.train_rows)
         self.cancel.check()
+
+    def _resumption(self) -> Resumption | None:
+        assert self.resumed is not None
+        found, refused = checkpointing.resume(self.resumed, self.job, self.dataset.sha256, self.network.layout.size)
+        for line in refused:
+            log.warning("%s", line)
+        if found is None:
+            lost = checkpointing.applied_before(self.resumed)
+            log.warning("%s: no checkpoint: %d updates run again, from the beginning", self.resumed, lost)
+            self.report.rolled_back = lost
+            return None
+        log.info("%s: goes on from update %d", self.resumed, found.state.next_id)
+        self.report.resume(found)
+        return found
 
     def run(self, folder: RunFolder) -> None:
         """Train, choose, test, store. Raises ClusterError; when cancelled it ends with what there is by then."""
         job, dataset, network = self.job, self.dataset, self.network
-        with Session(self.inventory, self.cancel) as session:
-            shards = ParameterShards(
-                network.layout, network.initial(job.seed), optimizer_of(job.optimizer), len(session.servers)
-            )
+        alone = job.mode == "single"
+        with Solo(self.inventory, self.cancel) if alone else Session(self.inventory, self.cancel) as session:
+            begun = self.resumption
+            folder.keep_events(begun.event_lines if begun else 0)
+            state = begun.state if begun else VectorState(network.initial(job.seed))
             windows = WorkerWindows(dataset)
-            functions = {
-                training.FUNCTION: training.traced(job, network, windows, shards),
-                evaluation.FUNCTION: evaluation.traced(network, windows, shards),
-            }
-            dispatcher = session.dispatch(functions, job.deadline_seconds)
+            calibration = tasks_of(latest(Path(self.inventory.runs), self.inventory.cluster))
+            policy = policy_of(job, session.workers, calibration)
+            mode = mode_of(job, network, windows, state, session.places, policy, session.workers)
+            functions = {**mode.functions, evaluation.FUNCTION: evaluation.traced(network, windows, mode.shards)}
+            runner = session.dispatch(functions, job.deadline_seconds)
             self._say_what(session)
             metrics = TrainingMetrics(session.registry)
-            trainer = Trainer(
-                session, dispatcher, shards, job, self.cancel, metrics, self.report.wire, classes=len(dataset.labels)
-            )
-            evaluator = Evaluator(dispatcher, len(dataset.labels))
-            try:
-                used = self._fits(trainer, evaluator, shards, folder)
-            finally:
-                with suppress(ParameterServerLost):
-                    self.report.totals = shards.totals()
+            self._totals = mode.shards.totals
+            keeper = RunKeeper(
+                folder.path, job, dataset.sha256, mode.shards, lambda: self._facts(folder), self.report.fits,
+                self.report.wire,
+            )  # fmt: skip
+            evaluator = Evaluator(runner, len(dataset.labels))
+            with keeper:
+                trainer = Trainer(
+                    runner, mode, job, self.cancel, metrics, self.report.wire, keeper, classes=len(dataset.labels)
+                )
+                try:
+                    used = self._fits(trainer, evaluator, mode.shards, folder, session.server_traffic)
+                finally:
+                    with suppress(ParameterServerLost):
+                        self.report.totals = self._counted()
+                if self.cancel.asked and trainer.consistent:
+                    keeper.keep()
             if not self.report.fits[0].scheduled:
                 return
             self.report.used = used
             rows = training.test_rows(dataset.train_windows, dataset.test_windows)
-            shards.reset(used.vector)
+            mode.shards.reset(used.vector)
             # Before the test: whatever happens there, the training was not for nothing.
             store(folder.path / "model", network, used.vector, self.standardization, dataset.labels, dataset.sha256)
             bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
@@ -118,6 +139,27 @@ class TrainRun:
                 metrics.figures("test", final.loss, final.accuracy, final.f1_macro)
                 self.display.say(f"test: {final.line()}")
 
+    def _counted(self) -> Any:
+        """Totals of the whole surviving history, what came before the checkpoint included."""
+        now = self._totals()
+        before = self.resumption.totals if self.resumption else None
+        return replace(
+            now,
+            applied=now.applied + (before.applied if before else 0),
+            duplicates_dropped=now.duplicates_dropped + (before.duplicates_dropped if before else 0),
+        )
+
+    def _facts(self, folder: RunFolder) -> dict[str, Any]:
+        totals = self._counted()
+        return {
+            "applied": totals.applied,
+            "duplicates_dropped": totals.duplicates_dropped,
+            "rolled_back": self.report.rolled_back,
+            "resumptions": self.report.resumptions,
+            "event_lines": folder.event_lines,
+            "elapsed_seconds": self.report.elapsed_seconds(),
+        }
+
     def complete(self) -> bool:
         """Whether every epoch was trained, of the refit too if one was asked for, and the model tested."""
         used, report = self.report.used, self.report
@@ -128,15 +170,26 @@ class TrainRun:
         """What there is so far."""
         return self.report.describe()
 
-    def _fits(self, trainer: Trainer, evaluator: Evaluator, shards: ParameterShards, folder: RunFolder) -> Fit:
+    def _fits(
+        self, trainer: Trainer, evaluator: Evaluator, shards: Any, folder: RunFolder, traffic: Any
+    ) -> Fit:  # fmt: skip
         """The fit that chooses the epoch, and the refit if one is asked for; the one to be used."""
-        chosen = self._fit(trainer, evaluator, shards, folder, self.train_rows, self.validation_rows, "train")
+        fits = self.report.fits
+        if not fits:
+            fits.append(Fit(shards.read()))
+        chosen = fits[0]
+        if len(fits) == 1:
+            self._fit(trainer, evaluator, folder, traffic, chosen, self.train_rows, self.validation_rows, "train")
         if not self.job.refit or not len(self.validation_rows) or self.cancel.asked:
             return chosen
         every_row = np.arange(self.dataset.train_windows, dtype=np.int32)
         before, self.standardization = self.standardization, Standardization.of(self.dataset, every_row)
-        shards.reset(self.network.initial(self.job.seed))
-        refit = self._fit(trainer, evaluator, shards, folder, every_row, every_row[:0], "refit")
+        if len(fits) == 1:
+            initial = self.network.initial(self.job.seed)
+            shards.reset(initial)
+            fits.append(Fit(initial, first_id=chosen.first_id + self._plan(self.train_rows).updates))
+        refit = fits[1]
+        self._fit(trainer, evaluator, folder, traffic, refit, every_row, every_row[:0], "refit")
         if refit.epochs_done < self.job.epochs:
             # A refit that was cut short is a worse model than the finished one it was to replace.
             self.standardization = before
@@ -146,19 +199,24 @@ class TrainRun:
 
     def _plan(self, rows: Rows | Any) -> Plan:
         job = self.job
-        return Plan(rows.astype(np.int32), job.batch_size, job.epochs, job.replay_worst_batches, job.seed)
+        return Plan(
+            rows.astype(np.int32), job.batch_size, job.epochs, job.replay_worst_batches, job.seed,
+            batches_per_update(job),
+        )  # fmt: skip
 
     def _fit(
-        self, trainer: Trainer, evaluator: Evaluator, shards: ParameterShards, folder: RunFolder,
-        rows: Any, validation: Any, stage: str,
-    ) -> Fit:  # fmt: skip
+        self, trainer: Trainer, evaluator: Evaluator, folder: RunFolder, traffic: Any, fit: Fit, rows: Any,
+        validation: Any, stage: str,
+    ) -> None:  # fmt: skip
         plan = self._plan(rows)
         bar = self.display.bar(stage, plan.updates)
         latest: list[str] = [""]
 
-        def advance(_windows: int, loss: float) -> None:
-            epoch = min(bar.done // plan.per_epoch + 1, plan.epochs)
-            bar.advance(1, f"epoch {epoch}/{plan.epochs}  loss {loss:.2f}{latest[0]}")
+        def advance(done: int, loss: float) -> None:
+            epoch = fit.cursor.epoch
+            bar.advance(
+                epoch * plan.per_epoch + done - bar.done, f"epoch {epoch + 1}/{plan.epochs}  loss {loss:.2f}{latest[0]}"
+            )
 
         def report(line: EpochReport) -> None:
             validation_accuracy = line.validation.accuracy if line.validation else None
@@ -171,18 +229,19 @@ class TrainRun:
                 f"loss {line.loss:.4f}  accuracy {line.accuracy:.4f}{shown}  {line.seconds_left:.0f} s left"
             )
 
-        fit = Fit(shards.read())
-        self.report.fits.append(fit)
         validate = training.evaluator_for(evaluator, validation, self.standardization, self.cancel)
-        trainer.fit(fit, plan, self.standardization, validate, report, advance)
+        trainer.fit(fit, plan, self.standardization, validate, Hooks(report, advance, traffic))
         bar.close()
-        return fit
 
-    def _say_what(self, session: Session) -> None:
+    def _say_what(self, session: Session | Solo) -> None:
         described = self.network.describe()
-        servers, workers = len(session.servers), len(session.workers)
+        servers, workers = len(session.places), session.workers
+        where = (
+            "in this process"
+            if isinstance(session, Solo)
+            else f"on {servers} parameter server{'s' * (servers > 1)}, {workers} worker{'s' * (workers > 1)}"
+        )
         self.display.say(
-            f"model: {described['name']}, {described['parameters']:,} parameters on {servers} parameter "
-            f"server{'s' * (servers > 1)}, {workers} worker{'s' * (workers > 1)}, {self.job.mode}, "
+            f"model: {described['name']}, {described['parameters']:,} parameters {where}, {self.job.mode}, "
             f"batch {self.job.batch_size}"
         )

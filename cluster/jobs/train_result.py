@@ -1,7 +1,6 @@
 """What a training run has come to at any time, as `result.json` says it."""
 
 import hashlib
-import statistics as stats
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data import Dataset
-from cluster.engine.shards import Totals
+from cluster.engine.shard import Totals
 from cluster.inventory import Inventory
 from cluster.jobs.calibration import latest as latest_calibration
+from cluster.jobs.checkpointing import Resumption
 from cluster.jobs.figures import Figures
-from cluster.jobs.training import Fit
+from cluster.jobs.fit import Fit, Staleness
 from cluster.jobs.wire import WireMeter
 from cluster.models import Network
 
@@ -39,6 +39,21 @@ class TrainReport:
     confusion: NDArray[np.int64] | None = None
     totals: Totals | None = None
     wire: WireMeter = field(default_factory=WireMeter)
+    rolled_back: int = 0
+    """Updates that had been applied and were lost with a parameter server or the coordinator; all ran again."""
+    resumptions: int = 0
+    earlier_seconds: float = 0.0
+
+    def resume(self, found: Resumption) -> None:
+        """Go on from what a checkpoint says."""
+        self.fits += found.fits
+        self.wire = WireMeter(**found.wire)
+        self.rolled_back, self.earlier_seconds = found.rolled_back, found.elapsed_seconds
+        self.resumptions = found.resumptions + 1
+
+    def elapsed_seconds(self) -> float:
+        """Since the run began, without the time in which nobody worked on it."""
+        return self.earlier_seconds + time.monotonic() - self.begin
 
     def describe(self) -> dict[str, Any]:
         """Every key of the contract but the status."""
@@ -66,14 +81,15 @@ class TrainReport:
                 "scheduled": sum(fit.scheduled for fit in self.fits),
                 "applied": self.totals.applied if self.totals else None,
                 "duplicates_dropped": self.totals.duplicates_dropped if self.totals else None,
-                "rolled_back": 0,
+                "rolled_back": self.rolled_back,
             },
+            "resumptions": self.resumptions,
             "wire": self.wire.describe(),
-            "throughput": _throughput(shown),
-            "staleness": _staleness(shown),
+            "throughput": shown.throughput() if shown else dict.fromkeys(("windows_per_second", "step_seconds_p50")),
+            "staleness": (shown.staleness if shown else Staleness()).describe(),
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
             "parameters_sha256": digest_of(self.used.vector) if self.used else None,
-            "elapsed_seconds": time.monotonic() - self.begin,
+            "elapsed_seconds": self.elapsed_seconds(),
         }
 
 
@@ -92,16 +108,3 @@ def describe_figures(figures: Figures | None) -> dict[str, Any]:
 def digest_of(vector: NDArray[np.float32]) -> str:
     """SHA-256 of the little-endian float32 vector in layout order, statistics included."""
     return hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest()
-
-
-def _throughput(fit: Fit | None) -> dict[str, float | None]:
-    known = fit is not None and fit.windows and fit.train_seconds
-    return {
-        "windows_per_second": fit.windows / fit.train_seconds if fit is not None and known else None,
-        "step_seconds_p50": stats.median(fit.step_seconds) if fit is not None and fit.step_seconds else None,
-    }
-
-
-def _staleness(fit: Fit | None) -> dict[str, float | None]:
-    measured = fit.staleness if fit is not None else []
-    return {"mean": stats.fmean(measured) if measured else None, "maximum": max(measured, default=None)}

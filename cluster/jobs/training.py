@@ -1,76 +1,39 @@
-"""One training run over the cluster: epochs of asynchronous updates, each followed by a look at the validation set."""
+"""One training run: epochs of updates in stretches, each epoch followed by a look at the validation set."""
 
 import statistics as stats
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite, log
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item, Outcome
-from cluster.engine.runtime import trace
-from cluster.engine.shards import ParameterShards
 from cluster.errors import ClusterError
 from cluster.inventory.training import TrainJob
-from cluster.jobs.batches import Batch, Plan
+from cluster.jobs.batches import Plan, Update
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.evaluation import Evaluator
+from cluster.jobs.evaluation import Evaluator, Runner
 from cluster.jobs.figures import Figures
-from cluster.jobs.gradient import GradientOfBatch
-from cluster.jobs.recordings import Standardization, WorkerWindows
+from cluster.jobs.fit import Cursor, Fit
+from cluster.jobs.modes.mode import Mode, Reply, Step, Stretch
+from cluster.jobs.recordings import Standardization
 from cluster.jobs.schedule import learning_rate
-from cluster.jobs.session import Session
 from cluster.jobs.training_metrics import TrainingMetrics
-from cluster.jobs.wire import WireMeter
-from cluster.models import Network
-from cluster.parameters.layout import Vector
+from cluster.jobs.wire import Traffic, WireMeter
+from cluster.jobs.work_source import WorkSource
 
-import tensorflow as tf  # isort: skip
-
-FUNCTION = "train"
 DIVERGED = 5.0
 """An epoch whose mean loss is this many times that of guessing is not going to come back."""
+
+FIRST_STRETCH = 16
+"""Updates of a fit's first stretch, from which the pace is learnt."""
 
 
 class Diverged(ClusterError):
     """The loss is not finite, or far above that of guessing."""
-
-
-def traced(job: TrainJob, network: Network, windows: WorkerWindows, shards: ParameterShards) -> Callable[..., Any]:
-    """The workers' function: one update under (id, rows, rate, seed, standardization).
-
-    Returns float64 [loss, hits, gradient norm, fresh shards, staleness, pull, compute and push seconds].
-    """
-    gradient_of = GradientOfBatch(network, job)
-
-    def train(identifier: Any, rows: Any, rate: Any, seed: Any, standardization: Any) -> Any:
-        begin = tf.timestamp()
-        trained, statistics, version = shards.pull()
-        with tf.control_dependencies([trained, statistics]):
-            pulled = tf.timestamp()
-        inputs, classes = windows.gather(rows, standardization)
-        batch = gradient_of(trained, statistics, inputs, classes, seed)
-        with tf.control_dependencies([batch.gradient]):
-            computed = tf.timestamp()
-        outcome = shards.push(batch.gradient, batch.statistics, identifier, rate, version)
-        with tf.control_dependencies([outcome.fresh]):
-            pushed = tf.timestamp()
-        figures = [batch.loss, batch.hits, batch.norm, outcome.fresh, outcome.staleness]
-        times = [pulled - begin, computed - pulled, pushed - computed]
-        return tf.stack([tf.cast(value, tf.float64) for value in [*figures, *times]])
-
-    return trace(
-        train,
-        tf.TensorSpec([], tf.int64),
-        tf.TensorSpec([job.batch_size], tf.int32),
-        tf.TensorSpec([], tf.float32),
-        tf.TensorSpec([2], tf.int32),
-        tf.TensorSpec([2, network.problem.channels], tf.float32),
-    )
 
 
 @dataclass(frozen=True)
@@ -86,142 +49,197 @@ class EpochReport:
     validation: Figures | None
 
 
-@dataclass
-class Fit:
-    """What a training run came to: `vector` is that of the selected epoch, the last one without validation."""
+class Keeper(Protocol):
+    """Keeps checkpoints."""
 
-    vector: Vector
-    epoch: int = 0
-    selected: Figures | None = None
-    epochs_done: int = 0
-    scheduled: int = 0
-    windows: int = 0
-    train_seconds: float = 0.0
-    step_seconds: list[float] = field(default_factory=list)
-    staleness: list[float] = field(default_factory=list)
+    @property
+    def every_seconds(self) -> float:
+        """Time between two of them."""
+        ...
+
+    def due(self) -> bool:
+        """Whether it is time for one."""
+        ...
+
+    def keep(self) -> None:
+        """Keep all there is now. Everything that was scheduled is applied."""
+        ...
+
+    def progress(self, updates: int) -> None:
+        """So many more updates are applied since the last checkpoint."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the trainer tells while it works."""
+
+    report: Callable[[EpochReport], None]
+    """After every epoch."""
+    advance: Callable[[int, float], None]
+    """After every update: how many of its fit are done, and its mean loss."""
+    traffic: Callable[[], Traffic | None]
+    """Bytes on the wire so far."""
 
 
 class Trainer:
-    """Trains one network on some rows; several runs one after the other share the traced functions."""
+    """Trains one network on some rows; several fits one after the other share the traced functions."""
 
     def __init__(
-        self, session: Session, dispatcher: Dispatcher, shards: ParameterShards, job: TrainJob, cancel: Cancel,
-        metrics: TrainingMetrics, wire: WireMeter, classes: int,
+        self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, metrics: TrainingMetrics, wire: WireMeter,
+        keeper: Keeper, classes: int,
     ) -> None:  # fmt: skip
-        self._session, self._dispatcher, self._shards, self._job = session, dispatcher, shards, job
-        self._cancel, self._metrics, self._wire = cancel, metrics, wire
+        self._runner, self._mode, self._job = runner, mode, job
+        self._cancel, self._metrics, self._wire, self._keeper = cancel, metrics, wire, keeper
         self._classes = classes
-        self._next_id = 0
+        self.consistent = True
+        """Whether every update that was begun is known to be applied: if not, nothing may be kept."""
 
     def fit(
-        self,
-        fit: Fit,
-        plan: Plan,
-        standardization: Standardization,
-        validate: Callable[[], Figures | None] | None,
-        report: Callable[[EpochReport], None],
-        advance: Callable[[int, float], None],
-    ) -> None:
-        """Run the plan into `fit`. `advance(windows, loss)` is called for every update, `report` after every epoch.
+        self, fit: Fit, plan: Plan, standardization: Standardization,
+        validate: Callable[[], Figures | None] | None, hooks: Hooks,
+    ) -> None:  # fmt: skip
+        """Run what is left of the plan into `fit`.
 
         Raises Diverged naming the update and the learning rate. Ends early when cancelled, with the parameters of the
         selected epoch, or with those at hand if no epoch was finished.
         """
-        first_id, begin = self._next_id, time.monotonic()
-        self._next_id += plan.updates
-        self._metrics.progress(0, plan.epochs, 0.0, self._rate(plan, 0), None)
-        for epoch in range(plan.epochs):
-            started = time.monotonic()
-            losses, hits = self._epoch(plan, epoch, first_id, standardization, fit, advance)
-            seconds = time.monotonic() - started
-            fit.train_seconds += seconds
+        begin, done_before = time.monotonic(), fit.cursor.epoch
+        stretch = Stretch(
+            fit.first_id, lambda batch: self._rate(plan, batch), standardization.packed(),
+            lambda: len(self._runner.live),
+        )  # fmt: skip
+        self._metrics.progress(fit.cursor.epoch, plan.epochs, 0.0, self._rate(plan, 0), None)
+        while fit.cursor.epoch < plan.epochs and not self._cancel.asked:
+            epoch, windows, seconds = fit.cursor.epoch, fit.windows, fit.train_seconds
+            self._epoch(plan, stretch, fit, hooks)
             if self._cancel.asked:
                 break
-            mean = stats.fmean(losses)
+            mean = stats.fmean(fit.losses.values())
             self._refuse_divergence(mean, plan, epoch)
             validation = validate() if validate is not None else None
             if self._cancel.asked:
                 break  # with the validation half done, if at all
             fit.epochs_done = epoch + 1
             if validation is None or fit.selected is None or validation.accuracy > fit.selected.accuracy:
-                fit.vector, fit.epoch, fit.selected = self._shards.read(), epoch + 1, validation
-            elapsed = time.monotonic() - begin
-            rate = self._rate(plan, (epoch + 1) * plan.per_epoch - 1)
-            windows = len(losses) * plan.batch_size
-            left = elapsed / (epoch + 1) * (plan.epochs - epoch - 1)
-            line = EpochReport(epoch + 1, mean, hits / windows, rate, windows / seconds, left, validation)
-            self._metrics.progress(epoch + 1, plan.epochs, line.windows_per_second, rate, left)
-            self._metrics.figures("train", mean, line.accuracy)
+                fit.vector, fit.epoch, fit.selected = self._mode.shards.read(), epoch + 1, validation
+            left = (time.monotonic() - begin) / (epoch + 1 - done_before) * (plan.epochs - epoch - 1)
+            rate = self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1)
+            pace = (fit.windows - windows) / max(1e-9, fit.train_seconds - seconds)
+            accuracy = fit.hits / (len(fit.losses) * plan.batch_size)
+            line = EpochReport(epoch + 1, mean, accuracy, rate, pace, left, validation)
+            self._metrics.progress(epoch + 1, plan.epochs, pace, rate, left)
+            self._metrics.figures("train", mean, accuracy)
             if validation is not None:
                 self._metrics.figures("validation", validation.loss, validation.accuracy, validation.f1_macro)
-            report(line)
+            fit.cursor, fit.losses, fit.hits = Cursor(epoch + 1), {}, 0.0
+            hooks.report(line)
+            if self._keeper.due():
+                self._keeper.keep()
         if fit.epochs_done == 0 and fit.scheduled:
-            fit.vector = self._shards.read()
+            fit.vector = self._mode.shards.read()
 
-    def _rate(self, plan: Plan, update: int) -> float:
-        return learning_rate(self._job.schedule, self._job.optimizer.learning_rate, update, plan.updates)
+    def _rate(self, plan: Plan, batch: int) -> float:
+        return learning_rate(self._job.schedule, self._job.optimizer.learning_rate, batch, plan.batches)
 
-    def _epoch(
-        self, plan: Plan, epoch: int, first_id: int, standardization: Standardization, fit: Fit,
-        advance: Callable[[int, float], None],
-    ) -> tuple[list[float], float]:  # fmt: skip
-        """Losses of the epoch's updates, and how many windows were classified right while training."""
-        packed = standardization.packed()
-        losses: dict[int, float] = {}
-        batches: dict[int, Batch] = {}
-        hits, started = 0.0, time.monotonic()
-
-        def items(source: Iterator[Batch]) -> Iterator[Item]:
-            for batch in source:
-                batches[batch.id] = batch
-                fit.scheduled += 1
-                identifier = first_id + batch.id
-                draws = identifier * self._job.micro_batches & 0x7FFFFFFF
-                seed = np.array([self._job.seed & 0x7FFFFFFF, draws], np.int32)
-                rate = np.float32(self._rate(plan, batch.id))
-                yield Item(identifier, FUNCTION, (np.int64(identifier), batch.rows, rate, seed, packed))
-
-        for source in (plan.fresh(epoch), None):
-            before, steps = self._session.server_traffic(), len(losses)
-            batches_now = source or plan.replay(epoch, dict(losses), batches)
-            for outcome in self._dispatcher.run(items(batches_now), lambda: self._cancel.asked):
-                identifier = outcome.item.id - first_id
-                loss, right = self._account(plan, identifier, outcome, fit)
-                losses[identifier] = loss
-                hits += right
-                pace = len(losses) * plan.batch_size / (time.monotonic() - started)
-                self._metrics.pace(pace, self._rate(plan, identifier))
-                advance(plan.batch_size, loss)
-            if len(losses) > steps:
-                self._wire.add(before, self._session.server_traffic(), len(losses) - steps)
-            if self._cancel.asked or not plan.replayed:
-                break
-        return list(losses.values()), hits
-
-    def _account(self, plan: Plan, identifier: int, outcome: Outcome, fit: Fit) -> tuple[float, float]:
-        loss, right, norm, _, staleness, pull, compute, push = (float(value) for value in outcome.value)
-        if not (isfinite(loss) and isfinite(norm)):
-            raise Diverged(
-                f"update {identifier} (epoch {identifier // plan.per_epoch + 1}): the loss is {loss}, the norm of the "
-                f"gradient {norm} at learning rate {self._rate(plan, identifier):.3g}: lower "
-                "jobs.train.optimizer.learning_rate or jobs.train.clip_norm"
+    def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
+        """What is left of the present epoch."""
+        while not self._cancel.asked:
+            cursor = fit.cursor
+            updates = (
+                plan.replay(cursor.epoch, self._fresh(plan, fit)) if cursor.replaying else plan.fresh(cursor.epoch)
             )
-        fit.windows += plan.batch_size
+            self._stretches(plan, updates, stretch, fit, hooks)
+            if self._cancel.asked or cursor.replaying or not plan.replayed:
+                return
+            fit.cursor = Cursor(cursor.epoch, replaying=True)
+
+    @staticmethod
+    def _fresh(plan: Plan, fit: Fit) -> dict[int, float]:
+        """Losses of the epoch's own batches: what was repeated already is none of them."""
+        end = (fit.cursor.epoch + 1) * plan.batches_per_epoch - plan.replayed
+        return {batch: loss for batch, loss in fit.losses.items() if batch < end}
+
+    def _stretches(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
+        while fit.cursor.done < len(updates) and not self._cancel.asked:
+            count = self._updates_until_checkpoint(fit, plan)
+            before, done = hooks.traffic(), fit.cursor.done
+            self._stretch(plan, updates[done : done + count], stretch, fit, hooks)
+            if fit.cursor.done > done:
+                self._wire.add(before, hooks.traffic(), fit.cursor.done - done)
+            if not self._cancel.asked and self._keeper.due() and fit.cursor.done < len(updates):
+                self._keeper.keep()
+
+    def _updates_until_checkpoint(self, fit: Fit, plan: Plan) -> int:
+        if not fit.train_seconds or not fit.windows:
+            return FIRST_STRETCH
+        pace = fit.windows / plan.batch_size / fit.train_seconds
+        return max(1, int(pace * self._keeper.every_seconds))
+
+    def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
+        source = WorkSource(self._mode, updates, stretch, lambda: self._runner.live)
+        started, done, windows = time.monotonic(), fit.cursor.done, 0
+        complete: set[int] = set()
+        for outcome in self._runner.run(source, lambda: self._cancel.asked):
+            update, reply = source.read(outcome)
+            windows += reply.windows
+            self._tell(outcome, reply)
+            if reply.step is None:
+                continue
+            complete.add(update.id)
+            self._account(plan, update, reply.step, outcome, fit)
+            self._keeper.progress(1)
+            rate = self._rate(plan, update.batches[-1])
+            self._metrics.pace(windows / max(1e-9, time.monotonic() - started), rate)
+            hooks.advance(done + len(complete) + (plan.fresh_updates if fit.cursor.replaying else 0),
+                          stats.fmean(reply.step.losses.values()))  # fmt: skip
+        fit.train_seconds += time.monotonic() - started
+        last = self._mode.settle()
+        if complete and last is not None:
+            self._settle(last)
+        # What was begun of a step and not finished is not applied by anybody; a push that nobody answered may be.
+        begun = source.begun if last is None else complete
+        fit.scheduled += len(begun)
+        self.consistent = begun == complete == set(range(updates[0].id, updates[0].id + len(complete)))
+        if self.consistent:
+            fit.cursor = replace(fit.cursor, done=done + len(complete))
+
+    def _settle(self, item: Item) -> None:
+        for outcome in self._runner.run([item], self._cancel.overdue):
+            if not isfinite(float(outcome.value)):
+                raise Diverged(
+                    f"the norm of the last gradient is {float(outcome.value)}: lower "
+                    "jobs.train.optimizer.learning_rate or jobs.train.clip_norm"
+                )
+
+    def _tell(self, outcome: Outcome, reply: Reply) -> None:
+        pull, compute, push = reply.seconds
+        wait = max(0.0, outcome.seconds - pull - compute - push)
+        parts = {"pull": pull, "compute": compute, "push": push, "wait": wait}
+        self._metrics.step(outcome.task, reply.windows, reply.staleness, parts)
+
+    def _account(self, plan: Plan, update: Update, step: Step, outcome: Outcome, fit: Fit) -> None:
+        for batch, loss in step.losses.items():
+            if not (isfinite(loss) and isfinite(step.norm)):
+                raise Diverged(
+                    f"update {update.id} (epoch {update.id // plan.per_epoch + 1}): the loss is {loss}, the norm of "
+                    f"the gradient {step.norm} at learning rate {self._rate(plan, batch):.3g}: lower "
+                    "jobs.train.optimizer.learning_rate or jobs.train.clip_norm"
+                )
+        fit.windows += len(step.losses) * plan.batch_size
+        fit.losses.update(step.losses)
+        fit.hits += step.hits
         fit.step_seconds.append(outcome.seconds)
-        fit.staleness.append(staleness)
-        self._metrics.step(
-            outcome.task, plan.batch_size, staleness, {"pull": pull, "compute": compute, "push": push,
-                                                       "wait": max(0.0, outcome.seconds - pull - compute - push)}
-        )  # fmt: skip
-        return loss, right
+        fit.staleness.add(step.staleness)
 
     def _refuse_divergence(self, mean: float, plan: Plan, epoch: int) -> None:
         guessing = log(max(2, self._classes))
         if mean > DIVERGED * guessing:
             last = (epoch + 1) * plan.per_epoch - 1
+            rate = self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1)
             raise Diverged(
                 f"epoch {epoch + 1} (update {last}): the mean loss is {mean:.3g}, that of guessing {guessing:.3g}; the "
-                f"learning rate was {self._rate(plan, last):.3g}: lower jobs.train.optimizer.learning_rate"
+                f"learning rate was {rate:.3g}: lower jobs.train.optimizer.learning_rate"
             )
 
 

@@ -62,6 +62,10 @@ class WireMeter:
         self.packets += after.packets - before.packets
         self.steps += steps
 
+    def counted(self) -> dict[str, int]:
+        """What has been added up so far, to go on from."""
+        return {"sent": self.sent, "received": self.received, "packets": self.packets, "steps": self.steps}
+
     def describe(self) -> dict[str, float | None]:
         """As it stands in `result.json`: what a parameter server sends is what workers pull."""
         if not self.steps:

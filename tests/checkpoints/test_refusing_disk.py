@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.checkpoints import CheckpointStore, read_newest
+from cluster.checkpoints import CheckpointStore
 from cluster.whole_file import write_whole
 from tests.checkpoints.contents import PROJECT, files, numbered, version_of
 

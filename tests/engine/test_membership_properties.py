@@ -161,7 +161,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def nobody_rests_while_items_wait(self) -> None:
-        assert not (self.core.queued and self.core.idle_count)
+        assert not (self.core.queued and self.core.idle)
 
     @invariant()
     def no_open_item_is_lost(self) -> None:

@@ -1,0 +1,82 @@
+"""Policies under which every update is a push of its own: asynchronous, and with bounded staleness."""
+
+from cluster.consistency.policy import Grant
+from cluster.consistency.speeds import Speeds
+
+
+class Asynchronous:
+    """Every worker goes on at once; an update is applied as it arrives.
+
+    With several micro-batches a grant is always the whole update. The last updates of a stretch are not given to a
+    worker so slow that everybody would wait for it.
+    """
+
+    def __init__(self, slots: int, speeds: Speeds) -> None:
+        """`slots` micro-batches an update."""
+        self._slots, self.speeds = slots, speeds
+        self.begin(range(0))
+
+    def begin(self, updates: range) -> None:
+        """See Policy."""
+        self._next, self._stop = updates.start, updates.stop
+        self._open: dict[int, int] = {}
+        """Updates under way, by their id, and how many there were before."""
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        """See Policy."""
+        del now
+        if self.exhausted() or not self._may_start(self._next):
+            return None
+        remaining, busy = self._stop - self._next, len(self._open)
+        if busy and not self.speeds.worth_while(task, self._slots, remaining * self._slots, busy * self._slots, live):
+            return None
+        grant = Grant(self._next, 0, self._slots)
+        self._open[grant.update] = task
+        self._next += 1
+        return grant
+
+    def _may_start(self, update: int) -> bool:
+        del update
+        return True
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        """See Policy."""
+        self.speeds.observe(task, grant.slots, seconds)
+        self._open.pop(grant.update, None)
+        return True
+
+    def exhausted(self) -> bool:
+        """See Policy."""
+        return self._next >= self._stop
+
+    def withdrawn(self) -> list[Grant]:
+        """See Policy: never any."""
+        return []
+
+    def counted(self, update: int) -> list[int]:
+        """See Policy: all of them."""
+        del update
+        return list(range(self._slots))
+
+
+class BoundedStaleness(Asynchronous):
+    """Stale synchronous parallel (Ho et al., NIPS 2013): nobody is more than `bound` clocks ahead of the slowest.
+
+    With `workers` workers a clock is `workers` updates, because any worker may do any update here. An update of clock
+    c starts once all updates of the clocks up to c - bound - 1 are applied. A bound of 0 lets one clock end before
+    the next begins.
+    """
+
+    def __init__(self, slots: int, speeds: Speeds, bound: int, workers: int) -> None:
+        self._bound, self._workers = bound, workers
+        super().__init__(slots, speeds)
+
+    def begin(self, updates: range) -> None:
+        """See Policy. Clocks are counted from the stretch's first update."""
+        super().begin(updates)
+        self._start = updates.start
+
+    def _may_start(self, update: int) -> bool:
+        clock = (update - self._start) // self._workers
+        oldest_open = min(self._open, default=update)
+        return oldest_open >= self._start + (clock - self._bound) * self._workers

@@ -1,0 +1,149 @@
+"""Policies under which an update is a step: every micro-batch of it is computed from the same parameters."""
+
+from dataclasses import dataclass
+
+from cluster.consistency.policy import Grant
+from cluster.consistency.speeds import PATIENCE, Speeds
+from cluster.consistency.tree import largest_subtree
+
+RETRY_STEPS = 32
+"""Steps after which a worker that was passed over gets a micro-batch all the same: it may have become faster."""
+
+
+@dataclass
+class _Part:
+    """A grant under way: who is at it since when, and who does it a second time."""
+
+    task: int
+    since: float
+    backups: int = 0
+
+
+class Synchronous:
+    """One step after the other; a step's micro-batches are dealt out as aligned subtrees, by measured speed.
+
+    All of them must come, or `quorum` of them (Chen et al., arXiv 1604.00981: then the result depends on who was
+    late). A worker that has nothing else to do repeats a part that takes too long, at most `backup_workers` at a time;
+    whichever copy comes first counts and the parameter servers drop the other.
+    """
+
+    def __init__(self, slots: int, speeds: Speeds, quorum: int | None = None, backup_workers: int = 0) -> None:
+        self._slots, self.speeds, self._backup_workers = slots, speeds, backup_workers
+        self._quorum = min(quorum or slots, slots)
+        self._counted: dict[int, list[int]] = {}
+        self._withdrawn: list[Grant] = []
+        self._passed_over: dict[int, int] = {}
+        """By worker: the step in which it was first passed over since it last got something."""
+        self.begin(range(0))
+
+    def begin(self, updates: range) -> None:
+        """See Policy."""
+        self._step, self._stop = updates.start, updates.stop
+        self._withdrawn.clear()
+        self._open_step()
+
+    def _open_step(self) -> None:
+        self._cursor = 0
+        self._parts: dict[Grant, _Part] = {}
+        self._came: list[int] = []
+        self._served: set[int] = set()
+        # The last two only: a step's successor asks what it consists of, nobody else does.
+        self._counted = {step: slots for step, slots in self._counted.items() if step >= self._step - 2}
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        """See Policy."""
+        if self._step >= self._stop:
+            return None
+        remaining = self._slots - self._cursor
+        if not remaining:
+            return self._backup(task, now)
+        busy = sum(grant.slots for grant in self._parts)
+        if not self.speeds.worth_while(task, 1, remaining, busy, live):
+            since = self._passed_over.setdefault(task, self._step)
+            if self._step - since < RETRY_STEPS:
+                return None
+        self._passed_over.pop(task, None)
+        share = self.speeds.share(task, live)
+        # The first round deals out the whole step, later ones what is left of it.
+        wanted = round((remaining if task in self._served else self._slots) * share)
+        grant = Grant(self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, wanted)))
+        self._cursor += grant.slots
+        self._parts[grant] = _Part(task, now)
+        self._served.add(task)
+        return grant
+
+    def _backup(self, task: int, now: float) -> Grant | None:
+        if sum(part.backups for part in self._parts.values()) >= self._backup_workers:
+            return None
+        for grant, part in self._parts.items():
+            late = now - part.since > PATIENCE * grant.slots / self.speeds.of(part.task)
+            if part.task != task and not part.backups and late:
+                part.backups += 1
+                return grant
+        return None
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        """See Policy."""
+        self.speeds.observe(task, grant.slots, seconds)
+        if grant.update != self._step or self._parts.pop(grant, None) is None:
+            return False
+        self._came += range(grant.first, grant.first + grant.slots)
+        if len(self._came) < self._quorum:
+            return False
+        self._counted[self._step] = sorted(self._came)
+        self._withdrawn += self._parts
+        self._step += 1
+        self._open_step()
+        return True
+
+    def exhausted(self) -> bool:
+        """See Policy."""
+        return self._step >= self._stop
+
+    def withdrawn(self) -> list[Grant]:
+        """See Policy."""
+        grants, self._withdrawn = self._withdrawn, []
+        return grants
+
+    def counted(self, update: int) -> list[int]:
+        """See Policy."""
+        return self._counted[update]
+
+
+class WholeSteps:
+    """One step after the other, each computed by whoever draws it: one process, or all workers in one call."""
+
+    def __init__(self, slots: int, speeds: Speeds) -> None:
+        self._slots, self.speeds = slots, speeds
+        self.begin(range(0))
+
+    def begin(self, updates: range) -> None:
+        """See Policy."""
+        self._step, self._stop, self._open = updates.start, updates.stop, False
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        """See Policy."""
+        del task, live, now
+        if self._open or self._step >= self._stop:
+            return None
+        self._open = True
+        return Grant(self._step, 0, self._slots)
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        """See Policy."""
+        del grant, task, seconds
+        self._step, self._open = self._step + 1, False
+        return True
+
+    def exhausted(self) -> bool:
+        """See Policy."""
+        return self._step >= self._stop
+
+    def withdrawn(self) -> list[Grant]:
+        """See Policy: never any."""
+        return []
+
+    def counted(self, update: int) -> list[int]:
+        """See Policy: all of them."""
+        del update
+        return list(range(self._slots))

@@ -1,0 +1,157 @@
+"""A training run's checkpoints: what goes into one, when, and going on from one."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
+from cluster.engine.placed_vector import PlacedVector
+from cluster.engine.shard import Totals, VectorState
+from cluster.errors import UsageError
+from cluster.inventory.training import TrainJob
+from cluster.jobs.fit import Fit
+from cluster.jobs.wire import WireMeter
+
+FOLDER = "checkpoints"
+PROGRESS = "progress"
+MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data")
+"""Keys of the job that may be others in the run that goes on; the data's content is compared by itself."""
+
+VECTOR, SLOT, FIT = "vector", "slot/", "fit/"
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """A run as its last checkpoint has it: the shards' content, its fits, and what had been counted."""
+
+    state: VectorState
+    fits: tuple[Fit, ...]
+    totals: Totals
+    rolled_back: int
+    resumptions: int
+    wire: Mapping[str, int]
+    event_lines: int
+    elapsed_seconds: float
+
+
+def settings_of(job: TrainJob) -> dict[str, Any]:
+    """What has to be the same for a run to go on."""
+    described = job.model_dump(mode="json", by_alias=True)
+    return {key: value for key, value in described.items() if key not in MAY_DIFFER}
+
+
+def resume(run: Path, job: TrainJob, dataset_sha256: str, size: int) -> tuple[Resumption | None, tuple[str, ...]]:
+    """The run's newest whole checkpoint, and a line for each that was refused; None if there is none.
+
+    Raises UsageError if the run was another one: other settings, other recordings.
+    """
+    checkpoint, refused = read_newest(run / FOLDER)
+    if checkpoint is None:
+        return None, refused
+    try:
+        return _resumption(run, checkpoint, job, dataset_sha256, size), refused
+    except (KeyError, TypeError, ValueError) as problem:
+        raise UsageError(
+            f"{run}: its checkpoint of update {checkpoint.update} is not one that this version of pscluster made "
+            f"({type(problem).__name__}: {problem}): start a new run without --resume"
+        ) from None
+
+
+def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256: str, size: int) -> Resumption:
+    facts, tensors = checkpoint.facts, checkpoint.tensors
+    now, then = json.loads(json.dumps(settings_of(job))), facts["settings"]
+    differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
+    if differing:
+        shown = "; ".join(f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing)
+        raise UsageError(f"{run}: a run goes on with the settings it began with, but {shown}: give it those")
+    if facts["dataset_sha256"] != dataset_sha256:
+        raise UsageError(f"{run}: was trained on other recordings than --data names now: give it those it began with")
+    if tensors[VECTOR].shape != (size,):
+        raise ValueError(f"a vector of shape {tensors[VECTOR].shape} for a network of {size} values")
+    state = VectorState(
+        tensors[VECTOR],
+        {name.removeprefix(SLOT): value for name, value in tensors.items() if name.startswith(SLOT)},
+        int(facts["optimizer_updates"]),
+        checkpoint.update,
+    )
+    fits = tuple(Fit.of(of_fit, tensors[f"{FIT}{place}"]) for place, of_fit in enumerate(facts["fits"]))
+    return Resumption(
+        state,
+        fits,
+        Totals(int(facts["applied"]), int(facts["duplicates_dropped"])),
+        int(facts["rolled_back"]) + max(0, _progress(run) - checkpoint.update),
+        int(facts["resumptions"]),
+        {key: int(value) for key, value in facts["wire"].items()},
+        int(facts["event_lines"]),
+        float(facts["elapsed_seconds"]),
+    )
+
+
+def _progress(run: Path) -> int:
+    """How many updates the run is known to have applied before it ended, lost ones included; 0 if unknown."""
+    try:
+        return int((run / FOLDER / PROGRESS).read_bytes())
+    except (OSError, ValueError):
+        return 0
+
+
+def applied_before(run: Path) -> int:
+    """Updates that a run without any checkpoint had applied: all of them run again."""
+    return _progress(run)
+
+
+class RunKeeper:
+    """Writes a run's checkpoints. Use as a context manager."""
+
+    def __init__(
+        self, run: Path, job: TrainJob, dataset_sha256: str, shards: PlacedVector[Any],
+        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter,
+    ) -> None:  # fmt: skip
+        """`described`: the facts that only the run knows (counts, event lines, time). Raises ClusterError."""
+        self._job, self._dataset, self._shards, self._wire = job, dataset_sha256, shards, wire
+        self._described, self._fits = described, fits
+        self._store = CheckpointStore(run / FOLDER, job.checkpoint.keep)
+        self._progress = os.open(run / FOLDER / PROGRESS, os.O_WRONLY | os.O_CREAT, 0o644)
+        self._updates = shards.state().next_id
+        self._last = time.monotonic()
+
+    def __enter__(self) -> "RunKeeper":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._progress)
+        self._store.close()
+
+    @property
+    def every_seconds(self) -> float:
+        """See training.Keeper."""
+        return self._job.checkpoint.every_seconds
+
+    def due(self) -> bool:
+        """See training.Keeper."""
+        return time.monotonic() - self._last >= self.every_seconds
+
+    def progress(self, updates: int) -> None:
+        """See training.Keeper. Survives a SIGKILL of this process, which is all it has to: no fsync."""
+        self._updates += updates
+        os.pwrite(self._progress, b"%020d" % self._updates, 0)
+
+    def keep(self) -> None:
+        """See training.Keeper. Raises ClusterError if the disk does not take it: the older ones stay."""
+        state = self._shards.state()
+        tensors = {VECTOR: state.vector, **{f"{SLOT}{name}": value for name, value in state.slots.items()}}
+        tensors |= {f"{FIT}{place}": fit.vector for place, fit in enumerate(self._fits)}
+        facts = {
+            "settings": settings_of(self._job),
+            "dataset_sha256": self._dataset,
+            "optimizer_updates": state.optimizer_updates,
+            "fits": [fit.facts() for fit in self._fits],
+            "wire": self._wire.counted(),
+            **self._described(),
+        }
+        self._store.write(Checkpoint(state.next_id, tensors, facts))
+        self._last = time.monotonic()

@@ -1,0 +1,102 @@
+"""`mode: async` and `mode: ssp`: each update is one batch, pulled, computed and pushed by one worker."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cluster.consistency import Grant, Policy
+from cluster.engine.messages import Item, Outcome
+from cluster.engine.optimizers import Optimizer
+from cluster.engine.runtime import trace
+from cluster.engine.shard import VectorState, Wire
+from cluster.engine.shards import ParameterShards
+from cluster.engine.worker_memory import Remembered, WorkerMemory
+from cluster.inventory.training import TrainJob
+from cluster.jobs.batches import Update
+from cluster.jobs.gradient import GradientOfBatch
+from cluster.jobs.modes.mode import Reply, Step, Stretch
+from cluster.jobs.recordings import WorkerWindows
+from cluster.models import Network
+
+import tensorflow as tf  # isort: skip
+
+FUNCTION = "train"
+
+
+class AsynchronousMode:
+    """Pushes of single batches."""
+
+    def __init__(
+        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, optimizer: Optimizer,
+        places: Sequence[str], wire: Wire, policy: Policy, owner: int,
+    ) -> None:  # fmt: skip
+        """`owner`: a number of this run's own, by which a worker's memory knows that it is meant."""
+        self._job, self.policy, self._owner = job, policy, owner
+        self.shards = ParameterShards(
+            network.layout, state, optimizer, places, wire, staleness_power=job.staleness_power
+        )
+        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows, wire)}
+
+    def _traced(self, network: Network, windows: WorkerWindows, wire: Wire) -> Callable[..., Any]:
+        job, shards = self._job, self.shards
+        gradient_of = GradientOfBatch(network, job)
+        memory = WorkerMemory(wire.push.memory_rows, network.layout.trained_size)
+
+        def train(identifier: Any, rows: Any, rate: Any, seed: Any, standardization: Any, owner: Any) -> Any:
+            begin = tf.timestamp()
+            trained, statistics, versions = shards.pull()
+            with tf.control_dependencies([trained, statistics]):
+                pulled = tf.timestamp()
+            inputs, classes = windows.gather(rows, standardization)
+            batch = gradient_of(trained, statistics, inputs, classes, seed)
+            with tf.control_dependencies([batch.gradient]):
+                computed = tf.timestamp()
+            kept = memory.load(owner) if memory.rows else None
+            outcome, remembered = shards.push(
+                batch.gradient, batch.statistics, identifier, rate, versions, kept.rows if kept else None
+            )
+            stored = memory.store(owner, Remembered(remembered, kept.count + 1)) if kept else []
+            with tf.control_dependencies([outcome.fresh, *stored]):
+                pushed = tf.timestamp()
+            figures = [batch.loss, batch.hits, batch.norm, outcome.staleness]
+            times = [pulled - begin, computed - pulled, pushed - computed]
+            return tf.stack([tf.cast(value, tf.float64) for value in [*figures, *times]])
+
+        return trace(
+            train,
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([job.batch_size], tf.int32),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([2], tf.int32),
+            tf.TensorSpec([2, network.problem.channels], tf.float32),
+            tf.TensorSpec([], tf.int64),
+        )
+
+    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+        """See Mode."""
+        identifier = stretch.first_id + grant.update
+        seed = dropout_seed(self._job, update.batches[0])
+        rate = np.float32(stretch.rate_of(update.batches[0]))
+        arguments = (
+            np.int64(identifier), update.rows[0], rate, seed, stretch.standardization,
+            np.int64(self._owner + stretch.first_id),
+        )  # fmt: skip
+        return Item(identifier, FUNCTION, arguments)
+
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+        """See Mode."""
+        self.policy.replied(grant, outcome.task, outcome.seconds)
+        loss, hits, norm, staleness, pull, compute, push = (float(value) for value in outcome.value)
+        step = Step({update.batches[0]: loss}, hits, norm, staleness)
+        return Reply((pull, compute, push), self._job.batch_size, staleness, step)
+
+    def settle(self) -> Item | None:
+        """See Mode: every push is applied when it is answered."""
+        return None
+
+
+def dropout_seed(job: TrainJob, batch: int, micro_batch: int = 0) -> np.ndarray:
+    """int32 (2,): decides what is dropped in a micro-batch, from the job's seed and the micro-batch's number alone."""
+    draws = (batch * job.micro_batches + micro_batch) & 0x7FFFFFFF
+    return np.array([job.seed & 0x7FFFFFFF, draws], np.int32)

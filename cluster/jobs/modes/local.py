@@ -1,0 +1,126 @@
+"""`mode: local`: a worker trains on several batches by itself, then its change is averaged into the parameters.
+
+The inner optimizer's slots stay on the worker and are lost with it: a worker that is new, or back, begins with zeros.
+Each push moves the parameters by the worker's change divided by the number of workers, so that a round of pushes is
+the mean of their changes (local SGD, Stich, arXiv 1805.09767); nobody waits for anybody.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cluster.consistency import Grant, Policy
+from cluster.engine.messages import Item, Outcome
+from cluster.engine.optimizers import MomentumSGD, Optimizer
+from cluster.engine.runtime import trace
+from cluster.engine.shard import VectorState, Wire
+from cluster.engine.shards import ParameterShards
+from cluster.engine.worker_memory import Remembered, WorkerMemory
+from cluster.inventory.training import TrainJob
+from cluster.jobs.batches import Update
+from cluster.jobs.gradient import GradientOfBatch
+from cluster.jobs.modes.asynchronous import dropout_seed
+from cluster.jobs.modes.mode import Reply, Step, Stretch
+from cluster.jobs.recordings import WorkerWindows
+from cluster.models import Network
+
+import tensorflow as tf  # isort: skip
+
+FUNCTION = "train"
+STATISTICS_RATE = 0.1
+
+
+class LocalMode:
+    """Pushes of the change that several local steps made."""
+
+    def __init__(
+        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, inner: Optimizer,
+        places: Sequence[str], wire: Wire, policy: Policy, owner: int, workers: int,
+    ) -> None:  # fmt: skip
+        self._job, self.policy, self._owner, self._inner = job, policy, owner, inner
+        momentum = job.local.outer_momentum
+        self.shards = ParameterShards(
+            network.layout, state, MomentumSGD(momentum, nesterov=momentum > 0), places, wire,
+            statistics_rate=1.0 / workers,
+        )  # fmt: skip
+        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows, wire)}
+
+    def _traced(self, network: Network, windows: WorkerWindows, wire: Wire) -> Callable[..., Any]:
+        job, shards, inner = self._job, self.shards, self._inner
+        gradient_of = GradientOfBatch(network, job)
+        own = len(inner.slot_names)
+        memory = WorkerMemory(own + wire.push.memory_rows, network.layout.trained_size)
+
+        def train(
+            identifier: Any, rows: Any, rates: Any, seeds: Any, outer_rate: Any, standardization: Any, owner: Any
+        ) -> Any:
+            begin = tf.timestamp()
+            pulled, pulled_statistics, versions = shards.pull()
+            kept = memory.load(owner)
+            with tf.control_dependencies([pulled, pulled_statistics, kept.rows]):
+                arrived = tf.timestamp()
+
+            def step(k: Any, trained: Any, statistics: Any, slots: Any, figures: Any) -> tuple[Any, ...]:
+                inputs, classes = windows.gather(rows[k], standardization)
+                batch = gradient_of(trained, statistics, inputs, classes, seeds[k])
+                after, moved = inner.stepped(
+                    trained, slots, batch.gradient, rates[k], kept.count + tf.cast(k, tf.int64)
+                )
+                new = statistics + STATISTICS_RATE * (batch.statistics - statistics)
+                line = tf.stack([batch.loss, batch.hits, batch.norm])
+                return k + 1, after, new, moved, tf.tensor_scatter_nd_update(figures, [[k]], [line])
+
+            _, trained, statistics, slots, figures = tf.while_loop(
+                lambda k, *_: k < tf.shape(rows)[0],
+                step,
+                [tf.constant(0), pulled, pulled_statistics, kept.rows[:own], tf.zeros([job.local.steps, 3])],
+                parallel_iterations=1,
+            )
+            with tf.control_dependencies([trained]):
+                computed = tf.timestamp()
+            outcome, residual = shards.push(
+                pulled - trained, statistics, identifier, outer_rate, versions, kept.rows[own:]
+            )
+            now = Remembered(tf.concat([slots, residual], 0), kept.count + tf.shape(rows, tf.int64)[0])
+            with tf.control_dependencies([outcome.fresh, *memory.store(owner, now)]):
+                pushed = tf.timestamp()
+            times = tf.stack([arrived - begin, computed - arrived, pushed - computed])
+            head = tf.concat([[tf.cast(outcome.staleness, tf.float64)], times], 0)
+            return tf.concat([head, tf.cast(tf.reshape(figures, [-1]), tf.float64)], 0)
+
+        return trace(
+            train,
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([None, job.batch_size], tf.int32),
+            tf.TensorSpec([None], tf.float32),
+            tf.TensorSpec([None, 2], tf.int32),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([2, network.problem.channels], tf.float32),
+            tf.TensorSpec([], tf.int64),
+        )
+
+    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+        """See Mode."""
+        identifier = stretch.first_id + grant.update
+        rates = np.array([stretch.rate_of(batch) for batch in update.batches], np.float32)
+        seeds = np.stack([dropout_seed(self._job, batch) for batch in update.batches])
+        outer_rate = np.float32(self._job.local.outer_rate / max(1, stretch.live()))
+        arguments = (
+            np.int64(identifier), update.rows, rates, seeds, outer_rate, stretch.standardization,
+            np.int64(self._owner + stretch.first_id),
+        )  # fmt: skip
+        return Item(identifier, FUNCTION, arguments)
+
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+        """See Mode."""
+        self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
+        staleness, pull, compute, push = (float(value) for value in outcome.value[:4])
+        lines = outcome.value[4:].reshape(-1, 3)[: len(update.batches)]
+        losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
+        step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()), staleness)
+        return Reply((pull, compute, push), len(losses) * self._job.batch_size, staleness, step)
+
+    def settle(self) -> Item | None:
+        """See Mode: every push is applied when it is answered."""
+        return None

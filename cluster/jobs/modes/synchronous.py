@@ -1,0 +1,176 @@
+"""`mode: sync` and `mode: single`: one step after the other, computed in parts, with the same bits however it was cut.
+
+A part pulls (which finishes the step before), computes an aligned subtree of the step's micro-batches, and pushes
+their sum.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cluster.consistency import Grant, Policy
+from cluster.consistency.tree import subtree_sizes, tree_sum
+from cluster.engine.messages import Item, Outcome
+from cluster.engine.optimizers import Optimizer
+from cluster.engine.runtime import trace
+from cluster.engine.shard import VectorState, Wire
+from cluster.engine.steps import StepShards
+from cluster.inventory.training import TrainJob
+from cluster.jobs.batches import Update
+from cluster.jobs.gradient import GradientOfBatch, piece_sizes
+from cluster.jobs.modes.asynchronous import dropout_seed
+from cluster.jobs.modes.mode import Reply, Step, Stretch
+from cluster.jobs.recordings import WorkerWindows
+from cluster.models import Network
+
+import tensorflow as tf  # isort: skip
+
+SETTLE = "settle"
+HEAD = 4
+"""Elements of a reply before its losses: the norm of the step before; pull, compute and push seconds."""
+
+
+def part_function(slots: int) -> str:
+    """Name of the function that computes `slots` micro-batches."""
+    return f"train_{slots}"
+
+
+@dataclass
+class _Finished:
+    """The last complete step: what whoever pulls next has to apply."""
+
+    step: int
+    counted: np.ndarray
+    share: float
+    rate: float
+
+
+@dataclass
+class _Open:
+    """What has come of the present step, by micro-batch."""
+
+    losses: dict[int, float] = field(default_factory=dict)
+    hits: dict[int, float] = field(default_factory=dict)
+    norm: float = 0.0
+
+
+class SynchronousMode:
+    """Whole steps."""
+
+    def __init__(
+        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, optimizer: Optimizer,
+        places: Sequence[str], wire: Wire, policy: Policy,
+    ) -> None:  # fmt: skip
+        """Raises ValueError for a codec with a memory."""
+        self._job, self.policy = job, policy
+        self._sizes = np.array(piece_sizes(job.batch_size, job.micro_batches), np.int32)
+        self._borders = np.concatenate([[0], np.cumsum(self._sizes)])
+        self.shards = StepShards(
+            network.layout, state, optimizer, places, wire, slots=job.micro_batches, clip_norm=job.clip_norm
+        )
+        self._finished = _Finished(state.next_id - 1, np.zeros(job.micro_batches, np.float32), 1.0, 0.0)
+        self._open = _Open()
+        gradient_of = GradientOfBatch(network, job)
+        self.functions: dict[str, Callable[..., Any]] = {
+            part_function(count): self._traced(count, network, windows, gradient_of)
+            for count in subtree_sizes(job.micro_batches)
+        }
+        self.functions[SETTLE] = self._traced_settling()
+
+    def _signature(self) -> list[Any]:
+        """Of the step before: its number, what counts of it, its share and rate."""
+        return [
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([self._job.micro_batches], tf.float32),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([], tf.float32),
+        ]
+
+    def _traced(
+        self, count: int, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch
+    ) -> Callable[..., Any]:
+        shards = self.shards
+
+        def train(
+            before: Any, counted: Any, share: Any, before_rate: Any, step: Any, first: Any, rows: Any, sizes: Any,
+            seed: Any, standardization: Any,
+        ) -> Any:  # fmt: skip
+            begin = tf.timestamp()
+            now = shards.advance(before, counted, share, before_rate)
+            with tf.control_dependencies([now.trained, now.statistics]):
+                pulled = tf.timestamp()
+            inputs, classes = windows.gather(rows, standardization)
+            pieces = gradient_of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed)
+            leaves = [shards.leaf(piece.gradient, piece.statistics) for piece in pieces]
+            node = tree_sum(leaves, shards.add)
+            with tf.control_dependencies([node]):
+                computed = tf.timestamp()
+            with tf.control_dependencies([shards.contribute(node, step, first)]):
+                pushed = tf.timestamp()
+            times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
+            figures = [now.norm, *(piece.loss for piece in pieces), *(piece.hits for piece in pieces)]
+            told = tf.stack([tf.cast(value, tf.float64) for value in figures])
+            return tf.concat([told[:1], times, told[1:]], 0)
+
+        return trace(
+            train,
+            *self._signature(),
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([count], tf.int32),
+            tf.TensorSpec([2], tf.int32),
+            tf.TensorSpec([2, network.problem.channels], tf.float32),
+        )
+
+    def _traced_settling(self) -> Callable[..., Any]:
+        def settle(before: Any, counted: Any, share: Any, before_rate: Any) -> Any:
+            return self.shards.advance(before, counted, share, before_rate).norm
+
+        return trace(settle, *self._signature())
+
+    def _before(self) -> tuple[Any, ...]:
+        last = self._finished
+        return np.int64(last.step), last.counted, np.float32(last.share), np.float32(last.rate)
+
+    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+        """See Mode."""
+        step = stretch.first_id + grant.update
+        places = slice(grant.first, grant.first + grant.slots)
+        rows = update.rows[0][self._borders[grant.first] : self._borders[grant.first + grant.slots]]
+        seed = dropout_seed(self._job, update.batches[0], grant.first)
+        arguments = (
+            *self._before(), np.int64(step), np.int32(grant.first), rows, self._sizes[places], seed,
+            stretch.standardization,
+        )  # fmt: skip
+        return Item(step * self._job.micro_batches + grant.first, part_function(grant.slots), arguments)
+
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+        """See Mode."""
+        values = [float(value) for value in outcome.value]
+        windows = int(self._sizes[grant.first : grant.first + grant.slots].sum())
+        for place in range(grant.slots):
+            self._open.losses[grant.first + place] = values[HEAD + place]
+            self._open.hits[grant.first + place] = values[HEAD + grant.slots + place]
+        self._open.norm = max(self._open.norm, values[0])
+        step = None
+        if self.policy.replied(grant, outcome.task, outcome.seconds):
+            step = self._complete(grant.update, update, stretch)
+        return Reply((values[1], values[2], values[3]), windows, 0.0, step)
+
+    def _complete(self, number: int, update: Update, stretch: Stretch) -> Step:
+        counted = self.policy.counted(number)
+        mask = np.zeros(self._job.micro_batches, np.float32)
+        mask[counted] = 1.0
+        share = float(self._sizes.sum() / self._sizes[counted].sum())
+        rate = stretch.rate_of(update.batches[0])
+        self._finished = _Finished(stretch.first_id + number, mask, share, rate)
+        opened, self._open = self._open, _Open()
+        loss = share * tree_sum([opened.losses[place] for place in counted], lambda a, b: a + b)
+        return Step({update.batches[0]: loss}, sum(opened.hits[place] for place in counted), opened.norm, 0.0)
+
+    def settle(self) -> Item | None:
+        """See Mode: the last step is applied when the next one pulls, unless somebody asks for it."""
+        return Item(-1, SETTLE, self._before())

@@ -1,0 +1,73 @@
+"""`mode: single`: the same functions in this process, without a cluster. The baseline of every table."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from cluster.engine.lost import first_line
+from cluster.engine.messages import InOrder, Item, Outcome, Source
+from cluster.errors import ClusterError
+from cluster.inventory import Inventory
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.coordinator_metrics import coordinator_metrics
+from cluster.jobs.wire import Traffic
+
+import tensorflow as tf  # isort: skip
+
+DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+class Alone:
+    """Runs items one after the other, as the only worker."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._functions = functions
+
+    @property
+    def live(self) -> frozenset[int]:
+        """This process, as worker 0."""
+        return frozenset({0})
+
+    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+        """Yield the outcome of each item; none is begun once `stop()` is true. Raises ClusterError."""
+        source = InOrder(items) if isinstance(items, Iterable) else items
+        while not stop() and (item := source.draw(0)) is not None:
+            begin = time.monotonic()
+            try:
+                value = self._functions[item.function](*(tf.constant(argument) for argument in item.arguments))
+            except tf.errors.OpError as problem:
+                raise ClusterError(f"{item.function} (item {item.id}) failed: {first_line(problem)}") from None
+            value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
+            yield Outcome(item, 0, value, time.monotonic() - begin, 1)
+
+
+class Solo:
+    """What a Session is to a cluster: metrics, places for parameters, and what runs items. A context manager."""
+
+    def __init__(self, inventory: Inventory, cancel: Cancel) -> None:
+        """Raises ClusterError if the port of the coordinator's metrics is taken."""
+        self._cancel = cancel
+        # One thread an operation: how many cores there are must not change a bit of the result.
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        self.registry = CollectorRegistry()
+        self._metrics = coordinator_metrics(self.registry, inventory.task("coordinator", 0))
+        self.places = (DEVICE,)
+        self.workers = 1
+
+    def __enter__(self) -> "Solo":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._metrics.close()
+
+    def dispatch(self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float) -> Alone:
+        """What runs the functions."""
+        del first_reply_seconds
+        self._cancel.check()
+        return Alone(functions)
+
+    def server_traffic(self) -> Traffic | None:
+        """Nothing goes over any wire."""
+        return None
