@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     WHEEL_MISSING = 21
     ILLEGAL_INSTRUCTION = 22
     TOO_LITTLE_MEMORY = 23
+    SERVER_LOST = 24  # a parameter server went, and its parameters with it: the job can be resumed
     CANCELLED = 130
 
 

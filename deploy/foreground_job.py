@@ -3,10 +3,12 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
-from cluster.errors import ExitCode
+from deploy.job_restart import JobEnding
 from deploy.parent_death import die_with_parent
 
 INTERRUPT_DEADLINE_SECONDS = 60.0
@@ -15,12 +17,27 @@ INTERRUPT_DEADLINE_SECONDS = 60.0
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, whatever interrupts a job raises KeyboardInterrupt where none runs, also Ctrl-C under a shell's `&`."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _listened_to()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run_in_foreground(
     command: Sequence[str],
     environment: Mapping[str, str],
     deadline_seconds: float = INTERRUPT_DEADLINE_SECONDS,
-) -> int:
-    """Run the job to its end; its exit code, or 130 or 1 when a signal ended it. Main thread only.
+) -> JobEnding:
+    """Run the job to its end. Main thread only.
 
     The first Ctrl-C, SIGTERM or closed terminal reaches the job as one SIGINT, whoever it was sent to: the job is a
     process group of its own, which a terminal's Ctrl-C passes by. The second one, or the deadline, kills it.
@@ -42,16 +59,15 @@ def run_in_foreground(
         told = True
         job.send_signal(signal.SIGINT)
         signal.setitimer(signal.ITIMER_REAL, deadline_seconds)
-        _tell(f"interrupted: the job has {deadline_seconds:.0f} s for its result so far; Ctrl-C again kills it")
+        tell(f"interrupted: the job has {deadline_seconds:.0f} s for its result so far; Ctrl-C again kills it")
 
     def overdue(_number: int, _frame: FrameType | None) -> None:
-        _tell(f"the job did not end within {deadline_seconds:.0f} s: killed")
+        tell(f"the job did not end within {deadline_seconds:.0f} s: killed")
         if job is not None:
             job.kill()
 
-    # nohup ignores SIGHUP, and means it.
-    passed_on = [number for number in _PASSED_ON if number == signal.SIGINT or not _ignored(number)]
-    before = {number: signal.signal(number, interrupt) for number in passed_on}
+    begun = time.monotonic()
+    before = {number: signal.signal(number, interrupt) for number in _listened_to()}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, overdue)
     try:
         job = subprocess.Popen(
@@ -63,28 +79,22 @@ def run_in_foreground(
         )
         if received:  # before there was a job to tell
             deliver()
-        return _exit_code(job.wait(), interrupted=bool(received))
+        return_code = job.wait()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+    # Only now: until the handlers are gone, a signal may still come.
+    return JobEnding(return_code, time.monotonic() - begun, interrupted=bool(received))
 
 
-def _ignored(number: signal.Signals) -> bool:
-    return signal.getsignal(number) is signal.SIG_IGN
-
-
-def _exit_code(return_code: int, *, interrupted: bool) -> int:
-    if return_code >= 0:
-        return return_code
-    if interrupted:
-        return ExitCode.CANCELLED
-    name = signal.Signals(-return_code).name
-    _tell(f"the job was ended by {name}; where nobody sent it, look for out of memory in the kernel's log (dmesg)")
-    return ExitCode.FAILED
-
-
-def _tell(message: str) -> None:
+def tell(message: str) -> None:
+    """A line on stderr in between what the job writes there."""
     # On a terminal the cursor stands behind the job's live bar, or behind the ^C that the terminal shows.
     fresh_line = "\n" if sys.stderr.isatty() else ""
     print(f"{fresh_line}{message}", file=sys.stderr, flush=True)
+
+
+def _listened_to() -> list[signal.Signals]:
+    # nohup ignores SIGHUP, and means it.
+    return [n for n in _PASSED_ON if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError, UsageError
 from deploy.control_client import NobodyListensError
 from deploy.file_lock import FileLock, LockHeldError, held_by
-from deploy.foreground_job import INTERRUPT_DEADLINE_SECONDS, run_in_foreground
+from deploy.foreground_job import INTERRUPT_DEADLINE_SECONDS
 from deploy.hints import command
+from deploy.job_needs import needs_roles
+from deploy.job_restart import JobRestartPolicy
 from deploy.plan import disagreement
 from deploy.project import environment_for_any_folder, module_command
+from deploy.restarted_job import JobPlan, run_to_its_end
 from deploy.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.services import LogFile, Report, StopReport
 from deploy.state_folder import StateFolder
@@ -28,10 +31,16 @@ class LocalServices:
     """`Services` over the supervisor of one inventory."""
 
     def __init__(
-        self, inventory: "Inventory", overrides: Sequence[str], coordinator: Sequence[str] = module_command("cluster")
+        self,
+        inventory: "Inventory",
+        overrides: Sequence[str],
+        coordinator: Sequence[str] = module_command("cluster"),
+        job_restarts: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
     ) -> None:
         """`coordinator` is the command that takes a job's name and flags."""
         self._coordinator = tuple(coordinator)
+        self._job_restarts = job_restarts
+        self._jobs_with_roles = frozenset(job for job in ("train", "evaluate", "pi") if needs_roles(inventory, job))
         self._cluster = inventory.cluster
         self._as_given = inventory.path
         self._inventory = inventory.path.resolve()
@@ -88,11 +97,18 @@ class LocalServices:
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `Services`."""
         settings = [word for override in self._overrides for word in ("--set", override)]
-        words = (*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags)
-        environment = {**environment_for_any_folder(), "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket)}
+        plan = JobPlan(
+            name=job,
+            inventory=self._as_given,
+            words=(*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags),
+            environment={**environment_for_any_folder(), "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket)},
+            run_file=self._folder.run_file if job == "train" else None,
+        )
+        bring_roles_back = self._bring_roles_back if job in self._jobs_with_roles else lambda: None
+        self._folder.create()  # nothing else has, where the job needs no roles
         try:
             with FileLock(self._folder.job_lock):
-                return run_in_foreground(words, environment)
+                return run_to_its_end(plan, bring_roles_back, self._job_restarts)
         except LockHeldError as error:
             raise ClusterError(
                 f"a job is running on cluster {self._cluster} already (fab, pid {error.pid}): wait for it, "
@@ -102,6 +118,12 @@ class LocalServices:
     def running_job(self) -> int | None:
         """See `Services`."""
         return held_by(self._folder.job_lock)
+
+    def _bring_roles_back(self) -> None:
+        now = self.restart((), lambda _: None)
+        if not now.serves_jobs:
+            unwell = "; ".join(f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason)
+            raise ClusterError(f"the job cannot be started again, its roles do not come back: {unwell}")
 
     def _stopped(self) -> ClusterStatus:
         roles = (

@@ -92,6 +92,14 @@ class ClusterStatus:
             return "running"
         return "stopped" if all(role.state is RoleState.STOPPED for role in self.roles) else "degraded"
 
+    @property
+    def serves_jobs(self) -> bool:
+        """Whether a job can run: every parameter server is ready and at least one worker."""
+        ready = {role.role for role in self.in_state(RoleState.READY)}
+        return ready == {"ps", "worker"} and all(
+            role.state is RoleState.READY for role in self.roles if role.role == "ps"
+        )
+
     def in_state(self, *states: RoleState) -> tuple[RoleStatus, ...]:
         """The roles in one of `states`."""
         return tuple(role for role in self.roles if role.state in states)

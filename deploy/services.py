@@ -51,7 +51,8 @@ class Services(Protocol):
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """Run one job to its end in the foreground, with these flags of `python -m cluster`; its exit code.
 
-        Raises ClusterError when another job runs on the cluster.
+        A coordinator that is killed, or that loses a parameter server, is brought back with its roles. Raises
+        ClusterError when another job runs on the cluster, or the roles do not come back.
         """
 
     def running_job(self) -> int | None:

@@ -49,6 +49,11 @@ class StateFolder:
         return self.path / "job.lock"
 
     @property
+    def run_file(self) -> Path:
+        """Where a running training names its run folder, so that it is continued there if it has to be brought back."""
+        return self.path / "job.run"
+
+    @property
     def control_socket(self) -> Path:
         """The supervisor's JSON-lines socket."""
         return self._socket_folder() / "supervisor.sock"

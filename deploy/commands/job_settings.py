@@ -1,8 +1,12 @@
-"""The job flags as overrides of the inventory: one way in for every setting, validated in one place. Pure."""
+"""The job flags as overrides of the inventory: one way in for every setting, validated in one place. Pure.
+
+The few that are no settings of a job, but of one run of it, are flags of the coordinator too.
+"""
 
 import json
 from collections.abc import Mapping
 
+from cluster.errors import UsageError
 from deploy.commands.flags import whole_number
 
 LARGEST = 10**15
@@ -24,3 +28,11 @@ def data_settings(data: str | None) -> list[str]:
 def number_settings(keys: Mapping[str, tuple[str, str | None]]) -> list[str]:
     """`key=number` for every (flag, text) that was given. Raises UsageError for what is no whole number."""
     return [f"{key}={whole_number(flag, text, 0, LARGEST)}" for key, (flag, text) in keys.items() if text is not None]
+
+
+def run_flags(resume: bool, run: str | None, chaos: str | None) -> list[str]:
+    """`--resume [RUN]` and `--chaos TEXT` for the coordinator. Raises UsageError for a run without --resume."""
+    if run is not None and not resume:
+        raise UsageError("--run: names the training run that --resume goes on with; give both, or neither")
+    resumed = [] if not resume else ["--resume"] if run is None else ["--resume", run]
+    return [*resumed, *([] if chaos is None else ["--chaos", chaos])]

@@ -6,9 +6,8 @@ from typing import Any
 from cluster.errors import ClusterError
 from deploy.commands.actions import Names, open_cluster
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
-from deploy.commands.job_settings import data_settings, number_settings, settings
+from deploy.commands.job_settings import data_settings, number_settings, run_flags, settings
 from deploy.hints import command
-from deploy.role_status import RoleState
 
 
 @at_the_edge
@@ -17,18 +16,30 @@ def train(
     inventory: str | None = None,
     set_: Names = None,
     mode: str | None = None,
+    codec: str | None = None,
     model: str | None = None,
     hidden: str | None = None,
     epochs: str | None = None,
     seed: str | None = None,
     data: str | None = None,
     refit: bool = False,
+    resume: bool = False,
+    run: str | None = None,
+    chaos: str | None = None,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
     """Train the network on the cluster's workers."""
+    flags = run_flags(resume, run, chaos)
     overrides = [
-        *settings({"jobs.train.mode": mode, "jobs.train.model.name": model, "jobs.train.refit": refit}),
+        *settings(
+            {
+                "jobs.train.mode": mode,
+                "jobs.train.codec.name": codec,
+                "jobs.train.model.name": model,
+                "jobs.train.refit": refit,
+            }
+        ),
         *number_settings(
             {
                 "jobs.train.model.hidden": ("--hidden", hidden),
@@ -39,7 +50,7 @@ def train(
         *data_settings(data),
         *(set_ or ()),
     ]
-    _run("train", inventory, overrides, json_, quiet)
+    _run("train", inventory, overrides, json_, quiet, flags)
 
 
 @at_the_edge
@@ -75,18 +86,27 @@ def pi(
     _run("pi", inventory, overrides, json_, quiet)
 
 
-def _run(job: str, inventory: str | None, overrides: Sequence[str], for_programs: bool, quiet: bool) -> None:
+def _run(
+    job: str,
+    inventory: str | None,
+    overrides: Sequence[str],
+    for_programs: bool,
+    quiet: bool,
+    flags: Sequence[str] = (),
+) -> None:
     opened, services = open_cluster(inventory, overrides, for_programs)
-    now = services.status()
-    serving = {role.role for role in now.in_state(RoleState.READY)}
-    if serving != {"ps", "worker"} or any(role.role == "ps" and role.state != RoleState.READY for role in now.roles):
-        raise ClusterError(
-            f"cluster {opened.cluster} is {now.summary}: a job needs every parameter server and at least one worker; "
-            f"`{command('deploy start --no-jobs', opened.path)}` starts them, "
-            f"`{command('deploy status', opened.path)}` shows them"
-        )
-    flags = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
-    end_as_the_job_did(services.run_job(job, flags))
+    from deploy.job_needs import needs_roles
+
+    if needs_roles(opened, job):
+        now = services.status()
+        if not now.serves_jobs:
+            raise ClusterError(
+                f"cluster {opened.cluster} is {now.summary}: a job needs every parameter server and at least one "
+                f"worker; `{command('deploy start --no-jobs', opened.path)}` starts them, "
+                f"`{command('deploy status', opened.path)}` shows them"
+            )
+    shown = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
+    end_as_the_job_did(services.run_job(job, [*shown, *flags]))
 
 
 JOBS = (train, evaluate, pi)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from signal import Signals
 
 from cluster.errors import ExitCode
+from deploy.return_code import named
 
 HOPELESS_AT_ANY_TIME = frozenset({ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION})
 """Exit codes that the same command on the same machine gives every time."""
@@ -24,14 +25,7 @@ class Ending:
 
     def describe(self) -> str:
         """`exit code 20 (PORT_TAKEN)`, `signal 9 (SIGKILL)`."""
-        if self.return_code < 0:
-            number = -self.return_code
-            name = Signals(number).name if number in {int(known) for known in Signals} else "unknown"
-            return f"signal {number} ({name})"
-        try:
-            return f"exit code {self.return_code} ({ExitCode(self.return_code).name})"
-        except ValueError:
-            return f"exit code {self.return_code}"
+        return named(self.return_code)
 
 
 @dataclass(frozen=True)

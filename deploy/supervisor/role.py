@@ -5,7 +5,9 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from signal import Signals
 
+from cluster.errors import ClusterError
 from cluster.inventory.task import Task
 from deploy.role_status import RoleState, RoleStatus
 from deploy.supervisor.last_words import last_words
@@ -91,6 +93,20 @@ class Role:
         process.kill()
         await process.ended.wait()
         return process.pid
+
+    async def send_signal(self, number: Signals) -> int:
+        """For whoever injects faults: stop the process, let it go on, or `fence` it (SIGKILL); its pid.
+
+        Raises ClusterError when the role has no process at the moment.
+        """
+        process = self._process
+        if number is Signals.SIGKILL:
+            pid = await self.fence()
+        else:
+            pid = process.pid if process is not None and process.send_signal(number) else None
+        if pid is None:
+            raise ClusterError(f"{self.task.name} has no process to send {number.name} to: it is {self._state}")
+        return pid
 
     async def restart(self) -> None:
         """End the process, with its failures forgiven, and start it anew; also one that had failed for good."""

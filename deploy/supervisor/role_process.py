@@ -6,6 +6,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 
 from deploy.log_file import last_lines, set_aside_if_large
 from deploy.parent_death import die_with_parent
@@ -62,6 +63,11 @@ class RoleProcess:
         """Collect its exit status and set `ended` if it has ended; for the event loop's SIGCHLD handler."""
         if self._process.poll() is not None:
             self.ended.set()
+
+    def send_signal(self, number: Signals) -> bool:
+        """Send it this signal; False when it has ended already."""
+        self._process.send_signal(number)  # which looks whether it has ended
+        return self._process.returncode is None
 
     def terminate(self) -> None:
         """Ask it to end (SIGTERM)."""

@@ -18,6 +18,9 @@ from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.role import Deadlines, Role
 from deploy.supervisor.role_process import LaunchPlan
 
+_INJECTABLE = (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL)
+"""The faults a process can be given from outside; the others are for the role itself to answer."""
+
 log = logging.getLogger("pscluster.supervisor")
 
 
@@ -82,11 +85,15 @@ class Supervisor:
             role = self._named([request.get("task")])[0]
             log.warning("%s: to be killed on request: %s", role.task.name, request.get("reason", "no reason given"))
             return {"task": role.task.name, "pid": await role.fence()}
+        if verb == "signal":
+            number, role = _injectable(request.get("signal")), self._named([request.get("task")])[0]
+            log.warning("%s: %s on request", role.task.name, number.name)
+            return {"task": role.task.name, "pid": await role.send_signal(number)}
         if verb == "restart":
             roles = self._named(request["tasks"]) if request.get("tasks") else list(self._roles.values())
             await asyncio.gather(*(role.restart() for role in roles))
             return {"tasks": [role.task.name for role in roles]}
-        raise UsageError(f"expected the verb status, watch, stop, kill or restart, got {verb!r}")
+        raise UsageError(f"expected the verb status, watch, stop, kill, signal or restart, got {verb!r}")
 
     async def stop(self) -> list[str]:
         """Stop every role, side by side; names of those that had to be killed. Asking twice waits for the same stop."""
@@ -129,3 +136,10 @@ class Supervisor:
         except OSError as error:  # a full disk must not end a running cluster
             log.warning("%s cannot be written (%s): go on", self._folder.roles, error.strerror)
         self._server.changed()
+
+
+def _injectable(name: Any) -> signal.Signals:
+    for number in _INJECTABLE:
+        if name == number.name:
+            return number
+    raise UsageError(f"expected the signal {', '.join(number.name for number in _INJECTABLE)}, got {name!r}")

@@ -1,18 +1,16 @@
-"""`drive_job.py INVENTORY JOURNAL HOW`: runs a played job as `fab job` runs a real one."""
+"""`drive_job.py INVENTORY JOB DELAY_SECONDS LIMIT PLAYER...`: runs a played job as `fab job` runs a real one."""
 
 import sys
-from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.inventory import load
+from deploy.job_restart import JobRestartPolicy
 from deploy.local_services import LocalServices
 
-inventory, journal, *how = sys.argv[1:]
-
-
-player = (sys.executable, str(Path(__file__).with_name("play_job.py")), journal, *how)
+inventory, job, delay_seconds, limit, *player = sys.argv[1:]
+policy = JobRestartPolicy(first_delay_seconds=float(delay_seconds), longest_delay_seconds=1000.0, limit=int(limit))
 try:
-    code = LocalServices(load(inventory), (), player).run_job("pi", ())
+    code = LocalServices(load(inventory), (), (sys.executable, *player), policy).run_job(job, ("--resume", "asked"))
 except ClusterError as error:
     print(error, file=sys.stderr)
     code = error.exit_code

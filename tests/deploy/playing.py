@@ -38,9 +38,9 @@ def gone(pid: int) -> bool:
 class PlayedCluster:
     """Scripts of the roles, the supervisor process, and a client for it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, state: Path | None = None) -> None:
         self.root = root
-        self.folder = StateFolder(root / "state")
+        self.folder = StateFolder(state or root / "state")
         self.client = ControlClient(self.folder.control_socket, deadline_seconds=PATIENCE_SECONDS)
         self.process: subprocess.Popen[bytes] | None = None
         self.pids: set[int] = set()
@@ -69,7 +69,7 @@ class PlayedCluster:
         script = str(Path(__file__).with_name("supervise.py"))
         with (self.root / "supervisor.out").open("ab") as out:
             return subprocess.Popen(
-                [sys.executable, script, str(self.root), str(ready_seconds), *tasks],
+                [sys.executable, script, str(self.root), str(self.folder.path), str(ready_seconds), *tasks],
                 stdout=out,
                 stderr=out,
                 env=environment_for_any_folder(),

@@ -5,4 +5,4 @@ import sys
 
 from deploy.foreground_job import run_in_foreground
 
-sys.exit(run_in_foreground(sys.argv[2:], os.environ, float(sys.argv[1])))
+sys.exit(run_in_foreground(sys.argv[2:], os.environ, float(sys.argv[1])).exit_code)

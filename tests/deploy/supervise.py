@@ -1,4 +1,4 @@
-"""A real supervisor over played roles: `supervise.py FOLDER READY_SECONDS TASK...`, scripts at FOLDER/TASK."""
+"""A real supervisor over played roles: `supervise.py FOLDER STATE READY_SECONDS TASK...`, scripts at FOLDER/TASK."""
 
 import sys
 from pathlib import Path
@@ -12,8 +12,8 @@ from deploy.supervisor.role import Deadlines
 from deploy.supervisor.role_process import LaunchPlan
 from deploy.supervisor.serve import serve
 
-root, ready_seconds, *names = sys.argv[1:]
-folder = StateFolder(Path(root) / "state")
+root, state, ready_seconds, *names = sys.argv[1:]
+folder = StateFolder(Path(state))
 launches = []
 for name in names:
     role, index = name.split("-")

@@ -92,6 +92,8 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
         ("deploy status --inventory nothing.yaml", 2, "nothing.yaml"),
         ("deploy start --jobs --no-jobs", 2, "--jobs and --no-jobs: give one of them"),
         ("deploy logs --lines many", 2, "--lines: expected a whole number from 0 to 1000000, got 'many'"),
+        ("job train --run runs/x", 2, "--run: names the training run that --resume goes on with"),
+        ("job evaluate --resume", 2, "job evaluate: does not take --resume"),
         ("job train --epochs x", 2, "--epochs: expected a whole number"),
         ("init", 2, "expected one of --local and --hosts"),
         ("init --local --workers 0", 2, "--workers: expected a whole number from 1 to 64, got '0'"),
@@ -133,7 +135,8 @@ def test_a_cluster_whose_interface_is_gone_can_be_stopped_and_looked_at(
 
 
 @pytest.mark.parametrize(
-    ("ended", "code"), [(0, None), (1, 1), (2, 2), (3, 3), (130, 130), (20, 1), (21, 1), (23, 1), (120, 1), (255, 1)]
+    ("ended", "code"),
+    [(0, None), (1, 1), (2, 2), (3, 3), (130, 130), (20, 1), (21, 1), (23, 1), (24, 1), (120, 1), (255, 1)],
 )
 def test_a_job_ends_the_command_with_a_code_of_the_contract(ended: int, code: int | None) -> None:
     seen = None

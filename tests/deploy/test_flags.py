@@ -3,7 +3,7 @@ import pytest
 from cluster.errors import UsageError
 from cluster.inventory.task import Task
 from deploy.commands.flags import whole_number
-from deploy.commands.job_settings import data_settings, number_settings, settings
+from deploy.commands.job_settings import data_settings, number_settings, run_flags, settings
 from deploy.console import duration, megabytes
 from deploy.selection import select
 
@@ -31,6 +31,12 @@ def test_flags_become_overrides_and_absent_ones_do_not() -> None:
     assert number_settings({"jobs.train.epochs": ("--epochs", "3"), "jobs.train.seed": ("--seed", None)}) == [
         "jobs.train.epochs=3"
     ]
+
+
+def test_what_concerns_one_run_alone_is_passed_on_to_the_coordinator() -> None:
+    assert run_flags(False, None, None) == []
+    assert run_flags(True, None, "kill-worker:0.1") == ["--resume", "--chaos", "kill-worker:0.1"]
+    assert run_flags(True, "runs/one", None) == ["--resume", "runs/one"]
 
 
 def test_a_path_with_yaml_in_it_stays_a_path() -> None:

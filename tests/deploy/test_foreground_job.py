@@ -128,9 +128,10 @@ def test_a_job_dies_with_its_command(tmp_path: Path) -> None:
         eventually(lambda: gone(pid), "the death of the job")
 
 
-def test_a_job_that_is_killed_is_a_failure_with_a_hint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, ExitCode.FAILED), (signal.SIGTERM, ExitCode.CANCELLED)])
+def test_a_job_that_is_killed_failed_and_one_that_was_asked_to_end_is_cancelled(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     with job(tmp_path / "journal", "deaf") as one:
-        os.kill(one.pid(), signal.SIGKILL)
-        code, words = one.end()
-    assert code == ExitCode.FAILED
-    assert "ended by SIGKILL" in words
+        os.kill(one.pid(), number)
+        assert one.end()[0] == code

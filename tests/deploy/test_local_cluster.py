@@ -42,6 +42,17 @@ class LocalCluster:
         overrides = [word for setting in settings for word in ("--set", setting)]
         return self.run(*line.split(), *overrides, "--inventory", str(self.inventory.path))
 
+    @contextlib.contextmanager
+    def begun(self, line: str) -> Iterator[subprocess.Popen[str]]:
+        """`fab LINE`, while it runs."""
+        words = [str(FAB), "-r", str(ROOT), *line.split(), "--inventory", str(self.inventory.path)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, cwd=self._folder, stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(FAB), "-r", str(ROOT), *words],
@@ -189,6 +200,30 @@ def test_what_the_watchdog_of_a_job_asks_for_brings_the_worker_back(cluster: Loc
     assert (after.restarts, after.pid != before.pid) == (1, True)
     task = cluster.inventory.task("worker", 0)
     assert answers(task.host, task.port, PATIENCE_SECONDS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_killed_coordinator_comes_back_on_its_ports_and_leaves_nobody_behind(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    assert cluster.fab("deploy start --no-jobs").returncode == 0
+    before = cluster.status().roles
+    task = cluster.inventory.task("coordinator", 0)
+    with cluster.begun("job pi --samples 1e8 --set jobs.pi.chunk_samples=1000000") as command:
+        eventually(lambda: answers(task.host, task.port, 1.0), "the coordinator's server")
+        (coordinator,) = psutil.Process(command.pid).children()
+        eventually(lambda: bool(coordinator.children()), "its watchdog")
+        (watchdog,) = coordinator.children()
+        coordinator.kill()
+        shown, words = command.communicate(timeout=2 * PATIENCE_SECONDS)
+    assert command.returncode == 0, words
+    assert "pi: ended with signal 9 (SIGKILL)" in words
+    assert "pi: started again" in words
+    result = json.loads((tmp_path / shown.splitlines()[-1].removeprefix("result: ")).read_text())
+    assert (result["status"], result["samples"]) == ("done", 10**8)
+    assert gone(watchdog.pid)
+    assert not {role.pid for role in before} & {role.pid for role in cluster.status().roles}
 
 
 @pytest.mark.long

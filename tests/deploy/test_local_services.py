@@ -31,9 +31,10 @@ def inventory(tmp_path: Path) -> Path:
 
 @contextmanager
 def job(inventory: Path, how: str) -> Iterator[subprocess.Popen[str]]:
-    driver = Path(__file__).with_name("drive_job.py")
+    here = Path(__file__).parent
+    player = [str(here / "play_job.py"), str(inventory.with_name("journal")), *how.split()]
     with subprocess.Popen(
-        [sys.executable, str(driver), str(inventory), str(inventory.with_name("journal")), *how.split()],
+        [sys.executable, str(here / "drive_job.py"), str(inventory), "pi", "0.5", "5", *player],
         env=environment_for_any_folder(),
         stderr=subprocess.PIPE,
         text=True,

@@ -48,6 +48,16 @@ def test_a_fenced_role_comes_back_at_once_and_is_not_blamed() -> None:
     assert decision.history.failures == 9
 
 
+def test_a_thousand_injected_kills_change_nothing_about_a_roles_own_failures() -> None:
+    fenced = Ending(-9, 0.1, reached_ready=False, fenced=True)
+    history = POLICY.decide(CRASH, History()).history
+    for _ in range(1000):
+        decision = POLICY.decide(fenced, history)
+        assert (decision.restart, decision.delay_seconds) == (True, 0.0)
+        history = decision.history
+    assert POLICY.decide(CRASH, history).delay_seconds == 2 * POLICY.first_delay_seconds
+
+
 @pytest.mark.parametrize("code", [ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION, -4])
 @pytest.mark.parametrize("ever_ready", [False, True])
 def test_what_no_restart_can_mend_is_left_at_once(code: int, ever_ready: bool) -> None:

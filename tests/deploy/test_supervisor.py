@@ -18,6 +18,7 @@ from deploy.file_lock import FileLock, held_by
 from deploy.role_status import ClusterStatus, RoleState
 from deploy.state_folder import StateFolder
 from deploy.supervisor import leftovers
+from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.process_facts import identify
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster, eventually, gone
 
@@ -107,6 +108,48 @@ def test_kill_answers_only_once_the_process_is_dead(played: PlayedCluster) -> No
     assert gone(pid)
     played.until(lambda now: now.running and now.roles[0].restarts == 1, "the restart after the fence")
     assert "worker:0: to be killed on request: no reply for 30 s" in (played.root / "supervisor.out").read_text()
+
+
+def test_an_injected_stop_freezes_a_role_until_it_is_told_to_go_on(played: PlayedCluster) -> None:
+    played.script(worker_0="ready")
+    played.start("worker-0")
+    pid = played.until_running().roles[0].pid
+    assert played.client.ask("signal", task="worker:0", signal="SIGSTOP")["pid"] == pid
+    eventually(lambda: played.client.status().roles[0].state is RoleState.FROZEN, "the frozen state")
+    assert played.client.ask("signal", task="worker:0", signal="SIGCONT")["pid"] == pid
+    eventually(lambda: played.client.status().running, "the thaw")
+    assert "worker:0: SIGSTOP on request" in (played.root / "supervisor.out").read_text()
+
+
+def test_injected_kills_never_exhaust_a_role(played: PlayedCluster) -> None:
+    played.script(ps_0="ready")
+    played.start("ps-0")
+    kills = RestartPolicy.limit + 2  # were they failures, it would be given up
+    for number in range(kills):
+        running = played.until_running().roles[0]
+        assert running.restarts == number
+        assert played.client.ask("signal", task="ps:0", signal="SIGKILL")["pid"] == running.pid
+    assert only(played.until_running(), "ps:0") == (RoleState.READY, kills)
+
+
+def test_a_role_without_a_process_cannot_be_sent_a_signal(played: PlayedCluster) -> None:
+    played.script(ps_0="exit 2")
+    played.start("ps-0")
+    played.until(lambda now: now.settled, "the end of the role")
+    for name in ("SIGSTOP", "SIGKILL"):
+        with pytest.raises(ClusterError, match=f"ps:0 has no process to send {name} to: it is failed"):
+            played.client.ask("signal", task="ps:0", signal=name)
+
+
+def test_a_stopped_role_dies_with_a_killed_supervisor(played: PlayedCluster) -> None:
+    played.script(worker_0="ready")
+    supervisor = played.start("worker-0")
+    pid = played.until_running().roles[0].pid
+    assert pid is not None
+    played.client.ask("signal", task="worker:0", signal="SIGSTOP")
+    supervisor.kill()
+    supervisor.wait(PATIENCE_SECONDS)
+    eventually(lambda: gone(pid), "the death of the stopped role")
 
 
 def test_a_permanent_exit_code_is_not_restarted_and_says_its_line(played: PlayedCluster) -> None:
@@ -220,8 +263,12 @@ def test_what_cannot_be_done_is_answered_in_one_line(played: PlayedCluster) -> N
     played.start("ps-0")
     with pytest.raises(ClusterError, match="no role 'worker:7'; this cluster has ps:0"):
         played.client.ask("kill", task="worker:7")
-    with pytest.raises(ClusterError, match="expected the verb status, watch, stop, kill or restart, got 'dance'"):
+    with pytest.raises(ClusterError, match=r"status, watch, stop, kill, signal or restart, got 'dance'"):
         played.client.ask("dance")
+    with pytest.raises(ClusterError, match="expected the signal SIGSTOP, SIGCONT, SIGKILL, got 'SIGTERM'"):
+        played.client.ask("signal", task="ps:0", signal="SIGTERM")
+    with pytest.raises(ClusterError, match="no role 'ps:1'; this cluster has ps:0"):
+        played.client.ask("signal", task="ps:1", signal="SIGSTOP")
     with socket.socket(socket.AF_UNIX) as raw, raw.makefile("rwb") as stream:
         raw.settimeout(PATIENCE_SECONDS)
         raw.connect(str(played.folder.control_socket))

@@ -1,0 +1,38 @@
+"""A coordinator that ends otherwise each time: `play_attempts.py JOURNAL ENDINGS JOB --inventory FILE [--resume RUN]`.
+
+ENDINGS by commas, one a start: an exit code, `killed`, or `killed-early`, before it has a run folder. Each start adds
+one line to JOURNAL: what it was to resume, and the roles' pids and state as it found them.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from deploy.control_client import ControlClient, NobodyListensError
+
+parser = argparse.ArgumentParser()
+parser.add_argument("journal", type=Path)
+parser.add_argument("endings")
+parser.add_argument("job")
+parser.add_argument("--inventory", required=True)
+parser.add_argument("--resume", nargs="?", const="newest")
+given = parser.parse_args()
+
+try:
+    status = ControlClient(Path(os.environ["PSCLUSTER_SUPERVISOR"])).status()
+    roles = {"state": status.summary, "pids": [role.pid for role in status.roles]}
+except NobodyListensError:
+    roles = {"state": "stopped", "pids": []}
+with given.journal.open("a+") as journal:
+    journal.seek(0)
+    earlier = len(journal.readlines())
+    journal.write(json.dumps({"resume": given.resume, **roles}) + "\n")
+ending = given.endings.split(",")[earlier]
+if ending != "killed-early" and "PSCLUSTER_RUN_FILE" in os.environ:
+    Path(os.environ["PSCLUSTER_RUN_FILE"]).write_text(f"{given.journal.parent / 'runs' / 'one'}\n")
+if ending.startswith("killed"):
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(int(ending))

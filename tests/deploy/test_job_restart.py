@@ -1,0 +1,83 @@
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cluster.errors import ExitCode
+from cluster.inventory import Inventory
+from deploy.job_needs import needs_roles
+from deploy.job_restart import JobEnding, JobRestartPolicy
+
+POLICY = JobRestartPolicy(first_delay_seconds=0.5, longest_delay_seconds=4.0, limit=5, window_seconds=600.0)
+LOST = JobEnding(ExitCode.SERVER_LOST, seconds=3.0)
+
+
+def test_delays_double_up_to_the_longest_and_the_sixth_loss_within_the_window_is_the_last() -> None:
+    restarts: list[float] = []
+    delays = []
+    while (decision := POLICY.decide(LOST, restarts, now=100.0)).restart:
+        restarts.append(100.0)
+        delays.append(decision.delay_seconds)
+    assert delays == [0.5, 1.0, 2.0, 4.0, 4.0]
+    assert decision.reason == (
+        "ended with exit code 24 (SERVER_LOST) after 3.0 s; not restarted: 5 restarts in the last 600 s, 5 are allowed"
+    )
+
+
+def test_the_window_slides() -> None:
+    restarts = [0.0, 10.0, 20.0, 30.0, 40.0]
+    assert not POLICY.decide(LOST, restarts, now=599.0).restart
+    decision = POLICY.decide(LOST, restarts, now=605.0)
+    assert (decision.restart, decision.delay_seconds) == (True, 4.0)
+    assert "restart 5 of 5 within 600 s, in 4.0 s" in decision.reason
+    assert POLICY.decide(LOST, restarts, now=2000.0).delay_seconds == POLICY.first_delay_seconds
+
+
+@pytest.mark.parametrize("code", [ExitCode.SERVER_LOST, -9, -6, -11, -1])
+def test_a_lost_server_and_a_death_are_made_up_for(code: int) -> None:
+    assert POLICY.decide(JobEnding(code, 1.0), (), now=0.0).restart
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 20, 21, 22, 23, 130, -2, -15])
+def test_other_endings_are_left_as_they_are_and_explained_by_the_job(code: int) -> None:
+    decision = POLICY.decide(JobEnding(code, 1.0), (), now=0.0)
+    assert (decision.restart, decision.reason) == (False, "")
+
+
+@pytest.mark.parametrize("code", [ExitCode.SERVER_LOST, -9])
+def test_a_person_who_interrupts_has_the_last_word(code: int) -> None:
+    assert not POLICY.decide(JobEnding(code, 1.0, interrupted=True), (), now=0.0).restart
+
+
+def test_an_illegal_instruction_comes_again() -> None:
+    decision = POLICY.decide(JobEnding(-4, 1.0), (), now=0.0)
+    assert not decision.restart
+    assert decision.reason == "ended with signal 4 (SIGILL) after 1.0 s; not restarted"
+
+
+def test_a_port_may_be_borrowed_only_while_a_coordinator_is_away() -> None:
+    taken = JobEnding(ExitCode.PORT_TAKEN, 1.0)
+    assert not POLICY.decide(taken, (), now=10.0).restart
+    assert POLICY.decide(taken, (5.0,), now=10.0).restart
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        (JobEnding(24, 1.0), 24),
+        (JobEnding(0, 1.0, interrupted=True), 0),
+        (JobEnding(-9, 1.0), 1),
+        (JobEnding(-9, 1.0, interrupted=True), 130),
+        (JobEnding(-15, 1.0), 130),
+    ],
+)
+def test_the_exit_code_of_an_ending(ending: JobEnding, code: int) -> None:
+    assert ending.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("job", "mode", "needed"), [("train", "async", True), ("train", "single", False), ("pi", "single", True)]
+)
+def test_only_training_without_a_cluster_needs_no_roles(job: str, mode: str, needed: bool) -> None:
+    inventory = SimpleNamespace(jobs=SimpleNamespace(train=SimpleNamespace(mode=mode)))
+    assert needs_roles(cast(Inventory, inventory), job) == needed
