@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cluster.checkpoints import CheckpointStore
-from cluster.whole_file import write_whole
 from tests.checkpoints.contents import PROJECT, files, numbered, version_of
 
 REFUSED_AT_A_SIZE = """
@@ -102,12 +101,13 @@ from cluster.errors import ClusterError
 from tests.checkpoints.contents import numbered
 
 folder, action = Path("checkpoints"), sys.argv[1]
-store = CheckpointStore(folder) if action == "write" else None
+if action == "write":
+    store = CheckpointStore(folder)
+    folder.chmod(0o555)
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:
-    if store is not None:
-        folder.chmod(0o555) if folder.owner() != "root" else None
+    if action == "write":
         store.write(numbered(7))
     elif action == "lock":
         CheckpointStore(folder)
@@ -140,8 +140,8 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("action", "words"), [("write", "cannot be written"), ("lock", "cannot be locked")])
 def test_a_folder_of_somebody_else(place: Path, action: str, words: str) -> None:
     before = files(place / "checkpoints")
-    (place / "checkpoints" / ".lock").chmod(0o444)
-    (place / "checkpoints").chmod(0o555)
+    if action == "lock":
+        (place / "checkpoints" / ".lock").chmod(0o444)
     child = as_somebody_else(place, action)
     (place / "checkpoints").chmod(0o755)
     assert child.returncode == 1, child.stderr
@@ -170,14 +170,47 @@ def test_a_folder_that_may_not_be_read_is_one_line(place: Path) -> None:
     )
 
 
-def test_an_interruption_leaves_no_part_of_a_file(tmp_path: Path) -> None:
-    class Interrupting(bytes):
-        def __buffer__(self, flags: int) -> memoryview:
+INTERRUPTED = """
+import itertools, sys
+from pathlib import Path
+from cluster.checkpoints import CheckpointStore
+from tests.checkpoints.contents import numbered, version_of
+
+folder, reached = sys.argv[1], -1
+
+def interrupt(event, arguments):
+    global reached
+    if reached >= 0 and event in ("open", "os.rename", "os.remove") and str(arguments[0]).startswith(folder):
+        reached -= 1
+        if reached < 0:
+            print(event)
             raise KeyboardInterrupt
 
-    assert issubclass(Interrupting, bytes)
-    write_whole(tmp_path / "file", b"old")
-    assert files(tmp_path) == {"file": b"old"}
+sys.addaudithook(interrupt)
+with CheckpointStore(Path(folder), keep=1) as store:
+    store.write(numbered(0))
+    for version in itertools.count(1):
+        reached = version - 1
+        try:
+            store.write(numbered(version, update=version // 2))
+        except KeyboardInterrupt:
+            found, refused = store.newest()
+            assert refused == () and version_of(found) in (version, version - 1), (version, refused)
+            assert not list(Path(folder).glob("*.partial"))
+            store.write(numbered(version, update=version // 2))
+            assert len(list(Path(folder).glob("[!.]*"))) == 2
+        else:
+            break
+"""
+
+
+def test_an_interruption_before_any_step_of_a_write_leaves_a_whole_one(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.split().count("os.rename") == 2
+    assert "os.remove" in child.stdout.split()
 
 
 def test_leftovers_of_a_killed_writer_go_with_the_next_write(tmp_path: Path) -> None:
