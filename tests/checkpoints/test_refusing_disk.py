@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster import whole_file
 from cluster.checkpoints import CheckpointStore
 from tests.checkpoints.contents import PROJECT, files, numbered, version_of
 
@@ -211,6 +212,13 @@ def test_an_interruption_before_any_step_of_a_write_leaves_a_whole_one(tmp_path:
     assert child.returncode == 0, child.stderr
     assert child.stdout.split().count("os.rename") == 2
     assert "os.remove" in child.stdout.split()
+
+
+def test_folders_that_a_file_system_cannot_sync_are_taken_as_they_are() -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        os.fsync(descriptor := os.open("/proc", os.O_RDONLY))
+    os.close(descriptor)
+    whole_file._sync(Path("/proc"))
 
 
 def test_leftovers_of_a_killed_writer_go_with_the_next_write(tmp_path: Path) -> None:

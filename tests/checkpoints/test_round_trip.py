@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
@@ -64,6 +64,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_facts_come_back_equal(facts: Any) -> None:
     assert repr(from_json(to_json(facts))) == repr(facts)  # repr: NaN is NaN, -0.0 is not 0.0, True is not 1
