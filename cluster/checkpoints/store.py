@@ -138,7 +138,7 @@ class CheckpointStore:
 
 
 def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array as safetensors takes it: little-endian and in C order, which it does not look at itself."""
+    """The array in C order, which safetensors takes for granted: it would write any other as it lies in memory."""
     if name == "__metadata__":
         raise ValueError(f"tensors: expected a name other than safetensors' own '__metadata__', got {name!r}")
     array = np.asarray(array)
@@ -147,4 +147,4 @@ def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"tensors[{name!r}]: expected one of {', '.join(DTYPES)}, got {array.dtype}: convert it, or store "
             f"its bits as unsigned integers"
         )
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return np.asarray(array, order="C")

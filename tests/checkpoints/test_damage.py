@@ -264,6 +264,7 @@ def test_a_damaged_one_does_not_count_among_those_that_are_kept(copy: Path) -> N
         assert len(refused) == 2
         store.write(numbered(4))
         assert (copy / "update-000000001.json").exists()
+        assert (copy / "update-000000003.safetensors").exists()
         store.write(numbered(5))
     assert {int(name[7:16]) for name in files(copy)} == {4, 5}
 
