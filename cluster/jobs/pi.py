@@ -19,6 +19,7 @@ from cluster.inventory import Inventory, PiJob
 from cluster.jobs.calibration import keep
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
+from cluster.jobs.quarter_circle import BLOCK_SAMPLES, count_inside
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
 from cluster.jobs.training_metrics import PiMetrics
@@ -26,34 +27,7 @@ from cluster.jobs.training_metrics import PiMetrics
 import tensorflow as tf  # isort: skip
 
 FUNCTION = "pi"
-BLOCK_SAMPLES = 1 << 16
-"""Points drawn at once: 256 KiB of coordinates, which stay in a small core's cache whatever the chunk."""
-HALF_BITS, SIDE = 16, 1 << 15
 FIRST_REPLY_SECONDS = 120.0
-
-
-def count_inside(seed: Any, samples: Any) -> Any:
-    """Of `samples` (int64) points of the stream `seed` (int64 (2,)), how many lie inside the quarter circle, int64.
-
-    One 32-bit word is a point, because drawing costs more than anything else here: the upper half is x in
-    [-2^15, 2^15), 15 bits of the lower one y in [0, 2^15), and what is tested is the middle of that cell,
-    (x + 1/2)^2 + (y + 1/2)^2 < 2^30, in whole numbers that no rounding touches. Of the 2^30 cells of a quarter
-    843,314,812 have their middle inside: 4.1e-8 less than pi / 4, a standard error that takes 9.7e13 samples.
-    """
-
-    def block(done: Any, inside: Any) -> tuple[Any, Any]:
-        words = tf.random.stateless_uniform(
-            [BLOCK_SAMPLES], tf.stack([seed[0], seed[1] + done]), minval=None, maxval=None, dtype=tf.int32
-        )
-        x, y = tf.bitwise.right_shift(words, HALF_BITS), tf.bitwise.bitwise_and(words, SIDE - 1)
-        hit = x * (x + 1) < SIDE * SIDE - y * (y + 1)
-        valid = tf.cast(tf.minimum(samples - done, BLOCK_SAMPLES), tf.int32)
-        return done + BLOCK_SAMPLES, inside + tf.cast(tf.reduce_sum(tf.cast(hit[:valid], tf.int32)), tf.int64)
-
-    return tf.while_loop(
-        lambda done, _: done < samples, block, [tf.constant(0, tf.int64), tf.constant(0, tf.int64)],
-        parallel_iterations=1,
-    )[1]  # fmt: skip
 
 
 def estimate_of(inside: int, samples: int) -> tuple[float, float]:

@@ -1,76 +1,37 @@
-"""Counting points inside the quarter circle, against NumPy on the very same points."""
+"""The chunks of the job `pi`, and the estimate from what they count."""
 
 from math import pi, sqrt
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from cluster.engine.runtime import trace
 from cluster.inventory import PiJob
-from cluster.jobs.pi import BLOCK_SAMPLES, chunk_items, count_inside, estimate_of
+from cluster.jobs.pi import chunk_items, estimate_of
+from cluster.jobs.quarter_circle import BLOCK_SAMPLES, UNDECIDED_BLOCK_SAMPLES
 
 import tensorflow as tf  # isort: skip
 
 
-def words_of(seed: tuple[int, int]) -> NDArray[np.int32]:
-    drawn = tf.random.stateless_uniform([BLOCK_SAMPLES], tf.constant(seed, tf.int64), None, None, tf.int32)
-    words: NDArray[np.int32] = drawn.numpy()
-    return words
-
-
-def recounted(seed: tuple[int, int], samples: int) -> int:
-    """The same points drawn block by block, then taken apart, squared in float64 (exactly) and counted by NumPy."""
-    inside = 0
-    for start in range(0, samples, BLOCK_SAMPLES):
-        words = words_of((seed[0], seed[1] + start))[: samples - start].astype(np.int64)
-        x, y = words // 2**16 + 0.5, words % 2**15 + 0.5
-        inside += int(np.count_nonzero(x * x + y * y < 2.0**30))
-    return inside
-
-
-@pytest.mark.parametrize("samples", [1, BLOCK_SAMPLES - 1, BLOCK_SAMPLES, BLOCK_SAMPLES + 1, 200_000])
-def test_equals_a_count_by_numpy(samples: int) -> None:
-    seed = (3, 11 * BLOCK_SAMPLES)
-    counted = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
-    assert int(counted(tf.constant(seed, tf.int64), tf.constant(samples, tf.int64))) == recounted(seed, samples)
-
-
-def test_words_are_uniform_in_both_coordinates() -> None:
-    words = np.concatenate([words_of((0, k * BLOCK_SAMPLES)) for k in range(8)])
-    for bits, count in ((words >> 16, 2**16), (words & (2**15 - 1), 2**15)):
-        observed = np.bincount((bits.astype(np.int64) % count) * 64 // count, minlength=64)
-        expected = len(words) / 64
-        assert ((observed - expected) ** 2 / expected).sum() < 120  # chi-square, 63 degrees of freedom: p = 2e-5
-
-
-def test_the_grid_is_off_by_as_little_as_is_said() -> None:
-    """Cells of a quarter whose middle is inside, counted row by row."""
-    x = np.arange(2**15, dtype=np.int64)
-    rest = 2**30 - x * (x + 1)  # y (y + 1) must be below this
-    y = np.floor((-1 + np.sqrt(1 + 4.0 * (rest - 1))) / 2).astype(np.int64)
-    assert (y * (y + 1) < rest).all()
-    assert ((y + 1) * (y + 2) >= rest).all()
-    cells = int((np.minimum(y, 2**15 - 1) + 1).sum())
-    assert cells == 843_314_812
-    assert pi / 4 - cells / 2**30 == pytest.approx(4.1e-8, rel=0.02)
-
-
-def block_seeds(job: PiJob) -> list[tuple[int, int]]:
-    return [
-        (int(seed[0]), int(seed[1]) + start)
-        for seed, size in (item.arguments for item in chunk_items(job))
-        for start in range(0, int(size), BLOCK_SAMPLES)
-    ]
+def seeds_drawn_from(job: PiJob) -> list[tuple[int, int]]:
+    """Of every block of every chunk, and of as many blocks of undecided points, two seeds each, as there could be."""
+    seeds = []
+    for seed, size in (item.arguments for item in chunk_items(job)):
+        starts = list(range(0, int(size), BLOCK_SAMPLES))
+        starts += [start + k for start in range(0, int(size), UNDECIDED_BLOCK_SAMPLES) for k in (1, 2)]
+        seeds += [(int(seed[0]), int(seed[1]) + start) for start in starts]
+    return seeds
 
 
 @pytest.mark.parametrize("chunk_samples", [1, 1000, BLOCK_SAMPLES, BLOCK_SAMPLES + 1, 1_000_000])
 def test_no_two_blocks_of_a_job_share_a_seed(chunk_samples: int) -> None:
     job = PiJob(samples=chunk_samples * 20 + 7, chunk_samples=chunk_samples, seed=5)
-    seeds = block_seeds(job)
+    seeds = seeds_drawn_from(job)
     assert len(set(seeds)) == len(seeds)
     assert {seed for seed, _ in seeds} == {5}
-    drawn = [tuple(words_of(seed)[:4]) for seed in seeds[:40]]
+    drawn = [
+        tuple(tf.random.stateless_uniform([4], tf.constant(seed, tf.int64), None, None, tf.int32).numpy())
+        for seed in seeds[:60]
+    ]
     assert len(set(drawn)) == len(drawn)
 
 
