@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +27,41 @@ class LocalCluster:
     processes: dict[str, subprocess.Popen[bytes]]
     folder: Path
 
-    def job(self, name: str, settings: Sequence[str] = ()) -> dict[str, Any]:
-        """Run a job to its end; its result. Raises RuntimeError with its last words if it fails."""
-        command = [sys.executable, "-m", "cluster", name, "--inventory", str(self.inventory.path), "--json", "--quiet"]
+    def job(
+        self, name: str, settings: Sequence[str] = (), started: Callable[[int], None] = lambda _: None
+    ) -> dict[str, Any]:
+        """Run a job to its end; its result. See `coordinate`."""
+        flags = ["--json", "--quiet"]
         for setting in (f"runs={self.folder / 'runs'}", *settings):
-            command += ["--set", setting]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{name} ended with status {done.returncode}: {done.stderr[-2000:]}")
-        result: dict[str, Any] = json.loads(done.stdout)
+            flags += ["--set", setting]
+        return self.coordinate("cluster", [name], flags, started)
+
+    def coordinate(
+        self,
+        module: str,
+        names: Sequence[str],
+        flags: Sequence[str],
+        started: Callable[[int], None] = lambda _: None,
+        deadline_seconds: float | None = None,
+    ) -> dict[str, Any]:
+        """Run `python -m module *names --inventory ... *flags` to its end; the JSON object it prints.
+
+        `started` is given its process id. Raises RuntimeError with its last words if it fails, or if it is not
+        done by the deadline.
+        """
+        command = [sys.executable, "-m", module, *names, "--inventory", str(self.inventory.path), *flags]
+        what = " ".join([module, *names])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            started(process.pid)
+            try:
+                output, errors = process.communicate(timeout=deadline_seconds)
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"{what} was not done after {deadline_seconds:.0f} s") from None
+            finally:
+                process.kill()
+        if process.returncode:
+            raise RuntimeError(f"{what} ended with status {process.returncode}: {errors[-2000:]}")
+        result: dict[str, Any] = json.loads(output)
         return result
 
 

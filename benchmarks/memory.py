@@ -1,32 +1,58 @@
-"""Anonymous memory of the role processes, idle and training: the lean server beside `tf.distribute.Server`.
+"""Anonymous memory of a node's processes, idle and training: the lean server beside `tf.distribute.Server` and Keras.
 
-For each of the two: a parameter server and workers are started as processes, the job `train` of three plain
-layers of 32 units runs on synthetic recordings, and RssAnon of /proc/<pid>/status is read throughout. Anonymous memory
-is what a node must hold; pages of the wheel's libraries are in its files and can be evicted.
+For each case a parameter server and workers are started as processes, three plain layers are trained on synthetic
+recordings, and RssAnon of /proc/<pid>/status is read throughout, the coordinator's too. The job `train` does that with
+32 units on both kinds of server and with 128 on the lean one; Keras does it under ParameterServerStrategy on stock
+servers (`benchmarks.memory_keras`). Anonymous memory is what a node must hold; pages of the wheel's libraries are in
+its files and can be evicted.
 """
 
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from benchmarks.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 
-SERVERS = ("lean", "stock")
 SAMPLE_SECONDS = 0.1
 IDLE_SAMPLES = 20
+KERAS_STEPS_OF_EPOCH = 5
+KERAS_DEADLINE_SECONDS = 900.0
+"""ParameterServerStrategy has no deadline of its own: when a call of its never returns, this ends it."""
 MEGABYTE = 1e6
-MODEL = "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
+MODEL = "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: {units}}}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What trains three plain layers of `units`, on which kind of servers."""
+
+    server: str
+    trainer: str
+    units: int
+
+
+CASES = (
+    Case("lean", "pscluster", 32),
+    Case("stock", "pscluster", 32),
+    Case("stock", "keras", 32),
+    Case("lean", "pscluster", 128),
+)
 
 
 def anonymous_bytes(process_id: int) -> int:
     """Resident anonymous memory of a process. Raises OSError when it is gone."""
     with open(f"/proc/{process_id}/status") as stream:
-        return 1024 * next(int(line.split()[1]) for line in stream if line.startswith("RssAnon:"))
+        for line in stream:
+            if line.startswith("RssAnon:"):
+                return 1024 * int(line.split()[1])
+    raise ProcessLookupError(f"process {process_id} has ended")
 
 
 class Sampler:
@@ -57,66 +83,90 @@ class Sampler:
                 return
 
 
-def measure(server: str, workers: int, epochs: int) -> list[dict[str, Any]]:
-    """A row for each role process of one kind of server."""
-    with local_cluster(workers, servers=1, server=server) as cluster:
+def measure(case: Case, workers: int, epochs: int) -> list[dict[str, Any]]:
+    """A row for each process of one case: its role processes, and the coordinator, which has no idle time."""
+    with local_cluster(workers, servers=1, server=case.server) as cluster, ExitStack() as samplers:
         process_ids = {name: process.pid for name, process in cluster.processes.items()}
         with Sampler(process_ids) as idle:
             time.sleep(IDLE_SAMPLES * SAMPLE_SECONDS)
-        with Sampler(process_ids) as training:
-            result = _train(cluster, epochs)
+        training: dict[str, list[int]] = {}
+
+        def watch(process_ids: Mapping[str, int]) -> None:
+            training.update(samplers.enter_context(Sampler(process_ids)).samples)
+
+        watch(process_ids)
+        trained = _train(cluster, case, epochs, lambda process_id: watch({"coordinator:0": process_id}))
     return [
         {
-            "server": server,
+            **asdict(case),
             "task": name,
-            "idle_anonymous_mb": statistics.median(idle.samples[name]) / MEGABYTE,
-            "training_anonymous_mb": max(training.samples[name]) / MEGABYTE,
-            "samples": len(training.samples[name]),
-            "windows": result["dataset"]["train_windows"] * result["epochs_done"],
-            "parameters": result["model"]["parameters"],
+            "idle_anonymous_mb": statistics.median(idle.samples[name]) / MEGABYTE if name in process_ids else None,
+            "training_anonymous_mb": max(samples) / MEGABYTE,
+            "samples": len(samples),
+            **trained,
         }
-        for name in process_ids
+        for name, samples in training.items()
     ]
 
 
-def _train(cluster: LocalCluster, epochs: int) -> dict[str, Any]:
-    settings = ["data.source=synthetic", f"model={MODEL}", f"epochs={epochs}", "refit=false"]
-    return cluster.job("train", [f"jobs.train.{setting}" for setting in settings])
+def _train(cluster: LocalCluster, case: Case, epochs: int, started: Callable[[int], None]) -> dict[str, Any]:
+    if case.trainer == "keras":
+        # A step of the tutorial's takes ten of ours, and its processes are at their largest after a few.
+        flags = ["--units", str(case.units), "--steps", str(KERAS_STEPS_OF_EPOCH * epochs)]
+        return cluster.coordinate("benchmarks.memory_keras", [], flags, started, KERAS_DEADLINE_SECONDS)
+    settings = ["data.source=synthetic", f"model={MODEL.format(units=case.units)}", f"epochs={epochs}", "refit=false"]
+    result = cluster.job("train", [f"jobs.train.{setting}" for setting in settings], started)
+    windows = result["dataset"]["train_windows"] * result["epochs_done"]
+    return {"windows": windows, "parameters": result["model"]["parameters"]}
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of the parameter server idle, and of the largest worker at its highest while training; `stock` beside it."""
+    """Of the parameter server idle, and of each role's largest process at its highest while training.
 
-    def of(server: str) -> dict[str, float]:
-        chosen = [row for row in rows if row["server"] == server]
+    Three plain layers of 32 units on lean servers; those of 128 with `h128` in the key; `stock` are the same job's
+    figures on `tf.distribute.Server`, `stock_keras` those of Keras under ParameterServerStrategy on it.
+    """
+
+    def highest(case: Case, role: str, key: str = "training_anonymous_mb") -> float:
+        return float(
+            max(
+                row[key]
+                for row in rows
+                if (row["server"], row["trainer"], row["units"]) == astuple(case)
+                and str(row["task"]).startswith(f"{role}:")
+            )
+        )
+
+    def of(case: Case, infix: str = "") -> dict[str, float]:
         return {
-            "ps_idle_anonymous_mb": max(row["idle_anonymous_mb"] for row in chosen if row["task"].startswith("ps")),
-            "worker_training_anonymous_mb": max(
-                row["training_anonymous_mb"] for row in chosen if row["task"].startswith("worker")
-            ),
-            "ps_training_anonymous_mb": max(
-                row["training_anonymous_mb"] for row in chosen if row["task"].startswith("ps")
-            ),
+            "ps_idle_anonymous_mb": highest(case, "ps", "idle_anonymous_mb"),
+            **{f"{role}_training_{infix}anonymous_mb": highest(case, role) for role in ("ps", "worker", "coordinator")},
         }
 
-    return {**of("lean"), "stock": of("stock")}
+    lean, stock, keras, wide = CASES
+    # Idle, a server does not know how wide the layers will be: that figure is the first case's.
+    return {**of(wide, "h128_"), **of(lean), "stock": of(stock), "stock_keras": of(keras)}
 
 
 def main() -> None:
-    """Measure both and print the object. Quick, they run side by side: time is not what is measured."""
-    given = arguments("memory", "Anonymous memory of role processes, beside tf.distribute.Server's.").parse_args()
-    workers, epochs = (1, 1) if given.quick else (2, 3)
+    """Measure all cases side by side, for time is not what is measured, and print the object."""
+    given = arguments("memory", "Anonymous memory of a node's processes, beside tf.distribute.Server's.").parse_args()
+    workers, epochs = (1, 1) if given.quick else (2, 2)
     rows: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(len(SERVERS) if given.quick else 1) as pool:
-        for found in pool.map(lambda server: measure(server, workers, epochs), SERVERS):
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        for found in pool.map(lambda case: measure(case, workers, epochs), CASES):
             rows += found
             print("\n".join(_line(row) for row in found), file=sys.stderr, flush=True)
     publish("memory", rows, summarize(rows), as_json=given.json)
 
 
 def _line(row: dict[str, Any]) -> str:
-    idle, training = row["idle_anonymous_mb"], row["training_anonymous_mb"]
-    return f"{row['server']} {row['task']}: idle {idle:.0f} MB, at most {training:.0f} MB in training"
+    idle = row["idle_anonymous_mb"]
+    before = "" if idle is None else f"idle {idle:.0f} MB, "
+    return (
+        f"{row['server']}, {row['trainer']}, h{row['units']}, {row['task']}: {before}"
+        f"at most {row['training_anonymous_mb']:.0f} MB in training"
+    )
 
 
 if __name__ == "__main__":

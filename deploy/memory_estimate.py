@@ -1,4 +1,4 @@
-"""How much memory a role will take for a model, from four measured figures. Pure."""
+"""How much memory a role will take for a model, from six measured figures. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,11 @@ LARGEST_SHARE = 0.8
 """Of a node's memory, all its roles together; the rest is the system's, and for pages of TensorFlow's libraries."""
 
 _MEASURED_UNITS = (32, 128)
-_MEASURED_MEGABYTES: Mapping[str, tuple[int, int]] = {"ps": (81, 93), "worker": (167, 319), "coordinator": (229, 233)}
-"""Anonymous memory while three layers of 32 and of 128 units train (DESIGN section 3.14; x86-64, TF 2.21)."""
+_MEASURED_MEGABYTES: Mapping[str, tuple[int, int]] = {"ps": (103, 124), "worker": (190, 436), "coordinator": (313, 320)}
+"""Anonymous memory while three layers of 32 and of 128 units train, each process at its highest (`python -m
+benchmarks.memory`; x86-64, TF 2.21)."""
 
+_BYTES_OF_ELEMENT = 4
 _DEEP_BIDIRECTIONAL_UNITS = 256
 
 
@@ -27,10 +29,12 @@ class RoleMemory:
         return {"ps": self.ps, "worker": self.worker, "coordinator": self.coordinator}[role]
 
 
-def estimate(units: int) -> RoleMemory:
+def estimate(units: int, extra_vectors: int = 0) -> RoleMemory:
     """Bytes for layers of `units` (both directions together): a straight line through the two measured widths.
 
     Between them it is within what one run differs from another; beyond 128 units it is a guess to warn with.
+    `extra_vectors` float32 vectors of the model's size are added to the parameter server, for what keeps more there
+    than parameters and optimizer slots.
     """
 
     def megabytes(role: str) -> float:
@@ -38,7 +42,16 @@ def estimate(units: int) -> RoleMemory:
         slope = (high - low) / (_MEASURED_UNITS[1] - _MEASURED_UNITS[0])
         return max(low, low + slope * (units - _MEASURED_UNITS[0]))
 
-    return RoleMemory(*(round(megabytes(role) * MEGABYTE) for role in ("ps", "worker", "coordinator")))
+    ps, worker, coordinator = (round(megabytes(role) * MEGABYTE) for role in ("ps", "worker", "coordinator"))
+    return RoleMemory(ps + extra_vectors * _BYTES_OF_ELEMENT * _parameters(units), worker, coordinator)
+
+
+def _parameters(units: int) -> int:
+    """Of three plain layers of `units` on nine channels and six classes, exactly; other models are taken for these.
+
+    Each layer is a projection and an LSTM of 4 units (2 units + 1) parameters; 27,590 at 32 units, 429,830 at 128.
+    """
+    return 26 * units**2 + 30 * units + 6
 
 
 def layer_units(model: Mapping[str, object]) -> int:

@@ -15,6 +15,7 @@ from cluster.errors import ClusterError, ExitCode
 from cluster.metrics import exporter, standard
 from cluster.metrics.identity import Identity
 from cluster.server import ports, probe
+from cluster.server.allocator import PARAMETER_SERVER_ARENAS, limit_arenas
 from cluster.server.crash import report_crashes
 from cluster.server.definition import ServerDefinition
 from cluster.server.failures import TooLittleMemoryError
@@ -116,6 +117,8 @@ def run(role: RoleOptions) -> NoReturn:
 
 
 def _prepare(role: RoleOptions) -> None:
+    if role.role == "ps":
+        limit_arenas(PARAMETER_SERVER_ARENAS)
     os.environ.update(ENVIRONMENT)
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)

@@ -34,19 +34,49 @@ def test_the_sampler_reads_until_it_is_left_and_ends_its_thread() -> None:
     assert max(sampler.samples["worker:0"]) >= grown
 
 
+def test_a_process_that_has_ended_and_is_not_yet_reaped_is_an_error() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(ProcessLookupError, match="has ended"):
+        anonymous_bytes(ended.pid)
+    ended.wait()
+
+
 def test_the_summary_is_the_largest_of_each_role() -> None:
+    figures = {
+        ("lean", "pscluster", 32): {"ps:0": (80, 90), "worker:0": (81, 170), "worker:1": (82, 165)},
+        ("stock", "pscluster", 32): {"ps:0": (250, 260), "worker:0": (251, 340)},
+        ("stock", "keras", 32): {"ps:0": (252, 300), "worker:0": (253, 560)},
+        ("lean", "pscluster", 128): {"ps:0": (83, 120), "worker:0": (84, 430)},
+    }
     rows = [
-        {"server": server, "task": task, "idle_anonymous_mb": idle, "training_anonymous_mb": training}
-        for server, task, idle, training in (
-            ("lean", "ps:0", 80.0, 90.0),
-            ("lean", "worker:0", 81.0, 170.0),
-            ("lean", "worker:1", 82.0, 165.0),
-            ("stock", "ps:0", 250.0, 260.0),
-            ("stock", "worker:0", 251.0, 340.0),
-        )
+        {
+            **dict(zip(("server", "trainer", "units"), case, strict=True)),
+            "task": task,
+            "idle_anonymous_mb": idle,
+            "training_anonymous_mb": training,
+        }
+        for case, tasks in figures.items()
+        for task, (idle, training) in {**tasks, "coordinator:0": (None, 300 + case[2])}.items()
     ]
-    found = summarize(rows)
-    assert found["ps_idle_anonymous_mb"] == 80.0
-    assert found["worker_training_anonymous_mb"] == 170.0
-    assert found["stock"]["ps_idle_anonymous_mb"] == 250.0
-    assert found["stock"]["worker_training_anonymous_mb"] == 340.0
+    assert summarize(rows) == {
+        "ps_idle_anonymous_mb": 80,
+        "ps_training_anonymous_mb": 90,
+        "worker_training_anonymous_mb": 170,
+        "coordinator_training_anonymous_mb": 332,
+        "ps_training_h128_anonymous_mb": 120,
+        "worker_training_h128_anonymous_mb": 430,
+        "coordinator_training_h128_anonymous_mb": 428,
+        "stock": {
+            "ps_idle_anonymous_mb": 250,
+            "ps_training_anonymous_mb": 260,
+            "worker_training_anonymous_mb": 340,
+            "coordinator_training_anonymous_mb": 332,
+        },
+        "stock_keras": {
+            "ps_idle_anonymous_mb": 252,
+            "ps_training_anonymous_mb": 300,
+            "worker_training_anonymous_mb": 560,
+            "coordinator_training_anonymous_mb": 332,
+        },
+    }

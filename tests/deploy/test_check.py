@@ -62,6 +62,37 @@ def test_roles_beyond_eighty_percent_of_the_memory_are_refused_with_a_remedy() -
     assert "move the coordinator" in found["memory"]
 
 
+def least_memory_that_passes(tasks: tuple[Task, ...], units: int = 32) -> int:
+    """Found by what `check` says, not by what it computes."""
+    low, high = 0, 10**10
+    while high - low > 1:
+        middle = (low + high) // 2
+        facts = replace(PI_3B, memory_bytes=middle, available_bytes=10**10)
+        found = check_node(tasks, status(RoleState.STOPPED), facts, estimate(units), job_runs=False)
+        refused = any(finding.subject == "memory" and finding.level == "problem" for finding in found)
+        low, high = (middle, high) if refused else (low, middle)
+    return high
+
+
+def test_every_role_of_a_node_counts_and_eighty_percent_is_the_border() -> None:
+    memory, two_workers = estimate(32), (*TASKS, Task("worker", 1, "here", "127.0.0.1", 2225, 9203))
+    for tasks, needed in (
+        (TASKS[1:2], memory.worker),
+        (TASKS, memory.ps + memory.worker + memory.coordinator),
+        (two_workers, memory.ps + 2 * memory.worker + memory.coordinator),
+    ):
+        assert least_memory_that_passes(tasks) == pytest.approx(needed / 0.8, abs=2)
+
+
+def test_the_remedy_helps_where_layers_of_128_do_not_fit_beside_the_coordinator() -> None:
+    def refused(tasks: tuple[Task, ...]) -> bool:
+        found = check_node(tasks, status(RoleState.STOPPED), PI_3B, estimate(128), job_runs=False)
+        return any(finding.level == "problem" for finding in found)
+
+    assert refused(TASKS)
+    assert not refused(TASKS[:2])  # the coordinator moved to another node
+
+
 def test_memory_in_use_by_others_is_a_warning_only_before_the_start() -> None:
     full = replace(PI_3B, available_bytes=100_000_000)
     assert list(problems(full)) == ["memory"]
@@ -88,6 +119,13 @@ def test_each_other_obstacle_has_its_line(change: dict[str, object], subject: st
 def test_the_estimate_passes_through_the_measured_figures(units: int, expected: tuple[int, int, int]) -> None:
     memory = estimate(units)
     assert (memory.ps, memory.worker, memory.coordinator) == tuple(figure * MEGABYTE for figure in expected)
+
+
+@pytest.mark.parametrize(("units", "parameters"), [(32, 27_590), (128, 429_830)])
+def test_more_vectors_are_held_by_the_parameter_server_alone(units: int, parameters: int) -> None:
+    plain, more = estimate(units), estimate(units, extra_vectors=3)
+    assert more.ps - plain.ps == 3 * 4 * parameters
+    assert (more.worker, more.coordinator) == (plain.worker, plain.coordinator)
 
 
 @pytest.mark.parametrize(
