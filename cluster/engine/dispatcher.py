@@ -281,7 +281,7 @@ class Dispatcher:
             if silent or forgotten:
                 raise ParameterServerLost(
                     f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
-                    "see its log (`fab deploy logs`) and run the job again once `fab deploy status` says it is ready"
+                    "see its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
                 )
 
     def _nobody(self, seconds: float) -> str:

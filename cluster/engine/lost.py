@@ -4,13 +4,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ExitCode
 
 import tensorflow as tf  # isort: skip
 
 
 class ParameterServerLost(ClusterError):
-    """A parameter server died: what it held is gone, and this process's TensorFlow context cannot come back."""
+    """A parameter server died: what it held is gone, and this process's TensorFlow context cannot come back.
+
+    Another process can go on from the last checkpoint; `fab` starts one.
+    """
+
+    exit_code = ExitCode.SERVER_LOST
 
 
 def first_line(problem: tf.errors.OpError) -> str:
@@ -33,5 +38,5 @@ def reaching_servers() -> Iterator[None]:
     except tf.errors.OpError as problem:
         raise ParameterServerLost(
             f"a parameter server does not do what it is asked ({first_line(problem)}): it was killed, restarted or has "
-            "no memory left. See its log (`fab deploy logs`) and run the job again once `fab deploy status` is ready"
+            "no memory left. See its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
         ) from problem
