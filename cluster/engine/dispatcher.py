@@ -91,6 +91,9 @@ class Dispatcher:
         self._closed = threading.Event()
         self._looking: set[int] = set()
         self._left: set[int] = set()
+        self.holders: frozenset[int] = frozenset()
+        """Workers that hold parameters themselves: the run ends when one of them is lost."""
+        self._silent_holder: int | None = None
         self._outcomes: list[Outcome] = []
         self._last_with_workers = time.monotonic()
         self._next_look = 0.0
@@ -184,6 +187,8 @@ class Dispatcher:
             while True:
                 self._carry_out(self.membership.handle(event, time.monotonic()))
                 event = self._events.get_nowait()
+        if self._silent_holder is not None:
+            raise self._holder_lost(self._silent_holder, "it does not answer a probe")
         now = time.monotonic()
         self._excuse(now - begin - wait)
         self._carry_out(self.membership.tick(now))
@@ -210,6 +215,10 @@ class Dispatcher:
     def _probe(self, task: int) -> None:
         alive = False
         try:
+            # A call that spans all holders is held up by any of them.
+            for holder in self.holders:
+                if not answers(*self._addresses[holder], PROBE_SECONDS):
+                    self._silent_holder = holder
             alive = answers(*self._addresses[task], PROBE_SECONDS)
         finally:
             self._events.put(Probed(task, alive))
@@ -260,6 +269,8 @@ class Dispatcher:
     def _drop(self, task: int, reason: str) -> None:
         self._guardian.forget(_name(task))
         self._raise_if_server_lost(reason)
+        if task in self.holders:
+            raise self._holder_lost(task, reason)
         live = self.membership.live
         log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, len(live), len(self._addresses))
         self._left.add(task)
@@ -283,6 +294,12 @@ class Dispatcher:
                     f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
                     "see its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
                 )
+
+    def _holder_lost(self, task: int, reason: str) -> ParameterServerLost:
+        return ParameterServerLost(
+            f"{_name(task)}, or one that it exchanges parameters with, is gone ({reason}), and its part of them too: "
+            "`fab job train --resume` goes on from the last checkpoint with the workers there are"
+        )
 
     def _nobody(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())

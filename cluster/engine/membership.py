@@ -292,7 +292,7 @@ class Membership:
 
     def _put_back(self, item: Item | None) -> None:
         """To the front: an update that was given up is the stalest there is. Not if another worker is at it already."""
-        if item is None or not self._is_open(item):
+        if item is None or not self._is_open(item) or not item.repeatable:
             return
         taken = any(w.item is item and w.phase is Phase.BUSY for w in self.workers.values())
         if not taken and all(item is not waiting for waiting in self._pending):

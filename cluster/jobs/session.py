@@ -97,6 +97,11 @@ class Session:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
         return dispatcher
 
+    def worker_places(self, dispatcher: Dispatcher) -> dict[int, str]:
+        """Devices of the workers that are in now, which from now on hold parameters."""
+        dispatcher.holders = dispatcher.live
+        return {task: device("worker", task) for task in sorted(dispatcher.live)}
+
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
         """How many joined; looks up every second for whoever pressed Ctrl-C because nobody does."""
         end = time.monotonic() + JOIN_SECONDS

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster.consistency import Speeds
 from cluster.data import split_validation
 from cluster.engine.lost import ParameterServerLost
 from cluster.engine.shard import VectorState
@@ -18,7 +19,7 @@ from cluster.jobs.batches import Plan, Rows
 from cluster.jobs.calibration import latest, tasks_of
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import Resumption, RunKeeper
-from cluster.jobs.evaluation import Evaluator
+from cluster.jobs.evaluation import Evaluator, Runner
 from cluster.jobs.fit import Fit
 from cluster.jobs.model_store import store
 from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
@@ -97,10 +98,19 @@ class TrainRun:
             state = begun.state if begun else VectorState(network.initial(job.seed))
             windows = WorkerWindows(dataset)
             calibration = tasks_of(latest(Path(self.inventory.runs), self.inventory.cluster))
-            policy = policy_of(job, session.workers, calibration)
-            mode = mode_of(job, network, windows, state, session.places, policy, session.workers)
-            functions = {**mode.functions, evaluation.FUNCTION: evaluation.traced(network, windows, mode.shards)}
-            runner = session.dispatch(functions, job.deadline_seconds)
+            speeds = Speeds(calibration)
+            policy = policy_of(job, session.workers, speeds)
+            functions: dict[str, Any] = {}
+            places = dict(enumerate(session.places))
+            runner: Runner | None = None
+            if job.mode == "allreduce" and isinstance(session, Session):
+                # Its functions span the workers that are there: known, and traced, only once they have joined.
+                runner = dispatcher = session.dispatch(functions, job.deadline_seconds)
+                places = session.worker_places(dispatcher)
+            mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
+            functions |= mode.functions
+            functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
+            runner = runner or session.dispatch(functions, job.deadline_seconds)
             self._say_what(session)
             metrics = TrainingMetrics(session.registry)
             self._totals = mode.shards.totals

@@ -144,7 +144,7 @@ class Trainer:
 
     def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
         """What is left of the present epoch."""
-        while not self._cancel.asked:
+        while True:
             cursor = fit.cursor
             updates = (
                 plan.replay(cursor.epoch, self._fresh(plan, fit)) if cursor.replaying else plan.fresh(cursor.epoch)
@@ -167,7 +167,7 @@ class Trainer:
             self._stretch(plan, updates[done : done + count], stretch, fit, hooks)
             if fit.cursor.done > done:
                 self._wire.add(before, hooks.traffic(), fit.cursor.done - done)
-            if not self._cancel.asked and self._keeper.due() and fit.cursor.done < len(updates):
+            if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
 
     def _updates_until_checkpoint(self, fit: Fit, plan: Plan) -> int:
