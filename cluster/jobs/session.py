@@ -17,6 +17,7 @@ from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import coordinator_metrics
+from cluster.jobs.role_metrics import processor_of
 from cluster.jobs.training_metrics import WorkerStates
 from cluster.jobs.wire import Traffic, traffic_of
 from cluster.server.guard import guard_loopback
@@ -119,6 +120,10 @@ class Session:
                     f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
                     f"ports? `fab deploy status{self._inventory_flag}` shows what runs"
                 )
+
+    def processors(self) -> set[str | None]:
+        """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
+        return {processor_of(task.host, task.metrics_port) for task in (*self.servers, *self._workers)}
 
     def server_traffic(self) -> Traffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""

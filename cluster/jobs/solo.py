@@ -13,6 +13,7 @@ from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import coordinator_metrics
 from cluster.jobs.wire import Traffic
+from cluster.metrics.processor import processor
 
 import tensorflow as tf  # isort: skip
 
@@ -67,6 +68,10 @@ class Solo:
         del first_reply_seconds
         self._cancel.check()
         return Alone(functions)
+
+    def processors(self) -> set[str | None]:
+        """Ours."""
+        return {processor()}
 
     def server_traffic(self) -> Traffic | None:
         """Nothing goes over any wire."""

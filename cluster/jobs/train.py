@@ -14,6 +14,7 @@ from cluster.engine.lost import ParameterServerLost
 from cluster.engine.shard import VectorState
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
+from cluster.inventory.training import TrainJob
 from cluster.jobs import checkpointing, evaluation, training
 from cluster.jobs.batches import Plan, Rows
 from cluster.jobs.calibration import latest, tasks_of
@@ -35,6 +36,20 @@ from cluster.jobs.training_metrics import TrainingMetrics
 from cluster.models import build
 
 log = logging.getLogger(__name__)
+
+
+def reproducible(job: TrainJob, processors: set[str | None]) -> bool | None:
+    """Whether another run would end with the same bits, on any number of nodes of this kind; None if nobody knows."""
+    if job.mode in ("async", "ssp", "local") or (job.mode == "sync" and job.sync.quorum is not None):
+        return False
+    if None in processors:
+        return None
+    if len(processors) > 1:
+        log.warning(
+            "the nodes have different processors (%s): who computes what changes the last bits of the result",
+            ", ".join(sorted(filter(None, processors))),
+        )
+    return len(processors) == 1
 
 
 class TrainRun:
@@ -112,6 +127,7 @@ class TrainRun:
             functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
             runner = runner or session.dispatch(functions, job.deadline_seconds)
             self._say_what(session)
+            self.report.same_bits = reproducible(job, session.processors())
             metrics = TrainingMetrics(session.registry)
             self._totals = mode.shards.totals
             keeper = RunKeeper(

@@ -42,6 +42,8 @@ class TrainReport:
     rolled_back: int = 0
     """Updates that had been applied and were lost with a parameter server or the coordinator; all ran again."""
     resumptions: int = 0
+    same_bits: bool | None = None
+    """Whether this run again, on nodes of the same kind, would end with the same parameters, bit for bit."""
     earlier_seconds: float = 0.0
 
     def resume(self, found: Resumption) -> None:
@@ -88,6 +90,7 @@ class TrainReport:
             "throughput": shown.throughput() if shown else dict.fromkeys(("windows_per_second", "step_seconds_p50")),
             "staleness": (shown.staleness if shown else Staleness()).describe(),
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
+            "same_bits": self.same_bits,
             "parameters_sha256": digest_of(self.used.vector) if self.used else None,
             "elapsed_seconds": self.elapsed_seconds(),
         }
