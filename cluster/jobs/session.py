@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, device
+from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
@@ -85,13 +86,17 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def dispatch(self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float) -> Dispatcher:
+    def dispatch(
+        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
+    ) -> Dispatcher:
         """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time.
 
-        Raises NoWorkers if none does, and Cancelled.
+        `chaos` injects faults until the session ends. Raises NoWorkers if none does, and Cancelled.
         """
         timing = Timing(first_reply_seconds=first_reply_seconds)
-        dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing))
+        dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing, chaos=chaos))
+        if chaos is not None:
+            self._stack.enter_context(chaos)
         self.registry.register(WorkerStates(dispatcher.membership.workers))
         joined = self._wait_for_workers(dispatcher)
         if joined < self.workers:
