@@ -7,7 +7,7 @@ import pytest
 from cluster.inventory.task import Task
 from deploy.check import check_node
 from deploy.facts import Answer, NodeFacts
-from deploy.memory_estimate import MEGABYTE, estimate, layer_units
+from deploy.memory_estimate import MEGABYTE, RoleMemory, estimate, layer_units, rows_of_a_step
 from deploy.role_status import ClusterStatus, RoleState, RoleStatus
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -146,3 +146,10 @@ def test_more_vectors_are_held_by_the_parameter_server_alone(units: int, paramet
 )
 def test_both_directions_of_a_layer_count(model: dict[str, object], units: int) -> None:
     assert layer_units(model) == units
+
+
+def test_a_parameter_server_of_sync_holds_a_row_a_micro_batch() -> None:
+    rows = rows_of_a_step("sync", 16)
+    assert rows == 17
+    assert estimate(128, rows).ps - estimate(128).ps == 17 * 4 * 429_830
+    assert [rows_of_a_step(mode, 16) for mode in ("async", "ssp", "local", "allreduce", "single")] == [0] * 5
