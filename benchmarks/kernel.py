@@ -3,9 +3,11 @@
 Over the thesis's grid and the dBLSTM: forward, backward, clip and Adam over a batch of windows of 128 x 9, all three
 from the same weights on the same windows. Each contestant is a process of its own with all cores; they take turns, a
 round is one turn of each, and a ratio is the median of the rounds' ratios. The peak is that of a product of two 2,048 x
-2,048 float32 matrices in the same run on the same cores, the faster of TensorFlow's and PyTorch's.
+2,048 float32 matrices in the same run on the same cores, the faster of TensorFlow's and PyTorch's. `ours` has the four
+micro-batches a job has unless told otherwise; `ours_per_core` has one a core and is measured beside it.
 """
 
+import os
 import statistics
 import sys
 import tempfile
@@ -24,7 +26,9 @@ PRODUCT_FLOP = 2 * 2048**3
 SAME_LOSS = 1e-4
 """How far the losses of the first step may lie apart, relatively: beyond it the networks are not the same."""
 
-QUICK_ROUNDS, ROUNDS = 3, 9
+OURS, OTHERS = ("ours", "ours_per_core"), ("keras", "pytorch")
+QUICK_ROUNDS, ROUNDS = 3, 5
+PRODUCTS = 3
 TURN_SECONDS = 0.25
 """A turn is as many steps as fit, and at least one."""
 
@@ -38,27 +42,25 @@ def turn(contestant: Contestant, what: str, times: int) -> dict[str, float]:
     }
 
 
-def measure(
-    cell: Cell, contestants: Sequence[Contestant], rounds: int, micro_batches: int, folder: Path
-) -> dict[str, Any]:
+def measure(cell: Cell, contestants: Sequence[Contestant], rounds: int, folder: Path) -> dict[str, Any]:
     """The row of one cell. Raises Missing when the contestants do not compute the same."""
     arrays = folder / "arrays.npz"
     np.savez(arrays, **cell.arrays())
-    order = {**cell.order(), "arrays": str(arrays), "micro_batches": micro_batches}
-    built = {contestant.name: contestant.ask({"cell": order}) for contestant in contestants}
+    order = {**cell.order(), "arrays": str(arrays)}
+    built = {contestant.name: contestant.ask({"cell": order | contestant.settings}) for contestant in contestants}
     refuse_different_networks(cell, built)
-    times = {}
-    for contestant in contestants:
-        turn(contestant, "steps", 1)
-        times[contestant.name] = max(1, int(TURN_SECONDS / turn(contestant, "steps", 1)["seconds"]))
+    times = {
+        contestant.name: max(1, int(TURN_SECONDS / turn(contestant, "steps", 1)["seconds"]))
+        for contestant in contestants
+    }
     taken: dict[str, list[dict[str, float]]] = {contestant.name: [] for contestant in contestants}
-    products: dict[str, list[float]] = {name: [] for name in taken if name != "ours"}
+    products: dict[str, list[float]] = {name: [] for name in taken if name in OTHERS}
     for _ in range(rounds):
         for contestant in contestants:
             taken[contestant.name].append(turn(contestant, "steps", times[contestant.name]))
         for contestant in contestants:
             if contestant.name in products:
-                products[contestant.name].append(turn(contestant, "products", 3)["seconds"])
+                products[contestant.name].append(turn(contestant, "products", PRODUCTS)["seconds"])
     return row(cell, built, taken, products)
 
 
@@ -82,20 +84,18 @@ def row(
 ) -> dict[str, Any]:
     """Medians over the rounds; a ratio is taken within each round first."""
     peaks = {name: PRODUCT_FLOP / statistics.median(seconds) for name, seconds in products.items()}
-    ours = [each["seconds"] for each in taken["ours"]]
-    flop = floor_flop(cell)
-    found: dict[str, Any] = {"cell": cell.name, "batch": cell.batch, "floor_flop": flop, "rounds": len(ours)}
+    flop, rounds = floor_flop(cell), len(taken["ours"])
+    found: dict[str, Any] = {"cell": cell.name, "batch": cell.batch, "floor_flop": flop, "rounds": rounds}
     for name, turns in taken.items():
-        seconds = [each["seconds"] for each in turns]
         found[name] = {
             **{key: value for key, value in built[name].items() if key != "matrix_parameters"},
-            "seconds": statistics.median(seconds),
+            "seconds": statistics.median(each["seconds"] for each in turns),
             "processor_seconds": statistics.median(each["processor_seconds"] for each in turns),
         }
-        if name != "ours":
-            found[f"{name}_over_ours"] = statistics.median(
-                other / own for other, own in zip(seconds, ours, strict=True)
-            )
+        for own in OURS:
+            if own in taken and name in OTHERS:
+                pairs = zip(turns, taken[own], strict=True)
+                found[f"{name}_over_{own}"] = statistics.median(one["seconds"] / two["seconds"] for one, two in pairs)
     if peaks:
         found["peak_flop_per_second"] = max(peaks.values())
         found["peak_of"] = max(peaks, key=peaks.__getitem__)
@@ -116,6 +116,7 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "pytorch_over_ours": of("pytorch_over_ours", list(HEADLINES)),
         "keras_over_ours": of("keras_over_ours", list(HEADLINES)),
+        "pytorch_over_ours_per_core": of("pytorch_over_ours_per_core", list(HEADLINES)),
         "sgemm_share": of("sgemm_share", ["h128", "h256"]),
         "lowest_pytorch_over_ours": lowest("pytorch_over_ours"),
         "lowest_keras_over_ours": lowest("keras_over_ours"),
@@ -158,25 +159,28 @@ def run(
     cells: Sequence[Cell], rounds: int, micro_batches: int, torch_python: str | None, without: Sequence[str]
 ) -> list[dict[str, Any]]:
     """A row for each cell."""
-    commands = {"ours": [sys.executable, "-m", "benchmarks.kernel_ours"]}
+    own, cores = [sys.executable, "-m", "benchmarks.kernel_ours"], len(os.sched_getaffinity(0))
+    commands: dict[str, tuple[list[str], dict[str, Any]]] = {"ours": (own, {"micro_batches": micro_batches})}
+    if cores != micro_batches:
+        commands["ours_per_core"] = (own, {"micro_batches": cores})
     if "keras" not in without:
-        commands["keras"] = [sys.executable, "-m", "benchmarks.kernel_keras"]
+        commands["keras"] = ([sys.executable, "-m", "benchmarks.kernel_keras"], {})
     if "pytorch" not in without:
-        commands["pytorch"] = [torch_interpreter(torch_python), "-m", "benchmarks.kernel_torch"]
+        commands["pytorch"] = ([torch_interpreter(torch_python), "-m", "benchmarks.kernel_torch"], {})
     rows = []
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder:
-        contestants = [stack.enter_context(Contestant(name, command)) for name, command in commands.items()]
+        contestants = [stack.enter_context(Contestant(name, *command)) for name, command in commands.items()]
         for cell in cells:
-            rows.append(measure(cell, contestants, rounds, micro_batches, Path(folder)))
+            rows.append(measure(cell, contestants, rounds, Path(folder)))
             print(_line(rows[-1]), file=sys.stderr, flush=True)
     return rows
 
 
 def _line(found: dict[str, Any]) -> str:
     parts = [f"{found['cell']}: ours {found['ours']['seconds'] * 1e3:.1f} ms"]
-    for name in ("keras", "pytorch"):
-        if name in found:
-            parts.append(f"{name} {found[f'{name}_over_ours']:.2f} times that")
+    parts += [f"{name} {found[f'{name}_over_ours']:.2f} times that" for name in OTHERS if name in found]
+    if "ours_per_core" in found:
+        parts.insert(1, f"with a micro-batch a core {found['ours_per_core']['seconds'] * 1e3:.1f} ms")
     if "sgemm_share" in found:
         parts.append(f"{found['sgemm_share']:.0%} of the peak")
     return ", ".join(parts)

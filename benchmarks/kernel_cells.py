@@ -1,4 +1,4 @@
-"""The networks `benchmarks.kernel` measures: the thesis's grid and the dBLSTM, and the work that one step of each is."""
+"""The networks `benchmarks.kernel` measures, the thesis's grid and the dBLSTM, and the work in one step of each."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -89,6 +89,9 @@ def matrix_parameters(network: Network) -> int:
 
 
 def floor_flop(cell: Cell) -> int:
-    """Floating-point operations no implementation can do without: for each weight, step and window a product and a
-    sum forwards, the same for the gradient by the weight, and the same for the gradient by what it multiplied."""
+    """Floating-point operations no implementation can do without.
+
+    For each weight, step and window a product and a sum forwards, the same for the gradient by the weight, and the
+    same for the gradient by what it multiplied.
+    """
     return 6 * matrix_parameters(cell.network()) * STEPS * cell.batch

@@ -1,4 +1,4 @@
-"""The benchmark's side of a contestant: a process that is asked a line and answers a line (`benchmarks.kernel_serve`)."""
+"""The benchmark's side of a contestant: a process asked a line that answers a line (`benchmarks.kernel_serve`)."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any, cast
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = "torch==2.13.0"
@@ -19,33 +19,32 @@ class Missing(Exception):
 
 
 class Contestant:
-    """One process; leaving the context ends it."""
+    """One process; leaving the context ends it. `settings` are added to every cell it is told to build."""
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
-        self.name = name
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, name: str, command: Sequence[str], settings: dict[str, Any] | None = None) -> None:
+        self.name, self.settings = name, settings or {}
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._requests, self._answers = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
 
     def __enter__(self) -> "Contestant":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._requests.close()
         try:
             self._process.wait(0.0 if kind else GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()
+        self._answers.close()
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Its answer. Raises Missing when it ended instead of answering."""
-        assert self._process.stdin and self._process.stdout
         try:
-            print(json.dumps(request), file=self._process.stdin, flush=True)
-            line = self._process.stdout.readline()
+            print(json.dumps(request), file=self._requests, flush=True)
+            line = self._answers.readline()
         except BrokenPipeError:
             line = ""
         if not line:

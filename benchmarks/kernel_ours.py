@@ -1,10 +1,12 @@
 """Our training step, a process of its own: `python -m benchmarks.kernel_ours`.
 
 What a worker computes between pull and push (`cluster.jobs.gradient`), and the parameter server's fused Adam. As in a
-worker an operation has one thread and the micro-batches lie side by side, here on as many threads as there are cores.
+worker an operation has one thread and the micro-batches lie side by side; there are as many threads as in a worker of
+the shipped local cluster of two, or as there are cores if those are more.
 """
 
 import os
+from dataclasses import fields
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
@@ -16,11 +18,14 @@ from cluster.jobs.gradient import GradientOfBatch
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
+WORKER_THREADS = 2 + 2
+"""Workers + 2, as `RoleOptions.inter_op_threads` says."""
+
 
 def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
     """The step of one cell, and what it is."""
     arrays = np.load(order["arrays"])
-    cell = Cell(**{key: value for key, value in order.items() if key in Cell.__dataclass_fields__})
+    cell = Cell(**{key: value for key, value in order.items() if key in {field.name for field in fields(Cell)}})
     network, optimizer = cell.network(), Adam()
     layout, micro_batches = network.layout, order["micro_batches"]
     vector = layout.pack({slot.spec.name: arrays[slot.spec.name] for slot in layout.slots})
@@ -48,7 +53,7 @@ def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
 def main() -> None:
     """Serve until standard input ends."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(int(os.environ.get("INTER", 0)) or len(os.sched_getaffinity(0)))
+    tf.config.threading.set_inter_op_parallelism_threads(max(WORKER_THREADS, len(os.sched_getaffinity(0))))
     serve(build, lambda: None)
 
 

@@ -46,14 +46,18 @@ def _timed(call: Callable[[], object], times: int) -> dict[str, Any]:
     return {"seconds": seconds, "processor_seconds": time.process_time() - processor_before}
 
 
-def fastest(variants: dict[str, Step], tries: int = 3) -> str:
-    """The variant whose fastest step of `tries` is fastest, all of them taking turns after one step to warm up."""
-    least = dict.fromkeys(variants, float("inf"))
+def fastest(variants: dict[str, Step], tries: int = 3, enough_seconds: float = 1.0) -> str:
+    """The variant whose fastest step of `tries` is fastest, all of them taking turns after one step to warm up.
+
+    A variant whose steps came to `enough_seconds` is not tried again.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in variants}
     for step in variants.values():
         step()
     for _ in range(tries):
         for name, step in variants.items():
-            begin = time.perf_counter()
-            step()
-            least[name] = min(least[name], time.perf_counter() - begin)
-    return min(least, key=least.__getitem__)
+            if sum(taken[name]) < enough_seconds:
+                begin = time.perf_counter()
+                step()
+                taken[name].append(time.perf_counter() - begin)
+    return min(taken, key=lambda name: min(taken[name]))

@@ -119,7 +119,7 @@ def stepping(order: dict[str, Any], arrays: Any, onednn: bool, adam: str) -> tup
             loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), order["clip_norm"])
         optimizer.step()
-        return loss.item()
+        return float(loss.item())
 
     return step, model
 
@@ -142,7 +142,7 @@ def main() -> None:
     """Serve until standard input ends."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     factor = torch.rand(PRODUCT, PRODUCT)
-    serve(build, lambda: torch.mm(factor, factor))  # type: ignore[arg-type, return-value]
+    serve(build, lambda: torch.mm(factor, factor))
 
 
 if __name__ == "__main__":
