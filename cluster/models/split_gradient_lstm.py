@@ -24,11 +24,14 @@ def split_gradient_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -
         swapped = _swap(kernel)
         gates = _gate_gradients(run, outputs_gradient, swapped[features:], bias)
         rows = tf.reshape(gates, [-1, 4 * hidden])
-        read = tf.concat([inputs, _one_step_later(run.h)], 2)
+        by_inputs = tf.matmul(tf.reshape(inputs, [-1, features]), rows, transpose_a=True)
+        # The first step's state is zero, so its row of gates adds nothing to the state's weights.
+        states, rows_after = tf.reshape(run.h[:-1], [-1, hidden]), tf.reshape(gates[1:], [-1, 4 * hidden])
+        by_state = tf.matmul(states, rows_after, transpose_a=True)
         return (
             tf.reshape(tf.matmul(rows, swapped[:features], transpose_b=True), tf.shape(inputs)),
-            _swap(tf.matmul(tf.reshape(read, [-1, features + hidden]), rows, transpose_a=True)),
-            _swap(tf.reduce_sum(rows, 0)),
+            _swap(tf.concat([by_inputs, by_state], 0)),
+            _swap(tf.raw_ops.BiasAddGrad(out_backprop=rows)),  # several times as fast as reduce_sum (measured)
         )
 
     return run.h, gradient
@@ -44,29 +47,30 @@ def _gate_gradients(
     """
     steps, hidden = outputs_gradient.shape[0], bias.shape[0] // 4
     unrolled = max(size for size in range(1, UNROLLED + 1) if steps % size == 0)
+    zeros, no_peephole = tf.zeros_like(outputs_gradient[0]), tf.zeros([hidden])
+    cell_before = tf.concat([zeros[None], run.cs[:-1]], 0)
     sequences = [
         tf.reshape(sequence, [steps // unrolled, unrolled, -1, hidden])
-        for sequence in (outputs_gradient, _one_step_later(run.cs), run.i, run.f, run.o, run.ci, run.co)
+        for sequence in (outputs_gradient, cell_before, run.i, run.f, run.o, run.ci, run.co)
     ]
-    zeros, no_peephole = tf.zeros_like(outputs_gradient[0]), tf.zeros([hidden])
     onto_state = tf.transpose(state_weights)
 
     def turn(k: tf.Tensor, by_output: tf.Tensor, by_cell: tf.Tensor, written: tf.TensorArray) -> tuple[object, ...]:
-        gates: list[tf.Tensor] = []
-        for step in zip(*(reversed(tf.unstack(sequence[k], unrolled)) for sequence in sequences), strict=True):
-            by_own_output, cell_before, i, f, o, g, cell_squashed = step
+        parts = [tf.unstack(sequence[k], unrolled) for sequence in sequences]
+        for step in reversed(range(unrolled)):
+            by_own_output, before, i, f, o, g, squashed = (part[step] for part in parts)
             found = tf.raw_ops.LSTMBlockCellGrad(
                 x=zeros[:, :0], h_prev=zeros, w=state_weights, b=bias, cs=zeros,
                 wci=no_peephole, wcf=no_peephole, wco=no_peephole, use_peephole=False,
-                cs_prev=cell_before, i=i, f=f, o=o, ci=g, co=cell_squashed,
+                cs_prev=before, i=i, f=f, o=o, ci=g, co=squashed,
                 cs_grad=by_cell, h_grad=by_output + by_own_output,
             )  # fmt: skip
-            gates.append(found.dicfo)
+            written = written.write(k * unrolled + step, found.dicfo)
             by_output, by_cell = tf.matmul(found.dicfo, onto_state), found.cs_prev_grad
-        return k - 1, by_output, by_cell, written.write(k, tf.stack(gates[::-1]))
+        return k - 1, by_output, by_cell, written
 
     turns = steps // unrolled
-    written = tf.TensorArray(tf.float32, turns, element_shape=[unrolled, None, 4 * hidden])
+    written = tf.TensorArray(tf.float32, steps, element_shape=[None, 4 * hidden])
     *_, written = tf.while_loop(
         lambda k, *_: k >= 0,
         turn,
@@ -75,11 +79,6 @@ def _gate_gradients(
         parallel_iterations=1,
     )
     return written.stack()
-
-
-def _one_step_later(sequence: tf.Tensor) -> tf.Tensor:
-    """What each step found: zeros, then the sequence without its last step."""
-    return tf.concat([tf.zeros_like(sequence[:1]), sequence[:-1]], 0)
 
 
 def _swap(gates: tf.Tensor) -> tf.Tensor:
