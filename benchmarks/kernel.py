@@ -4,7 +4,7 @@ Over the thesis's grid and the dBLSTM: forward, backward, clip and Adam over a b
 from the same weights on the same windows. Each contestant is a process of its own with all cores; they take turns, a
 round is one turn of each, and a ratio is the median of the rounds' ratios. The peak is that of a product of two 2,048 x
 2,048 float32 matrices in the same run on the same cores, the faster of TensorFlow's and PyTorch's. `ours` has the four
-micro-batches a job has unless told otherwise; `ours_per_core` has one a core and is measured beside it.
+micro-batches a job has unless told otherwise; `ours_per_core` has one a core and is measured beside it, but not quick.
 """
 
 import os
@@ -147,7 +147,7 @@ def main() -> None:
     try:
         rows = run(
             chosen(given.cells, given.quick), given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS),
-            given.micro_batches, given.torch_python, given.without,
+            given.micro_batches, given.torch_python, given.without, not given.quick,
         )  # fmt: skip
     except Missing as missing:
         print(f"benchmarks.kernel: {missing}", file=sys.stderr)
@@ -156,12 +156,17 @@ def main() -> None:
 
 
 def run(
-    cells: Sequence[Cell], rounds: int, micro_batches: int, torch_python: str | None, without: Sequence[str]
+    cells: Sequence[Cell],
+    rounds: int,
+    micro_batches: int,
+    torch_python: str | None,
+    without: Sequence[str],
+    per_core: bool,
 ) -> list[dict[str, Any]]:
-    """A row for each cell."""
+    """A row for each cell; `per_core` measures one micro-batch a core as well."""
     own, cores = [sys.executable, "-m", "benchmarks.kernel_ours"], len(os.sched_getaffinity(0))
     commands: dict[str, tuple[list[str], dict[str, Any]]] = {"ours": (own, {"micro_batches": micro_batches})}
-    if cores != micro_batches:
+    if per_core and cores != micro_batches:
         commands["ours_per_core"] = (own, {"micro_batches": cores})
     if "keras" not in without:
         commands["keras"] = ([sys.executable, "-m", "benchmarks.kernel_keras"], {})
