@@ -7,7 +7,7 @@ import pytest
 from cluster.inventory.task import Task
 from deploy.check import check_node
 from deploy.facts import Answer, NodeFacts
-from deploy.memory_estimate import MEGABYTE, RoleMemory, estimate, layer_units, rows_of_a_step
+from deploy.memory_estimate import MEGABYTE, estimate, layer_units, rows_of_a_step
 from deploy.role_status import ClusterStatus, RoleState, RoleStatus
 
 PROJECT = Path(__file__).resolve().parents[2]
