@@ -47,7 +47,7 @@ def job_of(codec: str) -> TrainJob:
     """One update is one batch in one piece, and nothing in the step that the other variants have not."""
     return TrainJob.model_validate({
         "batch_size": BATCH, "micro_batches": 1, "clip_norm": None, "label_smoothing": 0.0,
-        "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE}, "codec": {"name": codec},
+        "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE, "epsilon": 1e-7}, "codec": {"name": codec},
     })  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A cluster without sockets or clocks: workers of given speeds and faults under one policy, as the dispatcher treats it.
+"""A cluster without sockets or clocks: workers of given speeds and faults under one policy, as dispatchers treat it.
 
 What a killed or overdue worker had under way goes to whoever is idle before the policy is asked for anything new; the
 first reply to a grant counts, later ones are not heard; a stopped worker stays in the cluster until it is fenced.
@@ -100,7 +100,7 @@ class Simulation:
             self.seen.drawn.append((task, grant, again))
             self._open.add(grant)
             self._backups[grant] += again
-            self.seen.most_backups = max(self.seen.most_backups, sum(self._backups[open] for open in self._open))
+            self.seen.most_backups = max(self.seen.most_backups, sum(map(self._backups.__getitem__, self._open)))
             self._dispatch(task, grant)
 
     def _dispatch(self, task: int, grant: Grant) -> None:

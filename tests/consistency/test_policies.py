@@ -39,9 +39,7 @@ def under(policy: Policy, cluster: tuple[dict[int, float], list[Fault]]) -> Seen
 
 @settings(deadline=None)
 @given(cluster=clusters(), slots=st.integers(1, 8))
-def test_asynchronous_grants_whole_updates_once_each(
-    cluster: tuple[dict[int, float], list[Fault]], slots: int
-) -> None:
+def test_asynchronous_grants_whole_updates_once_each(cluster: tuple[dict[int, float], list[Fault]], slots: int) -> None:
     seen = under(Asynchronous(slots, Speeds()), cluster)
     assert [grant for _, grant, _ in seen.drawn] == [Grant(update, 0, slots) for update in UPDATES]
 
@@ -80,9 +78,7 @@ def test_a_bound_lets_others_go_on_by_so_much_and_no_more() -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(
-    cluster=clusters(), slots=st.integers(1, 16), quorum=st.integers(1, 16) | st.none(), backups=st.integers(0, 4)
-)
+@given(cluster=clusters(), slots=st.integers(1, 16), quorum=st.integers(1, 16) | st.none(), backups=st.integers(0, 4))
 def test_a_step_is_cut_into_aligned_parts_and_nothing_starts_before_the_one_before_is_complete(
     cluster: tuple[dict[int, float], list[Fault]], slots: int, quorum: int | None, backups: int
 ) -> None:

@@ -18,7 +18,8 @@ def leaves(count: int) -> list[str]:
 
 def parts(count: int, wanted: list[int]) -> list[tuple[int, int]]:
     """A partition into aligned subtrees, as large as the next of `wanted` allows."""
-    found, first = [], 0
+    found: list[tuple[int, int]] = []
+    first = 0
     while first < count:
         size = largest_subtree(first, count, wanted[len(found) % len(wanted)])
         found.append((first, size))
