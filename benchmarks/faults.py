@@ -10,14 +10,16 @@ import json
 import sys
 from typing import Any
 
-from benchmarks.faults_counting import CHAOS, TO_PROCESSES
 from benchmarks.report import arguments, publish
-from benchmarks.supervised_cluster import ROOT, SupervisedCluster, ended, supervised_cluster
+from benchmarks.supervised_cluster import SupervisedCluster, ended, supervised_cluster
+from deploy.project import ROOT
 
 WORKERS, SERVERS = 4, 2
-FAULTS, QUICK_FAULTS = 1_000, 110
+FAULTS, QUICK_FAULTS = (1_000, 100), (100, 15)
+"""How many at least, and how many of them to processes."""
 DEADLINE_SECONDS = 3_600.0
 
+CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
 TRAIN_CHAOS = f"{CHAOS},kill-ps:0.002,kill-coordinator:0.002"
 TRAIN = (
     "jobs.train.model={name: thesis, n_layers_in_highway: 0, n_stacked_layers: 1, bidirectional: false, hidden: 16}",
@@ -28,10 +30,10 @@ TRAIN = (
 EPOCHS = 20
 
 
-def counting(cluster: SupervisedCluster, faults: int, seed: int) -> dict[str, Any]:
+def counting(cluster: SupervisedCluster, faults: int, to_processes: int, seed: int) -> dict[str, Any]:
     """The row of `benchmarks.faults_counting`."""
     command = [sys.executable, "-m", "benchmarks.faults_counting", "--inventory", str(cluster.inventory)]
-    command += ["--faults", str(faults), "--seed", str(seed)]
+    command += ["--faults", str(faults), "--to-processes", str(to_processes), "--chaos", f"{CHAOS},seed:{seed}"]
     row: dict[str, Any] = json.loads(ended(command, ROOT, cluster.environment, DEADLINE_SECONDS).splitlines()[-1])
     return row
 
@@ -55,7 +57,7 @@ def row_of(result: dict[str, Any], chaos: str) -> dict[str, Any]:
         "ps": result["ps"],
         "chaos": chaos,
         "injected": injected,
-        "to_processes": sum(count for fault, count in injected.items() if fault in TO_PROCESSES or "kill" in fault),
+        "to_processes": sum(count for fault, count in injected.items() if fault.startswith(("kill-", "stop-"))),
         "status": result["status"],
         "epochs_done": result["epochs_done"],
         "updates": updates["scheduled"],
@@ -89,7 +91,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="which faults strike when")
     given = parser.parse_args()
     with supervised_cluster(WORKERS, SERVERS) as cluster:
-        rows = [counting(cluster, QUICK_FAULTS if given.quick else FAULTS, given.seed)]
+        rows = [counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed)]
         _tell(rows[-1])
         if not given.quick:
             rows.append(training(cluster, given.seed))

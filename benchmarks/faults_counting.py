@@ -1,9 +1,9 @@
-"""Updates that can be told apart afterwards: `python -m benchmarks.faults_counting --inventory FILE --faults N`.
+"""Updates that can be told apart afterwards: a coordinator of its own for `benchmarks.faults`.
 
 The update with id i is a gradient of -1 at element i of the first parameter server's shard and at element i of the
 second's, 0 elsewhere, under plain SGD with rate 1. So at the end each element *is* the number of times that its update
-was applied at that shard: a lost one cannot hide behind a doubled one. Runs as a coordinator of its own on a cluster
-that a supervisor keeps, injects faults until there were N, and prints one row as JSON.
+was applied at that shard: a lost one cannot hide behind a doubled one. Runs on a cluster that a supervisor keeps,
+injects faults until there were enough, and prints one row as JSON.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,7 +39,6 @@ IDS = 16_384
 """Updates that can be told apart: elements a shard. Shards end at blocks of 1,024, so two are cut in the middle."""
 
 TO_PROCESSES = (Fault.KILL_WORKER, Fault.STOP_WORKER)
-CHAOS = "kill-worker:0.02,stop-worker:0.02,cut-worker:0.02,drop-reply:0.06,duplicate:0.1,late:0.08"
 LONGEST_SECONDS = 2.0
 TIMING = Timing(first_reply_seconds=20.0, floor_seconds=1.0, slow_factor=3.0, longest_cooldown_seconds=2.0)
 """A deadline floor of 1 s, so that stopped workers and late replies outlast it, and workers that are back soon."""
@@ -103,21 +103,25 @@ def judge(applied: Any, scheduled: int) -> dict[str, int]:
     }
 
 
-def run(inventory: Path, faults: int, seed: int) -> dict[str, Any]:
-    """Updates on the cluster until so many faults were injected (or there are no more ids); the row."""
+def run(inventory: Path, chaos: str, faults: int, to_processes: int) -> dict[str, Any]:
+    """Updates until so many faults were injected, so many of them to processes (or there are no more ids); the row."""
     begin = time.monotonic()
     with TemporaryDirectory() as folder:
         record = ChaosLog(Path(folder))
-        plan = ChaosPlan(ChaosPlan.parse(CHAOS).probabilities, seed, longest_seconds=LONGEST_SECONDS)
+        plan = replace(ChaosPlan.parse(chaos), longest_seconds=LONGEST_SECONDS)
         saboteur = Saboteur(Chaos(plan, servers=2), record, Path(os.environ[SUPERVISOR]))
         cluster = Counting(inventory, saboteur)
         cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)
         outcomes: Counter[int] = Counter()
         scheduled = 0
 
+        def enough() -> bool:
+            injected = record.describe()["injected"]
+            return sum(injected.values()) >= faults and _to_processes(injected) >= to_processes
+
         def updates() -> Iterator[Item]:
             nonlocal scheduled
-            while scheduled < IDS and sum(record.describe()["injected"].values()) < faults:
+            while scheduled < IDS and not enough():
                 yield Item(scheduled, "update", (np.int64(scheduled),))
                 scheduled += 1
 
@@ -135,10 +139,9 @@ def run(inventory: Path, faults: int, seed: int) -> dict[str, Any]:
         "workers": cluster.workers,
         "workers_at_the_end": joined,
         "ps": 2,
-        "chaos": CHAOS,
-        "seed": seed,
+        "chaos": chaos,
         "injected": injected,
-        "to_processes": sum(injected.get(fault, 0) for fault in TO_PROCESSES),
+        "to_processes": _to_processes(injected),
         "updates": scheduled,
         "outcomes": outcomes.total(),
         "outcomes_twice": sum(count > 1 for count in outcomes.values()),
@@ -150,14 +153,19 @@ def run(inventory: Path, faults: int, seed: int) -> dict[str, Any]:
     }
 
 
+def _to_processes(injected: dict[str, int]) -> int:
+    return sum(injected.get(fault, 0) for fault in TO_PROCESSES)
+
+
 def main() -> None:
     """Run it and print the row on the last line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults_counting")
     parser.add_argument("--inventory", type=Path, required=True)
     parser.add_argument("--faults", type=int, required=True)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--to-processes", type=int, required=True)
+    parser.add_argument("--chaos", required=True)
     given = parser.parse_args()
-    print(json.dumps(run(given.inventory, given.faults, given.seed)), flush=True)
+    print(json.dumps(run(given.inventory, given.chaos, given.faults, given.to_processes)), flush=True)
     os._exit(0)  # TensorFlow's server threads cannot be joined
 
 
