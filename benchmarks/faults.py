@@ -38,10 +38,9 @@ def counting(cluster: SupervisedCluster, faults: int, to_processes: int, seed: i
     return row
 
 
-def training(cluster: SupervisedCluster, seed: int) -> dict[str, Any]:
+def training(cluster: SupervisedCluster, epochs: int, chaos: str) -> dict[str, Any]:
     """The row of a training that has to go on from checkpoints."""
-    chaos = f"{TRAIN_CHAOS},seed:{seed}"
-    words = ["job", "train", "--data", "synthetic", "--mode", "async", "--epochs", str(EPOCHS), "--chaos", chaos]
+    words = ["job", "train", "--data", "synthetic", "--mode", "async", "--epochs", str(epochs), "--chaos", chaos]
     for setting in TRAIN:
         words += ["--set", setting]
     result = json.loads(cluster.fab([*words, "--json", "--quiet"], DEADLINE_SECONDS))
@@ -94,7 +93,7 @@ def main() -> None:
         rows = [counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed)]
         _tell(rows[-1])
         if not given.quick:
-            rows.append(training(cluster, given.seed))
+            rows.append(training(cluster, EPOCHS, f"{TRAIN_CHAOS},seed:{given.seed}"))
             _tell(rows[-1])
     summary = summarize(rows)
     publish("faults", rows, summary, as_json=given.json)

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.engine.chaos import (
@@ -56,6 +56,7 @@ def test_each_fault_strikes_as_often_as_its_probability_says() -> None:
             assert 0.0 <= strike.delay_seconds <= PROMPT_SECONDS
 
 
+@settings(deadline=None)
 @given(st.sampled_from(list(Fault)), st.integers(0, 2**64 - 1), st.integers(0, 50))
 def test_the_same_seed_and_attempt_give_the_same_faults_and_others_give_others(
     fault: Fault, seed: int, attempt: int
@@ -77,6 +78,7 @@ def test_who_was_spared_before_shifts_nothing_of_what_comes_next() -> None:
     assert after == strikes_of(plan, count=200)[100:]
 
 
+@settings(deadline=None)
 @given(
     st.sets(st.sampled_from(list(TAKES_WORKER)), min_size=1),
     st.lists(st.tuples(st.integers(0, 3), st.floats(0.0, 2.0)), max_size=60),
@@ -136,6 +138,7 @@ def test_every_problem_of_a_plan_is_told_at_once() -> None:
         ChaosPlan.parse("a:1,b:1,late:7")
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="late:0.1,sed kil-worp\n\x00é²", max_size=40))
 def test_whatever_is_typed_is_a_plan_or_a_usage_error(text: str) -> None:
     try:
