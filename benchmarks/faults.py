@@ -104,9 +104,10 @@ def main() -> None:
 
 
 def _tell(row: dict[str, Any]) -> None:
+    """The whole row, too: it took minutes, and the next one may fail."""
     print(
         f"{row['what']}: {sum(row['injected'].values())} faults in {row['updates']} updates; {row['lost']} lost, "
-        f"{row['doubled']} doubled ({row['seconds']} s)",
+        f"{row['doubled']} doubled ({row['seconds']} s)\n{json.dumps(row)}",
         file=sys.stderr,
         flush=True,
     )
