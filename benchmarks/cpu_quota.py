@@ -1,0 +1,76 @@
+"""Processes that may use a share of a core each, as a slow machine would: groups of cgroup v1's cpu controller."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+CONTROLLER = Path("/sys/fs/cgroup/cpu")
+PERIOD_MICROSECONDS = 20_000
+"""The kernel refuses quotas below 1 ms: 5 % of a core is the least with this period. Its own default, 100 ms, would
+let a whole step be computed at full speed and then stand still, which no slow machine does."""
+END_SECONDS = 5.0
+
+
+def why_not(controller: Path = CONTROLLER) -> str:
+    """Why no quota can be set here; empty where one can."""
+    if not (controller / "cpu.cfs_quota_us").exists() and not (controller / "cgroup.procs").exists():
+        return f"no cpu controller of cgroup v1 at {controller}"
+    if os.geteuid() != 0:
+        return "a cgroup's CPU quota needs root"
+    trial = controller / f"pscluster-{uuid.uuid4().hex[:8]}"
+    try:
+        trial.mkdir()
+    except OSError as problem:
+        return f"{controller}: no cgroup can be made ({problem.strerror})"
+    try:
+        if not (trial / "cpu.cfs_quota_us").exists():
+            return f"{controller}: its cgroups know no cpu.cfs_quota_us"
+    finally:
+        trial.rmdir()
+    return ""
+
+
+@contextmanager
+def limited(shares: Mapping[int, float], controller: Path = CONTROLLER) -> Iterator[None]:
+    """Hold each process, by its id, to its share of one core; free them all again and remove the groups at the end.
+
+    Raises OSError if the kernel refuses.
+    """
+    with ExitStack() as groups:
+        for process_id, share in shares.items():
+            groups.enter_context(_group(process_id, share, controller))
+        yield
+
+
+@contextmanager
+def _group(process_id: int, share: float, controller: Path) -> Iterator[None]:
+    group = controller / f"pscluster-{uuid.uuid4().hex[:8]}"
+    group.mkdir()
+    try:
+        (group / "cpu.cfs_period_us").write_text(str(PERIOD_MICROSECONDS))
+        (group / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD_MICROSECONDS)))
+        (group / "cgroup.procs").write_text(str(process_id))
+        yield
+    finally:
+        _remove(group, controller)
+
+
+def _remove(group: Path, controller: Path) -> None:
+    """What is still in the group goes back; a process that is just ending may keep it busy a moment longer."""
+    end = time.monotonic() + END_SECONDS
+    while True:
+        for process_id in (group / "cgroup.procs").read_text().split():
+            try:
+                (controller / "cgroup.procs").write_text(process_id)
+            except ProcessLookupError:
+                continue
+        try:
+            group.rmdir()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+        else:
+            return

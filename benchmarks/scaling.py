@@ -1,0 +1,280 @@
+"""Windows per second of many slow workers beside as many times one of them, for each mode; and of unequal workers.
+
+Role processes are real, workers are held to a share of a core each by the kernel (`benchmarks.cpu_quota`), parameter
+server and coordinator are not. The job `train` runs three plain layers of 32 units on windows of noise, 100 windows a
+worker and step. Graphs are instantiated in a run's first epoch, after which the quotas are set; a figure is the median
+over the epochs from the third on. Runs with one worker and with all of them take turns.
+"""
+
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cpu_quota import PERIOD_MICROSECONDS, limited, why_not
+from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.report import arguments, publish
+from cluster.inventory import load
+from cluster.jobs import calibration
+
+MODES = ("async", "local", "sync")
+WORKERS, SHARE = 8, 0.2
+UNEQUAL = (SHARE, SHARE, SHARE, SHARE / 4)
+WINDOWS_OF_STEP = 100
+MODEL = "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
+STEPS, CHANNELS, CLASSES, TEST_WINDOWS = 128, 9, 6, 6
+LOOK_SECONDS = 0.05
+WARM_UP = 2
+"""Epochs that do not count: the first without quotas, the second in which they begin."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: `shares` of a core, a worker each; `pieces` micro-batches for every 100 windows."""
+
+    mode: str
+    shares: tuple[float, ...]
+    steps_of_epoch: int
+    epochs: int
+    pieces: int = 1
+    calibrated: bool = False
+
+    @property
+    def batch_size(self) -> int:
+        """Windows of an update: synchronous workers share one."""
+        return WINDOWS_OF_STEP * (len(self.shares) if self.mode == "sync" else 1)
+
+    @property
+    def windows(self) -> int:
+        """Windows of an epoch: as many for each worker, however many there are."""
+        return WINDOWS_OF_STEP * self.steps_of_epoch * len(self.shares)
+
+    @property
+    def settings(self) -> list[str]:
+        """What the job is told."""
+        micro_batches = self.pieces * (len(self.shares) if self.mode == "sync" else 1)
+        values = {
+            "mode": self.mode, "model": MODEL, "batch_size": self.batch_size, "micro_batches": micro_batches,
+            "epochs": self.epochs, "validation_subjects": 0, "refit": "false",
+        }  # fmt: skip
+        return [f"jobs.train.{key}={value}" for key, value in values.items()]
+
+
+def recordings(path: Path, windows: int) -> None:
+    """Seeded noise as somebody's own recordings: what is in them takes no longer."""
+    generator = np.random.default_rng(0)
+    train = generator.standard_normal((windows, STEPS, CHANNELS), np.float32)
+    classes = np.arange(windows) % CLASSES
+    np.savez(path, x_train=train, y_train=classes, x_test=train[:TEST_WINDOWS], y_test=classes[:TEST_WINDOWS])
+
+
+def cpu_seconds(process_id: int) -> float:
+    """Processor time that a process has taken so far, of user and system. Raises OSError when it is gone."""
+    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class EpochClock:
+    """Reads the processor time of some processes whenever a run's `events.jsonl` has got another line."""
+
+    def __init__(self, runs: Path, process_ids: Mapping[str, int], warm: Callable[[], None]) -> None:
+        """`warm` is called after the first epoch."""
+        self.readings: list[tuple[float, dict[str, float]]] = []
+        """Monotonic time and seconds by process after each epoch."""
+        self._runs, self._process_ids, self._warm = runs, dict(process_ids), warm
+        self._stop = threading.Event()
+        self._before = set(runs.glob("*/"))
+        self._thread = threading.Thread(target=self._watch, name="epochs")
+
+    def start(self, coordinator: int) -> None:
+        """Begin; the coordinator is watched as well."""
+        self._process_ids["coordinator:0"] = coordinator
+        self._thread.start()
+
+    def stop(self) -> list[dict[str, Any]]:
+        """End; the lines of the run's `events.jsonl`."""
+        self._stop.set()
+        self._thread.join()
+        return [json.loads(line) for line in self._lines()]
+
+    def _lines(self) -> list[bytes]:
+        paths = [folder / "events.jsonl" for folder in set(self._runs.glob("*-train*/")) - self._before]
+        return [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            if len(self._lines()) <= len(self.readings):
+                continue
+            if not self.readings:
+                self._warm()
+            try:
+                taken = {name: cpu_seconds(process_id) for name, process_id in self._process_ids.items()}
+            except OSError:  # the coordinator has ended, and with it the last epoch
+                return
+            self.readings.append((time.monotonic(), taken))
+
+
+def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
+    """A row: the run's windows per second and where the processor time went, on workers held to their shares."""
+    workers = [cluster.processes[f"worker:{k}"].pid for k in range(len(run.shares))]
+    servers = {name: process.pid for name, process in cluster.processes.items() if name.startswith("ps")}
+    named = {f"worker:{k}": process_id for k, process_id in enumerate(workers)}
+    source = cluster.folder / f"noise-{run.windows}.npz"
+    if not source.exists():
+        recordings(source, run.windows)
+    kept = cluster.folder / "runs" / f"calibration-{cluster.inventory.cluster}.json"
+    kept.unlink(missing_ok=True)
+    if run.calibrated:
+        kept.parent.mkdir(exist_ok=True)
+        rates = {f"worker:{k}": 1e9 * share for k, share in enumerate(run.shares)}
+        calibration.keep(kept.parent, cluster.inventory.cluster, rates)
+    few = with_workers(cluster, len(run.shares))
+    quotas = limited(dict(zip(workers, run.shares, strict=True)))
+    with ExitStack() as stack:
+        clock = EpochClock(cluster.folder / "runs", {**named, **servers}, lambda: stack.enter_context(quotas))
+        try:
+            result = few.job("train", [*run.settings, f"jobs.train.data.source={source}"], clock.start)
+        finally:
+            events = clock.stop()
+    return row_of(run, events, clock.readings, result)
+
+
+def with_workers(cluster: LocalCluster, workers: int) -> LocalCluster:
+    """The same roles through a file that names the first workers alone."""
+    lines = cluster.inventory.path.read_text().splitlines(keepends=True)
+    mine = [k for k, line in enumerate(lines) if "- worker:" in line]
+    path = cluster.folder / f"inventory-{workers}.yaml"
+    path.write_text("".join(line for k, line in enumerate(lines) if k not in mine[workers:]))
+    return replace(cluster, inventory=load(path))
+
+
+def row_of(
+    run: Run, events: Sequence[Mapping[str, Any]], readings: Sequence[tuple[float, Mapping[str, float]]],
+    result: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """Figures of the epochs behind the warm-up. Processor times are those between its end and the last reading."""
+    rates = [float(event["windows_per_second"]) for event in events[WARM_UP:]]
+    (begin, before), (end, after) = readings[WARM_UP - 1], readings[-1]
+    taken = {name: after[name] - before[name] for name in after}
+    windows = run.windows * (len(readings) - WARM_UP)
+    quota = sum(run.shares) * (end - begin)
+    of_workers = sum(seconds for name, seconds in taken.items() if name.startswith("worker:"))
+    return {
+        "mode": run.mode,
+        "workers": len(run.shares),
+        "shares": list(run.shares),
+        "micro_batches": run.pieces * (len(run.shares) if run.mode == "sync" else 1),
+        "calibrated": run.calibrated,
+        "windows_per_second": statistics.median(rates),
+        "epochs": len(rates),
+        "steps_of_epoch": run.steps_of_epoch,
+        "worker_cpu_of_quota": of_workers / quota,
+        "worker_cpu_ms_per_window": 1e3 * of_workers / windows,
+        "ps_cpu_of_core": sum(s for name, s in taken.items() if name.startswith("ps")) / (end - begin),
+        "coordinator_cpu_of_core": taken["coordinator:0"] / (end - begin),
+        "step_seconds_p50": result["throughput"]["step_seconds_p50"],
+        "period_microseconds": PERIOD_MICROSECONDS,
+    }
+
+
+def runs_of(mode: str, steps_of_epoch: int, epochs: int) -> tuple[Run, Run]:
+    """One worker, and all of them."""
+    one = Run(mode, (SHARE,), steps_of_epoch, epochs)
+    return one, replace(one, shares=(SHARE,) * WORKERS)
+
+
+def unequal_runs(mode: str, steps_of_epoch: int, epochs: int) -> list[Run]:
+    """One whole worker; then three of those and one with a fourth, without a calibration and with it."""
+    one = Run(mode, (SHARE,), steps_of_epoch, epochs, pieces=4)
+    all_of_them = replace(one, shares=UNEQUAL)
+    return [one, all_of_them, replace(all_of_them, calibrated=True)]
+
+
+def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Medians over the rounds: `efficiency` of equal workers, and `heterogeneous` of unequal ones, by mode."""
+
+    def rate(mode: str, pieces: int, **wanted: Any) -> float | None:
+        found = [
+            row["windows_per_second"]
+            for row in rows
+            if row["mode"] == mode and row["micro_batches"] >= pieces and _pieces(row) == pieces
+            and all(row[key] == value for key, value in wanted.items())
+        ]  # fmt: skip
+        return statistics.median(found) if found else None
+
+    def over(many: float | None, one: float | None, units: float) -> float | None:
+        return many / (units * one) if many and one else None
+
+    units = sum(UNEQUAL) / SHARE
+    return {
+        "efficiency": {mode: over(rate(mode, 1, workers=WORKERS), rate(mode, 1, workers=1), WORKERS) for mode in MODES},
+        "heterogeneous": {
+            mode: {
+                word: over(rate(mode, 4, workers=len(UNEQUAL), calibrated=known), rate(mode, 4, workers=1), units)
+                for word, known in (("uncalibrated", False), ("calibrated", True))
+            }
+            for mode in ("async", "sync")
+        },
+    }
+
+
+def _pieces(row: Mapping[str, Any]) -> int:
+    """Micro-batches for every 100 windows."""
+    return int(row["micro_batches"] // (row["workers"] if row["mode"] == "sync" else 1))
+
+
+def measure_all(
+    runs: Sequence[Run], rounds: int, told: Callable[[dict[str, Any]], None], cluster: LocalCluster
+) -> list[dict[str, Any]]:
+    """Every run once a round, in turn."""
+    rows = []
+    for _ in range(rounds):
+        for run in runs:
+            rows.append(measure(run, cluster))
+            told(rows[-1])
+    return rows
+
+
+def _tell(row: dict[str, Any]) -> None:
+    print(
+        f"{row['mode']}, {row['workers']} workers: {row['windows_per_second']:,.0f} windows/s, workers took "
+        f"{row['worker_cpu_of_quota']:.0%} of their quota, {row['worker_cpu_ms_per_window']:.3f} ms a window; server "
+        f"{row['ps_cpu_of_core']:.0%}, coordinator {row['coordinator_cpu_of_core']:.0%} of a core",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Measure and print the object; status 1 with one line where no quota can be set."""
+    given = arguments("scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them.").parse_args()
+    problem = why_not()
+    if problem:
+        print(f"benchmarks.scaling: {problem}", file=sys.stderr)
+        sys.exit(1)
+    # SIGTERM would end us at once, and leave the groups behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    steps, epochs, rounds = (8, 3, 1) if given.quick else (40, 5, 2)
+    runs = [run for mode in MODES for run in runs_of(mode, steps, epochs)]
+    if not given.quick:
+        runs += [run for mode in ("async", "sync") for run in unequal_runs(mode, steps, epochs)]
+    with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        with local_cluster(WORKERS, servers=1) as cluster:
+            rows = measure_all(runs, rounds, _tell, cluster)
+    publish("scaling", rows, summarize(rows), as_json=given.json)
+
+
+if __name__ == "__main__":
+    main()
