@@ -1,10 +1,11 @@
 """Our training step on the same network, a process of its own: `python -m benchmarks.wire_ours`.
 
-The step is the product's (`cluster.jobs.training.traced` over `ParameterShards`, scheduled by the `Dispatcher`); only
+The step is the product's (`mode: async` over the inventory's parameter servers, scheduled by the `Dispatcher`); only
 the network is the benchmark's. Prints one JSON object as its last line.
 """
 
 import tempfile
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -12,16 +13,22 @@ import numpy as np
 
 from benchmarks.wire_network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
 from benchmarks.wire_steps import arguments, report, timed_steps
+from cluster.consistency import Grant
 from cluster.data import Dataset
+from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
-from cluster.engine.optimizers import Adam
-from cluster.engine.shards import ParameterShards
+from cluster.engine.shard import VectorState
 from cluster.inventory import load
 from cluster.inventory.training import TrainJob
+from cluster.jobs.batches import Update
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.modes.choice import mode_of, policy_of
+from cluster.jobs.modes.mode import Mode, Stretch
 from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.session import Session
-from cluster.jobs.training import FUNCTION, traced
+
+CODECS = {"ours": "fp32", "ours_fp16": "fp16"}
+"""Of each variant."""
 
 
 def dataset_in(folder: Path) -> Dataset:
@@ -36,29 +43,46 @@ def dataset_in(folder: Path) -> Dataset:
     )  # fmt: skip
 
 
+def job_of(codec: str) -> TrainJob:
+    """One update is one batch in one piece, and nothing in the step that the other variants have not."""
+    return TrainJob.model_validate({
+        "batch_size": BATCH, "micro_batches": 1, "clip_norm": None, "label_smoothing": 0.0,
+        "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE}, "codec": {"name": codec},
+    })  # fmt: skip
+
+
+def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]:
+    """What runs so many more updates, one after the other, and returns their losses."""
+    standardization = Standardization(np.zeros(PROBLEM.channels, np.float32), np.ones(PROBLEM.channels, np.float32))
+    stretch = Stretch(0, lambda batch: LEARNING_RATE, standardization.packed(), lambda: len(dispatcher.live))
+    identifiers = count()
+
+    def item(number: int) -> Item:
+        rows = (np.arange(BATCH, dtype=np.int32) + number * BATCH) % (2 * BATCH)
+        return mode.item(Grant(number, 0, 1), Update(number, (number,), rows[None]), stretch)
+
+    def run(steps: int) -> list[float]:
+        items = (item(next(identifiers)) for _ in range(steps))
+        return [float(outcome.value[0]) for outcome in dispatcher.run(items)]
+
+    return run
+
+
 def main() -> None:
     """Train for the steps asked for and print what they moved."""
-    given = arguments("benchmarks.wire_ours").parse_args()
+    parser = arguments("benchmarks.wire_ours")
+    parser.add_argument("--variant", choices=CODECS, default="ours")
+    given = parser.parse_args()
     inventory = load(given.inventory)
     network = ResidualBidirectional()
-    job = TrainJob.model_validate({"batch_size": BATCH, "micro_batches": 1, "clip_norm": None, "label_smoothing": 0.0})
-    identifiers = count()
-    packed = Standardization(np.zeros(PROBLEM.channels, np.float32), np.ones(PROBLEM.channels, np.float32)).packed()
+    job = job_of(CODECS[given.variant])
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder, Session(inventory, Cancel()) as session:
-        shards = ParameterShards(network.layout, network.initial(0), Adam(), len(session.servers))
-        function = traced(job, network, WorkerWindows(dataset_in(Path(folder))), shards)
-        dispatcher = session.dispatch({FUNCTION: function}, job.deadline_seconds)
-
-        def item(identifier: int) -> Item:
-            rows = (np.arange(BATCH, dtype=np.int32) + identifier * BATCH) % (2 * BATCH)
-            seed = np.array([0, identifier], np.int32)
-            return Item(identifier, FUNCTION, (np.int64(identifier), rows, np.float32(LEARNING_RATE), seed, packed))
-
-        def run(steps: int) -> list[float]:
-            items = (item(next(identifiers)) for _ in range(steps))
-            return [float(outcome.value[0]) for outcome in dispatcher.run(items)]
-
-        report("ours", network.layout.trained_size, timed_steps(inventory, run, given))
+        data = WorkerWindows(dataset_in(Path(folder)))
+        policy = policy_of(job, session.workers, {})
+        state = VectorState(network.initial(0))
+        mode = mode_of(job, network, data, state, session.places, policy, session.workers)
+        dispatcher = session.dispatch(mode.functions, job.deadline_seconds)
+        report(given.variant, network.layout.trained_size, timed_steps(inventory, steps_of(mode, dispatcher), given))
 
 
 if __name__ == "__main__":

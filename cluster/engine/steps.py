@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cluster.engine.lost import reaching_servers
@@ -46,7 +47,7 @@ class StepShards(PlacedVector[StepShard]):
         with reaching_servers():
             shards = [
                 StepShard(shard, layout, state, optimizer, place, self._wire, slots,
-                          lambda a, b, size=shard.trained[1] - shard.trained[0]: self._sum(a, b, size))
+                          partial(self._sum, trained_size=shard.trained[1] - shard.trained[0]))
                 for shard, place in zip(cuts, places, strict=True)
             ]  # fmt: skip
         super().__init__(layout, shards, state.next_id)

@@ -71,9 +71,7 @@ def _explain(detail: ErrorDetails, sources: Sources) -> Problem:
     return sources.problem(path, problem, remedy)
 
 
-def _choice(key: str, expected: str, value: object) -> tuple[str, str]:
-    if key == "mode":
-        return "this version only trains asynchronously", "write async"
+def _choice(expected: str, value: object) -> tuple[str, str]:
     choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
     near = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
     return f"expected {expected}", f"did you mean `{near[0]}`?" if near else "write one of them"
@@ -98,7 +96,7 @@ def _words(
         name, words = _BOUNDS[kind]
         return "out of range", f"write {words} {context[name]}"
     if kind in ("literal_error", "union_tag_invalid"):
-        return _choice(key, str(context.get("expected") or context.get("expected_tags")), value)
+        return _choice(str(context.get("expected") or context.get("expected_tags")), value)
     if kind == "too_short":
         return f"expected at least {context['min_length']} in the list", "add an entry"
     if kind == "too_long":

@@ -150,7 +150,9 @@ class Trainer:
                 plan.replay(cursor.epoch, self._fresh(plan, fit)) if cursor.replaying else plan.fresh(cursor.epoch)
             )
             self._stretches(plan, updates, stretch, fit, hooks)
-            if self._cancel.asked or cursor.replaying or not plan.replayed:
+            if self._cancel.asked:
+                return
+            if cursor.replaying or not plan.replayed:
                 return
             fit.cursor = Cursor(cursor.epoch, replaying=True)
 
@@ -167,7 +169,9 @@ class Trainer:
             self._stretch(plan, updates[done : done + count], stretch, fit, hooks)
             if fit.cursor.done > done:
                 self._wire.add(before, hooks.traffic(), fit.cursor.done - done)
-            if not self._cancel.asked and self._keeper.due() and fit.cursor.done < len(updates):
+            if self._cancel.asked:
+                return
+            if self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
 
     def _updates_until_checkpoint(self, fit: Fit, plan: Plan) -> int:

@@ -23,6 +23,7 @@ from cluster.engine.membership import Phase, Timing
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import Peers, Runtime, device, trace
+from cluster.engine.shard import VectorState
 from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 from tests.engine.processes import Roles
@@ -48,15 +49,16 @@ class Story:
         )
         self.runtime = Runtime(peers)
         layout = Layout([ParameterSpec("count", (SIZE,))])
-        self.shards = ParameterShards(layout, np.zeros(SIZE, np.float32), MomentumSGD(), roles.servers)
+        places = [device("ps", k) for k in range(roles.servers)]
+        self.shards = ParameterShards(layout, VectorState(np.zeros(SIZE, np.float32)), MomentumSGD(), places)
 
         def update(identifier: Any) -> Any:
-            trained, statistics, version = self.shards.pull()
+            trained, statistics, versions = self.shards.pull()
             busy = tf.while_loop(
                 lambda step, _: step < spin, lambda step, x: (step + 1, tf.sin(x) + 1.0), [0, tf.reduce_sum(trained)]
             )[1]
             gradient = tf.fill([SIZE], -1.0 + 0.0 * busy)
-            outcome = self.shards.push(gradient, statistics, identifier, tf.constant(1.0), version)
+            outcome, _ = self.shards.push(gradient, statistics, identifier, tf.constant(1.0), versions)
             return tf.stack([outcome.fresh, outcome.staleness])
 
         if during_trace is not None:

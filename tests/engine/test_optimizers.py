@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
 from cluster.engine.runtime import trace
+from cluster.engine.shard import VectorState
 from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 
@@ -17,8 +18,6 @@ import tensorflow as tf  # isort: skip
 SIZE = 2100
 STEPS = 40
 Doubles = NDArray[np.float64]
-
-pytestmark = pytest.mark.usefixtures("local_servers")
 
 
 def gradients() -> Doubles:
@@ -39,10 +38,11 @@ def start() -> Doubles:
 def ours(optimizer: Optimizer, servers: int = 2) -> Doubles:
     """The parameters after STEPS pushes."""
     layout = Layout([ParameterSpec("weights", (SIZE,))])
-    shards = ParameterShards(layout, start().astype(np.float32), optimizer, servers)
+    shards = ParameterShards(layout, VectorState(start().astype(np.float32)), optimizer, ["/device:CPU:0"] * servers)
 
     def push(gradient: Any, identifier: Any, rate: Any) -> Any:
-        return shards.push(gradient, tf.zeros([0]), identifier, rate, tf.constant(0, tf.int64)).fresh
+        outcome, _ = shards.push(gradient, tf.zeros([0]), identifier, rate, tf.zeros([servers], tf.int64))
+        return outcome.fresh
 
     traced = trace(push, tf.TensorSpec([SIZE]), tf.TensorSpec([], tf.int64), tf.TensorSpec([]))
     for step, (gradient, rate) in enumerate(zip(gradients(), rates(), strict=True)):

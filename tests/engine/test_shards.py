@@ -9,17 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.engine import shards
+from cluster.engine import shard, shards
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import trace
-from cluster.engine.shards import LEDGER_SLOTS, ParameterShards
+from cluster.engine.shard import LEDGER_SLOTS, VectorState
+from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
 
 import tensorflow as tf  # isort: skip
 
 TRAINED, STATISTICS = 2500, 1100
-pytestmark = pytest.mark.usefixtures("local_servers")
+HERE = "/device:CPU:0"
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Store:
             tf.fill([STATISTICS], statistics),
             tf.constant(identifier, tf.int64),
             tf.constant(1.0),
-            tf.constant(version, tf.int64),
+            tf.fill([len(self.shards.shards)], tf.constant(version, tf.int64)),
         )
         return int(outcome[0]), int(outcome[1])
 
@@ -49,13 +50,16 @@ class Store:
         return vector[:TRAINED], vector[TRAINED:]
 
 
-def store(servers: int = 2, vector: Vector | None = None, momentum: float = 0.9) -> Store:
+def store(servers: int = 2, vector: Vector | None = None, momentum: float = 0.9, staleness_power: float = 0.0) -> Store:
     layout = Layout([ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)])
     values = np.zeros(layout.size, np.float32) if vector is None else vector
-    made = ParameterShards(layout, values, MomentumSGD(), servers, statistics_momentum=momentum)
+    made = ParameterShards(
+        layout, VectorState(values), MomentumSGD(), [HERE] * servers, statistics_rate=1 - momentum,
+        staleness_power=staleness_power,
+    )  # fmt: skip
 
-    def push(gradient: Any, statistics: Any, identifier: Any, rate: Any, version: Any) -> Any:
-        outcome = made.push(gradient, statistics, identifier, rate, version)
+    def push(gradient: Any, statistics: Any, identifier: Any, rate: Any, versions: Any) -> Any:
+        outcome, _ = made.push(gradient, statistics, identifier, rate, versions)
         return tf.stack([outcome.fresh, outcome.staleness])
 
     return Store(
@@ -67,7 +71,7 @@ def store(servers: int = 2, vector: Vector | None = None, momentum: float = 0.9)
             tf.TensorSpec([STATISTICS], tf.float32),
             tf.TensorSpec([], tf.int64),
             tf.TensorSpec([], tf.float32),
-            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([servers], tf.int64),
         ),
     )
 
@@ -76,10 +80,10 @@ def store(servers: int = 2, vector: Vector | None = None, momentum: float = 0.9)
 def test_what_is_placed_is_what_is_pulled_and_read_however_many_servers(servers: int) -> None:
     vector = np.random.default_rng(1).normal(size=TRAINED + STATISTICS).astype(np.float32)
     placed = store(servers, vector)
-    trained, statistics, version = placed.pull()
+    trained, statistics, versions = placed.pull()
     np.testing.assert_array_equal(trained, vector[:TRAINED])
     np.testing.assert_array_equal(statistics, vector[TRAINED:])
-    assert int(version) == 0
+    assert versions.numpy().tolist() == [0] * servers
     np.testing.assert_array_equal(placed.shards.read(), vector)
 
 
@@ -105,11 +109,11 @@ def test_a_new_update_may_come_late_but_not_later_than_the_ledger_remembers() ->
 
 def test_staleness_counts_what_others_applied_since_the_pull() -> None:
     placed = store()
-    version = int(placed.pull()[2])
+    version = int(placed.pull()[2][0])
     assert placed.send(0, version=version) == (2, 0)
     assert placed.send(1, version=version) == (2, 1)
     assert placed.send(2, version=version) == (2, 2)
-    version = int(placed.pull()[2])
+    version = int(placed.pull()[2][0])
     assert version == 3
     assert placed.send(3, version=version) == (2, 0)
 
@@ -122,7 +126,7 @@ def test_a_worker_that_died_between_two_shards_is_made_good_by_the_next_attempt(
         [
             np.full(first.shard.trained[1], -1.0, np.float32),
             np.zeros(first.shard.statistics[1], np.float32),
-            np.array([3], "<i8").view("<f4"),
+            np.array([3, 0], "<i8").view("<f4"),
             np.array([1.0], np.float32),
         ]
     )
@@ -140,7 +144,8 @@ def test_shards_together_do_what_one_does() -> None:
         gradient = generator.normal(size=TRAINED).astype(np.float32)
         statistics = generator.normal(size=STATISTICS).astype(np.float32)
         for placed in (one, three):
-            placed.push(gradient, statistics, np.int64(identifier), np.float32(0.1), np.int64(0))
+            versions = np.zeros(len(placed.shards.shards), np.int64)
+            placed.push(gradient, statistics, np.int64(identifier), np.float32(0.1), versions)
     np.testing.assert_array_equal(one.shards.read(), three.shards.read())
 
 
@@ -160,7 +165,7 @@ def test_any_identifier_survives_its_way_in_a_float_tensor() -> None:
         assert placed.send(identifier)[0] == 2
         assert placed.send(identifier)[0] == 0
         slot = identifier % LEDGER_SLOTS
-        assert [int(shard.ledger[slot]) for shard in placed.shards.shards] == [identifier] * 2
+        assert [int(part.ledger[slot]) for part in placed.shards.shards] == [identifier] * 2
 
 
 def test_a_reset_starts_over_from_a_vector_while_ids_go_on() -> None:
@@ -177,7 +182,7 @@ def test_a_reset_starts_over_from_a_vector_while_ids_go_on() -> None:
 
 def test_a_vector_without_statistics_has_none() -> None:
     layout = Layout([ParameterSpec("weights", (TRAINED,))])
-    made = ParameterShards(layout, np.ones(TRAINED, np.float32), MomentumSGD(), 2)
+    made = ParameterShards(layout, VectorState(np.ones(TRAINED, np.float32)), MomentumSGD(), [HERE] * 2)
     trained, statistics, _ = trace(made.pull)()
     assert (trained.shape, statistics.shape) == ((TRAINED,), (0,))
     np.testing.assert_array_equal(made.read(), np.ones(TRAINED, np.float32))
@@ -188,11 +193,12 @@ def test_a_vector_without_statistics_has_none() -> None:
 def test_the_ledger_applies_each_new_update_once_in_any_order_within_its_window(
     order: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "LEDGER_SLOTS", 16)
+    for module in (shard, shards):
+        monkeypatch.setattr(module, "LEDGER_SLOTS", 16)
     placed = store_of_sixteen()
     placed.shards.reset(np.zeros(TRAINED + STATISTICS, np.float32))
-    for shard in placed.shards.shards:
-        shard.ledger.assign(tf.fill([16], tf.constant(-1, tf.int64)))
+    for part in placed.shards.shards:
+        part.ledger.assign(tf.fill([16], tf.constant(-1, tf.int64)))
     newest: dict[int, int] = {}
     applied = 0
     for identifier in order:

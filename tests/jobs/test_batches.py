@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.errors import UsageError
@@ -13,54 +13,76 @@ from cluster.jobs.batches import Plan, chunks
 ROWS = np.arange(100, 203, dtype=np.int32)
 
 
-def plan(replayed: int = 0, seed: int = 7, epochs: int = 3) -> Plan:
-    return Plan(ROWS, batch_size=10, epochs=epochs, replayed=replayed, seed=seed)
+def plan(replayed: int = 0, seed: int = 7, epochs: int = 3, group: int = 1) -> Plan:
+    return Plan(ROWS, batch_size=10, epochs=epochs, replayed=replayed, seed=seed, batches_per_update=group)
 
 
-@given(rows=st.integers(1, 300), batch=st.integers(1, 300), seed=st.integers(0, 2**31 - 1), epoch=st.integers(0, 50))
-def test_each_window_at_most_once_an_epoch(rows: int, batch: int, seed: int, epoch: int) -> None:
+@settings(deadline=None)  # the machine may stand still
+@given(
+    rows=st.integers(1, 300), batch=st.integers(1, 300), seed=st.integers(0, 2**31 - 1), epoch=st.integers(0, 50),
+    group=st.integers(1, 9),
+)  # fmt: skip
+def test_each_window_at_most_once_an_epoch(rows: int, batch: int, seed: int, epoch: int, group: int) -> None:
     batch = min(batch, rows)
-    batches = list(Plan(np.arange(rows, dtype=np.int32), batch, 51, 0, seed).fresh(epoch))
-    seen = np.concatenate([one.rows for one in batches])
+    updates = Plan(np.arange(rows, dtype=np.int32), batch, 51, 0, seed, group).fresh(epoch)
+    seen = np.concatenate([one.rows.ravel() for one in updates])
     assert len(np.unique(seen)) == len(seen) == rows // batch * batch
-    assert all(len(one.rows) == batch for one in batches)
+    assert all(one.rows.shape == (len(one.batches), batch) for one in updates)
+    assert all(len(one.batches) == group for one in updates[:-1])
+    assert 1 <= len(updates[-1].batches) <= group
     assert seen.min() >= 0
     assert seen.max() < rows
 
 
 def test_windows_that_fill_no_batch_come_in_other_epochs() -> None:
     long = plan(epochs=40)
-    seen = Counter(int(row) for epoch in range(40) for one in long.fresh(epoch) for row in one.rows)
+    seen = Counter(int(row) for epoch in range(40) for one in long.fresh(epoch) for row in one.rows.ravel())
     assert set(seen) == set(ROWS.tolist())
 
 
 def test_another_order_every_epoch_and_the_same_for_the_same_seed() -> None:
     def orders(seed: int) -> list[list[int]]:
-        return [np.concatenate([one.rows for one in plan(seed=seed).fresh(epoch)]).tolist() for epoch in range(3)]
+        epochs = (plan(seed=seed).fresh(epoch) for epoch in range(3))
+        return [np.concatenate([one.rows.ravel() for one in epoch]).tolist() for epoch in epochs]
 
     first = orders(7)
     assert first == orders(7)
     assert len({tuple(order) for order in first + orders(8)}) == 6
 
 
-def test_ids_are_unique_and_without_a_gap() -> None:
-    whole, ids = plan(replayed=4), []
+@pytest.mark.parametrize("group", [1, 3, 5, 100])
+def test_ids_and_batch_numbers_are_unique_and_without_a_gap(group: int) -> None:
+    whole = plan(replayed=4, group=group)
+    ids: list[int] = []
+    numbers: list[int] = []
     for epoch in range(whole.epochs):
-        fresh = {one.id: one for one in whole.fresh(epoch)}
-        ids += list(fresh)
-        ids += [one.id for one in whole.replay(epoch, dict.fromkeys(fresh, 1.0), fresh)]
+        fresh = whole.fresh(epoch)
+        known = {batch: 1.0 for one in fresh for batch in one.batches}
+        for one in [*fresh, *whole.replay(epoch, known)]:
+            ids.append(one.id)
+            numbers += one.batches
     assert ids == list(range(whole.updates))
-    assert whole.per_epoch == 14
+    assert numbers == list(range(whole.batches))
+    assert whole.batches_per_epoch == 14
+    assert whole.per_epoch == -(-10 // group) - (-4 // group)
 
 
-def test_replay_takes_the_worst_losses() -> None:
+def test_replay_takes_the_worst_losses_however_batches_were_grouped() -> None:
+    for group in (1, 2, 4):
+        whole = plan(replayed=3, group=group)
+        rows = {batch: rows for one in whole.fresh(1) for batch, rows in zip(one.batches, one.rows, strict=True)}
+        losses = {batch: float(k % 5) + k / 100 for k, batch in enumerate(rows)}
+        worst = sorted(losses, key=losses.__getitem__, reverse=True)[:3]
+        again = whole.replay(1, losses)
+        assert [row.tolist() for one in again for row in one.rows] == [rows[batch].tolist() for batch in worst]
+        assert {batch for one in again for batch in one.batches}.isdisjoint(rows)
+
+
+def test_equal_losses_are_replayed_in_the_order_of_their_batches() -> None:
     whole = plan(replayed=3)
-    fresh = {one.id: one for one in whole.fresh(1)}
-    losses = {identifier: float(k % 5) + k / 100 for k, identifier in enumerate(fresh)}
-    worst = sorted(losses, key=losses.__getitem__, reverse=True)[:3]
-    replayed = list(whole.replay(1, losses, fresh))
-    assert [one.rows.tolist() for one in replayed] == [fresh[identifier].rows.tolist() for identifier in worst]
-    assert {one.id for one in replayed}.isdisjoint(fresh)
+    first = {one.batches[0]: one.rows[0].tolist() for one in whole.fresh(0)}
+    backwards = dict.fromkeys(reversed(first), 1.0)
+    assert [one.rows[0].tolist() for one in whole.replay(0, backwards)] == [first[batch] for batch in range(3)]
 
 
 def test_no_more_is_replayed_than_there_is() -> None:
@@ -73,6 +95,7 @@ def test_too_few_rows_for_a_batch_are_refused_with_the_remedy() -> None:
         Plan(ROWS, batch_size=200, epochs=1, replayed=0, seed=0)
 
 
+@settings(deadline=None)
 @given(rows=st.integers(0, 40), size=st.integers(1, 15))
 def test_chunks_count_each_row_once_and_are_all_of_one_size(rows: int, size: int) -> None:
     counted: list[int] = []

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from cluster.engine.steps import block_norm
 from cluster.inventory import TrainJob
-from cluster.jobs.gradient import BatchGradient, GradientOfBatch, block_norm, cross_entropy
+from cluster.jobs.gradient import BatchGradient, GradientOfBatch, cross_entropy
 from cluster.models import Network, build
 
 import tensorflow as tf  # isort: skip

@@ -15,7 +15,7 @@ from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
 
 CONTRACT = {
     "": "schema job status reason cluster mode workers ps seed dataset model settings epochs_done refit final selected "
-    "confusion updates wire throughput staleness calibration parameters_sha256 elapsed_seconds",
+    "confusion updates resumptions wire throughput staleness calibration parameters_sha256 elapsed_seconds",
     "dataset": "name source sha256 train_windows test_windows channels window_steps labels",
     "model": "name parameters hidden",
     "final": "accuracy f1_macro f1_weighted precision_macro recall_macro loss",
