@@ -1,0 +1,193 @@
+"""Training steps per second over 94 Mbit/s links: ours beside ParameterServerStrategy with the weights read once.
+
+Coordinator, parameter server and two workers, each a machine of its own on one switch (`benchmarks.virtual_network`);
+the same cluster over plain loopback beside it. Each variant has role processes of its own and trains the network of
+`benchmarks.wire_network`, batch 32, asynchronously; they take turns, so that nobody works while another is timed.
+"""
+
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import arguments, publish
+from benchmarks.rounds import Coordinator
+from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
+from cluster.inventory import Inventory, load
+from cluster.inventory.free_ports import free_ports
+from cluster.inventory.templates import local_inventory
+
+MEGABITS = 94.0
+WORKERS = 2
+ROLES = ("coordinator", "ps", *("worker",) * WORKERS)
+READY_ATTEMPTS = 100
+DEADLINE_SECONDS = 300.0
+"""For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its own."""
+PROBE = (
+    "import sys; from cluster.server.probe import answers; sys.exit(not answers(sys.argv[1], int(sys.argv[2]), 3.0))"
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What trains, and on which kind of servers."""
+
+    name: str
+    command: tuple[str, ...]
+    server: str
+
+
+VARIANTS = (
+    Variant("ours", ("benchmarks.links_ours", "--codec", "fp32"), "lean"),
+    Variant("ours_fp16", ("benchmarks.links_ours", "--codec", "fp16"), "lean"),
+    Variant("stock", ("benchmarks.links_stock",), "stock"),
+    Variant("stock_on_lean", ("benchmarks.links_stock",), "lean"),
+)
+
+
+def inventory_in(folder: Path, name: str, places: Sequence[Machine]) -> Inventory:
+    """The variant's cluster on these machines, in the order of ROLES, with ports of its own."""
+    path = folder / f"{name}.yaml"
+    if len({place.address for place in places}) == 1:
+        path.write_text(local_inventory(WORKERS, 1))
+    else:
+        ports = iter(free_ports(2 * len(ROLES)))
+        lines = ["schema: 1", "cluster: links", "connection: ssh", "nodes:"]
+        for number, (role, place) in enumerate(zip(ROLES, places, strict=True)):
+            entry = f"[{role}: {{port: {next(ports)}, metrics_port: {next(ports)}}}]"
+            lines.append(f"  - {{name: machine{number}, address: {place.address}, roles: {entry}}}")
+        path.write_text("\n".join(lines) + "\n")
+    return load(path)
+
+
+@contextmanager
+def roles(inventory: Inventory, places: Sequence[Machine], server: str) -> Iterator[None]:
+    """The role processes of a cluster, each on its machine and ready; killed afterwards."""
+    tasks = [*inventory.of_role("ps"), *inventory.of_role("worker")]
+    processes = []
+    try:
+        for task, place in zip(tasks, places[1:], strict=True):
+            flags = [
+                "--task",
+                task.index,
+                "--host",
+                task.host,
+                "--port",
+                task.port,
+                "--metrics-port",
+                task.metrics_port,
+            ]
+            flags += ["--peers", WORKERS, "--server", server, "--die-with-parent"]
+            command = [*place.prefix, sys.executable, "-m", f"{task.role}_node", *map(str, flags)]
+            processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        for task, place, process in zip(tasks, places[1:], processes, strict=True):
+            probe = [*place.prefix, sys.executable, "-c", PROBE, task.host, str(task.port)]
+            for _ in range(READY_ATTEMPTS):
+                if subprocess.run(probe, check=False).returncode == 0:
+                    break
+                if process.poll() is not None:
+                    raise RuntimeError(f"{task.name} ended with status {process.returncode}")
+            else:
+                raise RuntimeError(f"{task.name} did not become ready at {task.address}")
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def measure(
+    network: str, places: Sequence[Machine], steps: int, rounds: int, told: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """A row for each variant on one network: steps per second of every round, or the problem it met."""
+    found: dict[str, list[float]] = {variant.name: [] for variant in VARIANTS}
+    losses: dict[str, float] = {}
+    problems: dict[str, str] = {}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pscluster-benchmark-")))
+        running = {}
+        for variant in VARIANTS:
+            inventory = inventory_in(folder, variant.name, places)
+            stack.enter_context(roles(inventory, places, variant.server))
+            command = [*places[0].prefix, sys.executable, "-m", *variant.command, "--inventory", str(inventory.path)]
+            running[variant.name] = stack.enter_context(Coordinator(command, DEADLINE_SECONDS))
+            try:
+                running[variant.name].run(steps)
+            except RuntimeError as problem:
+                problems[variant.name] = str(problem)
+        for _ in range(rounds):
+            for name in [name for name in running if name not in problems]:
+                try:
+                    took = running[name].run(steps)
+                except RuntimeError as problem:
+                    problems[name] = str(problem)
+                    continue
+                found[name].append(took["steps"] / took["seconds"])
+                losses[name] = took["last_loss"]
+                told(f"{network}, {name}: {found[name][-1]:.1f} steps/s")
+    return [
+        {"network": network, "variant": name, "server": server, "problem": problems[name]}
+        if name in problems
+        else {
+            "network": network,
+            "variant": name,
+            "server": server,
+            "steps_per_second": statistics.median(found[name]),
+            "rounds": found[name],
+            "steps_of_round": steps,
+            "last_loss": losses[name],
+        }
+        for name, server in ((variant.name, variant.server) for variant in VARIANTS)
+    ]
+
+
+def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Ours over stock: the median of the rounds' own ratios, by network; null where one of the two has no figures."""
+    of = {(row["network"], row["variant"]): row.get("rounds") for row in rows}
+
+    def over(network: str, ours: str, theirs: str) -> float | None:
+        ours_rounds, their_rounds = of.get((network, ours)), of.get((network, theirs))
+        if not ours_rounds or not their_rounds:
+            return None
+        return statistics.median(a / b for a, b in zip(ours_rounds, their_rounds, strict=True))
+
+    return {
+        "steps_over_stock": over("links", "ours", "stock"),
+        "fp16_steps_over_stock": over("links", "ours_fp16", "stock"),
+        "steps_over_stock_on_lean": over("links", "ours", "stock_on_lean"),
+        "fp16_steps_over_fp32": over("links", "ours_fp16", "ours"),
+        "loopback_steps_over_stock": over("loopback", "ours", "stock"),
+        "megabits": MEGABITS,
+    }
+
+
+def main() -> None:
+    """Measure and print the object; status 1 with one line where no machines can be made, or if a variant failed."""
+    given = arguments("links", "Steps per second over 94 Mbit/s links, beside ParameterServerStrategy.").parse_args()
+    problem = why_not()
+    if problem:
+        print(f"benchmarks.links: {problem}", file=sys.stderr)
+        sys.exit(1)
+    # SIGTERM would end us at once, and leave the namespaces behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    steps, rounds = (20, 2) if given.quick else (60, 9)
+
+    def told(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    with machines(len(ROLES), MEGABITS) as places:
+        rows = measure("links", places, steps, rounds, told)
+    if not given.quick:
+        rows += measure("loopback", on_this_machine(len(ROLES)), steps, rounds, told)
+    publish("links", rows, summarize(rows), as_json=given.json)
+    sys.exit(any("problem" in row for row in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Our asynchronous training of the benchmarks' bi-LSTM, on demand: `python -m benchmarks.links_ours`."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks.rounds import serve
+from benchmarks.wire_network import ResidualBidirectional
+from benchmarks.wire_ours import dataset_in, job_of, steps_of
+from cluster.engine.shard import VectorState
+from cluster.inventory import load
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.modes.choice import mode_of, policy_of
+from cluster.jobs.recordings import WorkerWindows
+from cluster.jobs.session import Session
+
+
+def main() -> None:
+    """Train for as many steps as each line of standard input says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.links_ours")
+    parser.add_argument("--inventory", required=True)
+    parser.add_argument("--codec", choices=("fp32", "fp16"), default="fp32")
+    given = parser.parse_args()
+    inventory, network, job = load(given.inventory), ResidualBidirectional(), job_of(given.codec)
+    with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder, Session(inventory, Cancel()) as session:
+        data = WorkerWindows(dataset_in(Path(folder)))
+        policy, state = policy_of(job, session.workers, {}), VectorState(network.initial(0))
+        mode = mode_of(job, network, data, state, session.places, policy, session.workers)
+        serve(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cpu_quota import CONTROLLER, limited, why_not
+from benchmarks.scaling import cpu_seconds
+
+ENDLESS = [sys.executable, "-c", "while True: pass"]
+
+
+def groups() -> set[Path]:
+    return set(CONTROLLER.glob("pscluster-*"))
+
+
+def test_a_controller_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
+    assert why_not(tmp_path / "none") == f"no cpu controller of cgroup v1 at {tmp_path / 'none'}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="as root the folder alone decides")
+def test_a_folder_that_makes_no_cgroups_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").touch()
+    assert "know no cpu.cfs_quota_us" in why_not(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.procs"]
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no CPU quota here: {why_not()}")
+def test_a_process_gets_its_share_and_is_free_afterwards() -> None:
+    before = groups()
+    process = subprocess.Popen(ENDLESS)
+    try:
+        with pytest.raises(KeyError, match="broken off"), limited({process.pid: 0.1}):
+            (group,) = groups() - before
+            assert (group / "cgroup.procs").read_text().split() == [str(process.pid)]
+            begin, taken = time.monotonic(), cpu_seconds(process.pid)
+            while cpu_seconds(process.pid) < taken + 0.05:
+                pass
+            assert time.monotonic() - begin > 0.25  # unlimited, on an idle machine, it takes 0.05 s
+            raise KeyError("broken off")
+        assert groups() == before
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no CPU quota here: {why_not()}")
+def test_the_group_of_a_process_that_died_goes_too() -> None:
+    before = groups()
+    process = subprocess.Popen(ENDLESS)
+    with limited({process.pid: 0.5}):
+        process.kill()
+        process.wait()
+    assert groups() == before

@@ -1,0 +1,97 @@
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.links import ROLES, inventory_in, summarize
+from benchmarks.rounds import Coordinator
+from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
+
+SERVING = "from benchmarks.rounds import serve; serve(lambda count: [0.5] * count)"
+
+
+def row(network: str, variant: str, rounds: list[float]) -> dict[str, Any]:
+    return {"network": network, "variant": variant, "rounds": rounds}
+
+
+def test_the_summary_is_the_median_of_the_rounds_own_ratios() -> None:
+    rows = [
+        row("links", "ours", [20.0, 30.0, 90.0]),
+        row("links", "stock", [10.0, 10.0, 60.0]),
+        row("links", "ours_fp16", [20.0, 60.0, 90.0]),
+        {"network": "links", "variant": "stock_on_lean", "problem": "ended without a word"},
+    ]
+    found = summarize(rows)
+    assert found["steps_over_stock"] == 2.0
+    assert found["fp16_steps_over_fp32"] == 1.0
+    assert found["steps_over_stock_on_lean"] is None
+    assert found["loopback_steps_over_stock"] is None
+
+
+def test_a_cluster_over_machines_has_each_role_on_its_own(tmp_path: Path) -> None:
+    places = [Machine(("anywhere",), f"198.18.79.{k}") for k in range(1, 5)]
+    inventory = inventory_in(tmp_path, "ours", places)
+    assert inventory.connection == "ssh"
+    hosts = [task.host for role in ("coordinator", "ps", "worker") for task in inventory.of_role(role)]
+    assert hosts == [place.address for place in places]
+    here = inventory_in(tmp_path, "here", on_this_machine(len(ROLES)))
+    assert here.connection == "local"
+    assert len(here.of_role("worker")) == 2
+
+
+def test_a_coordinator_trains_as_often_as_it_is_asked() -> None:
+    with Coordinator([sys.executable, "-c", SERVING], 60.0) as coordinator:
+        for steps in (3, 5):
+            done = coordinator.run(steps)
+            assert (done["steps"], done["last_loss"]) == (steps, 0.5)
+
+
+def test_a_coordinator_that_fails_says_why_and_one_that_hangs_is_ended() -> None:
+    with (
+        Coordinator([sys.executable, "-c", "raise RuntimeError('no such cluster')"], 60.0) as failing,
+        pytest.raises(RuntimeError, match="RuntimeError: no such cluster"),
+    ):
+        failing.run(1)
+    with (
+        Coordinator([sys.executable, "-c", "while True: pass"], 0.2) as hanging,
+        pytest.raises(RuntimeError, match=r"not done after 0 s"),
+    ):
+        hanging.run(1)
+
+
+def namespaces() -> set[str]:
+    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+    return {line.split()[0] for line in listed.splitlines()}
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no network namespaces here: {why_not()}")
+def test_machines_reach_each_other_through_their_shapers_and_are_gone_afterwards() -> None:
+    before = namespaces()
+    with pytest.raises(KeyError, match="broken off"), machines(2, megabits=94.0) as (here, there):
+        ping = [*here.prefix, sys.executable, "-c", REACH, there.address]
+        listener = subprocess.Popen(
+            [*there.prefix, sys.executable, "-c", LISTEN], stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        try:
+            assert listener.stdout is not None
+            port = listener.stdout.readline().strip()
+            answer = subprocess.run([*ping, port], check=True, capture_output=True, text=True, timeout=30).stdout
+            assert answer.strip() == here.address
+        finally:
+            listener.kill()
+            listener.communicate()
+        shown = subprocess.run(
+            [*there.prefix, "tc", "qdisc", "show"], check=True, capture_output=True, text=True
+        ).stdout
+        assert "rate 94Mbit" in shown
+        raise KeyError("broken off")
+    assert namespaces() == before
+
+
+LISTEN = (
+    "import socket; l = socket.create_server(('', 0)); print(l.getsockname()[1], flush=True); "
+    "c, (host, _) = l.accept(); c.sendall(host.encode())"
+)
+REACH = "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 20).recv(99).decode())"
