@@ -10,12 +10,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.local_cluster import READY_SECONDS
 from benchmarks.report import arguments, publish
 from benchmarks.rounds import Coordinator
 from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
@@ -26,12 +28,9 @@ from cluster.inventory.templates import local_inventory
 MEGABITS = 94.0
 WORKERS = 2
 ROLES = ("coordinator", "ps", *("worker",) * WORKERS)
-READY_ATTEMPTS = 100
 DEADLINE_SECONDS = 300.0
 """For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its own."""
-PROBE = (
-    "import sys; from cluster.server.probe import answers; sys.exit(not answers(sys.argv[1], int(sys.argv[2]), 3.0))"
-)
+PROBE = "import sys; from cluster.server.probe import answers; print(answers(sys.argv[1], int(sys.argv[2]), 3.0))"
 
 
 @dataclass(frozen=True)
@@ -67,35 +66,26 @@ def inventory_in(folder: Path, name: str, places: Sequence[Machine]) -> Inventor
 
 
 @contextmanager
-def roles(inventory: Inventory, places: Sequence[Machine], server: str) -> Iterator[None]:
-    """The role processes of a cluster, each on its machine and ready; killed afterwards."""
+def roles(inventory: Inventory, places: Sequence[Machine], server: str) -> Iterator[Callable[[], None]]:
+    """The role processes of a cluster, each on its machine; what waits until they are ready. Killed afterwards."""
     tasks = [*inventory.of_role("ps"), *inventory.of_role("worker")]
-    processes = []
-    try:
-        for task, place in zip(tasks, places[1:], strict=True):
-            flags = [
-                "--task",
-                task.index,
-                "--host",
-                task.host,
-                "--port",
-                task.port,
-                "--metrics-port",
-                task.metrics_port,
-            ]
-            flags += ["--peers", WORKERS, "--server", server, "--die-with-parent"]
-            command = [*place.prefix, sys.executable, "-m", f"{task.role}_node", *map(str, flags)]
-            processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def wait() -> None:
+        end = time.monotonic() + READY_SECONDS
         for task, place, process in zip(tasks, places[1:], processes, strict=True):
             probe = [*place.prefix, sys.executable, "-c", PROBE, task.host, str(task.port)]
-            for _ in range(READY_ATTEMPTS):
-                if subprocess.run(probe, check=False).returncode == 0:
-                    break
-                if process.poll() is not None:
-                    raise RuntimeError(f"{task.name} ended with status {process.returncode}")
-            else:
-                raise RuntimeError(f"{task.name} did not become ready at {task.address}")
-        yield
+            while subprocess.run(probe, check=True, capture_output=True, text=True).stdout != "True\n":
+                if process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"{task.name} did not become ready at {task.address}")
+
+    try:
+        for task, place in zip(tasks, places[1:], strict=True):
+            where = ("--host", task.host, "--port", task.port, "--metrics-port", task.metrics_port)
+            flags = ("--task", task.index, *where, "--peers", WORKERS, "--server", server, "--die-with-parent")
+            command = [*place.prefix, sys.executable, "-m", f"{task.role}_node", *map(str, flags)]
+            processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        yield wait
     finally:
         for process in processes:
             process.kill()
@@ -112,9 +102,11 @@ def measure(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pscluster-benchmark-")))
         running = {}
-        for variant in VARIANTS:
-            inventory = inventory_in(folder, variant.name, places)
-            stack.enter_context(roles(inventory, places, variant.server))
+        inventories = {variant: inventory_in(folder, variant.name, places) for variant in VARIANTS}
+        ready = [stack.enter_context(roles(inventories[each], places, each.server)) for each in VARIANTS]
+        for wait in ready:
+            wait()
+        for variant, inventory in inventories.items():
             command = [*places[0].prefix, sys.executable, "-m", *variant.command, "--inventory", str(inventory.path)]
             running[variant.name] = stack.enter_context(Coordinator(command, DEADLINE_SECONDS))
             try:
@@ -155,7 +147,7 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ours_rounds, their_rounds = of.get((network, ours)), of.get((network, theirs))
         if not ours_rounds or not their_rounds:
             return None
-        return statistics.median(a / b for a, b in zip(ours_rounds, their_rounds, strict=True))
+        return float(statistics.median(a / b for a, b in zip(ours_rounds, their_rounds, strict=True)))
 
     return {
         "steps_over_stock": over("links", "ours", "stock"),

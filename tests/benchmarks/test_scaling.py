@@ -43,9 +43,8 @@ def test_a_row_is_of_the_epochs_behind_the_warm_up() -> None:
 
 def test_the_summary_is_of_medians_over_as_many_times_one() -> None:
     def row(run: Run, rate: float) -> dict[str, Any]:
-        result = {"throughput": {"step_seconds_p50": 0.3}}
-        return {**row_of(run, [{"windows_per_second": rate}] * 4, [(0.0, {"coordinator:0": 0.0}), (1.0, {
-            "coordinator:0": 0.0})] * 2, result)}  # fmt: skip
+        readings = [(float(k), {"coordinator:0": 0.0}) for k in range(4)]
+        return row_of(run, [{"windows_per_second": rate}] * 4, readings, {"throughput": {"step_seconds_p50": 0.3}})
 
     one, every = runs_of("async", 10, 4)
     alone, unequal, calibrated = unequal_runs("async", 10, 4)
