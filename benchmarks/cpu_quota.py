@@ -1,5 +1,6 @@
 """Processes that may use a share of a core each, as a slow machine would: groups of cgroup v1's cpu controller."""
 
+import math
 import os
 import time
 import uuid
@@ -8,9 +9,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
-PERIOD_MICROSECONDS = 20_000
-"""The kernel refuses quotas below 1 ms: 5 % of a core is the least with this period. Its own default, 100 ms, would
-let a whole step be computed at full speed and then stand still, which no slow machine does."""
+PERIOD_MICROSECONDS = 10_000
+"""How often a quota begins anew. The kernel's default, 100 ms, would let half a step be computed at full speed and
+then stand still, which no slow machine does."""
+LEAST_QUOTA_MICROSECONDS = 1_000
+"""The kernel refuses smaller ones."""
 END_SECONDS = 5.0
 
 
@@ -33,25 +36,34 @@ def why_not(controller: Path = CONTROLLER) -> str:
     return ""
 
 
+def period_of(least_share: float) -> int:
+    """The period, in microseconds, for processes of which none gets less than this share of a core."""
+    return max(PERIOD_MICROSECONDS, math.ceil(round(LEAST_QUOTA_MICROSECONDS / least_share, 3)))
+
+
 @contextmanager
-def limited(shares: Mapping[int, float], controller: Path = CONTROLLER) -> Iterator[None]:
+def limited(
+    shares: Mapping[int, float], period_microseconds: int = PERIOD_MICROSECONDS, controller: Path = CONTROLLER
+) -> Iterator[None]:
     """Hold each process, by its id, to its share of one core; free them all again and remove the groups at the end.
 
     Raises OSError if the kernel refuses.
     """
     with ExitStack() as groups:
         for process_id, share in shares.items():
-            groups.enter_context(_group(process_id, share, controller))
+            groups.enter_context(
+                _group(process_id, round(share * period_microseconds), period_microseconds, controller)
+            )
         yield
 
 
 @contextmanager
-def _group(process_id: int, share: float, controller: Path) -> Iterator[None]:
+def _group(process_id: int, quota: int, period: int, controller: Path) -> Iterator[None]:
     group = controller / f"pscluster-{uuid.uuid4().hex[:8]}"
     group.mkdir()
     try:
-        (group / "cpu.cfs_period_us").write_text(str(PERIOD_MICROSECONDS))
-        (group / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD_MICROSECONDS)))
+        (group / "cpu.cfs_period_us").write_text(str(period))
+        (group / "cpu.cfs_quota_us").write_text(str(quota))
         (group / "cgroup.procs").write_text(str(process_id))
         yield
     finally:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu_quota import PERIOD_MICROSECONDS, limited, why_not
+from benchmarks.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
 from benchmarks.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 from cluster.inventory import load
@@ -49,6 +49,7 @@ class Run:
     epochs: int
     pieces: int = 1
     calibrated: bool = False
+    period_microseconds: int = PERIOD_MICROSECONDS
 
     @property
     def batch_size(self) -> int:
@@ -140,7 +141,7 @@ def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
         rates = {f"worker:{k}": 1e9 * share for k, share in enumerate(run.shares)}
         calibration.keep(kept.parent, cluster.inventory.cluster, rates)
     few = with_workers(cluster, len(run.shares))
-    quotas = limited(dict(zip(workers, run.shares, strict=True)))
+    quotas = limited(dict(zip(workers, run.shares, strict=True)), run.period_microseconds)
     with ExitStack() as stack:
         clock = EpochClock(cluster.folder / "runs", {**named, **servers}, lambda: stack.enter_context(quotas))
         try:
@@ -184,7 +185,7 @@ def row_of(
         "ps_cpu_of_core": sum(s for name, s in taken.items() if name.startswith("ps")) / (end - begin),
         "coordinator_cpu_of_core": taken["coordinator:0"] / (end - begin),
         "step_seconds_p50": result["throughput"]["step_seconds_p50"],
-        "period_microseconds": PERIOD_MICROSECONDS,
+        "period_microseconds": run.period_microseconds,
     }
 
 
@@ -196,7 +197,7 @@ def runs_of(mode: str, steps_of_epoch: int, epochs: int) -> tuple[Run, Run]:
 
 def unequal_runs(mode: str, steps_of_epoch: int, epochs: int) -> list[Run]:
     """One whole worker; then three of those and one with a fourth, without a calibration and with it."""
-    one = Run(mode, (SHARE,), steps_of_epoch, epochs, pieces=4)
+    one = Run(mode, (SHARE,), steps_of_epoch, epochs, pieces=4, period_microseconds=period_of(min(UNEQUAL)))
     all_of_them = replace(one, shares=UNEQUAL)
     return [one, all_of_them, replace(all_of_them, calibrated=True)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cpu_quota import CONTROLLER, limited, why_not
+from benchmarks.cpu_quota import CONTROLLER, limited, period_of, why_not
 from benchmarks.scaling import cpu_seconds
 
 ENDLESS = [sys.executable, "-c", "while True: pass"]
@@ -26,6 +26,11 @@ def test_a_folder_that_makes_no_cgroups_is_refused_and_left_as_it_was(tmp_path: 
     (tmp_path / "cgroup.procs").touch()
     assert "know no cpu.cfs_quota_us" in why_not(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["cgroup.procs"]
+
+
+def test_the_period_is_as_long_as_the_least_quota_of_the_kernel_asks_for() -> None:
+    assert period_of(0.2) == 10_000
+    assert period_of(0.05) == 20_000
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"no CPU quota here: {why_not()}")
