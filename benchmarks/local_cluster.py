@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from cluster.server.probe import answers
 
 READY_SECONDS = 300.0
 """A stock server imports TensorFlow first: 80 s and more where ten processes compete for a core (measured)."""
+
+_choosing = threading.Lock()
+_given: set[int] = set()
 
 
 @dataclass
@@ -71,8 +75,7 @@ def local_cluster(workers: int = 2, servers: int = 1, server: str = "lean") -> I
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as temporary:
         folder = Path(temporary)
         path = folder / "inventory.yaml"
-        path.write_text(local_inventory(workers, servers))
-        inventory = load(path)
+        inventory = _inventory(path, workers, servers)
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
             tasks = [*inventory.of_role("ps"), *inventory.of_role("worker")]
@@ -90,3 +93,15 @@ def local_cluster(workers: int = 2, servers: int = 1, server: str = "lean") -> I
             for process in processes.values():
                 process.kill()
                 process.wait()
+
+
+def _inventory(path: Path, workers: int, servers: int) -> Inventory:
+    """One whose ports no other cluster of this process has: a coordinator's are free until its job begins."""
+    with _choosing:
+        while True:
+            path.write_text(local_inventory(workers, servers))
+            inventory = load(path)
+            ports = {port for task in inventory.tasks() for port in (task.port, task.metrics_port)}
+            if _given.isdisjoint(ports):
+                _given.update(ports)
+                return inventory

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.wire_network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
 from benchmarks.wire_steps import arguments, report, timed_steps
-from cluster.consistency import Grant
+from cluster.consistency import Grant, Speeds
 from cluster.data import Dataset
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
@@ -47,7 +47,7 @@ def job_of(codec: str) -> TrainJob:
     """One update is one batch in one piece, and nothing in the step that the other variants have not."""
     return TrainJob.model_validate({
         "batch_size": BATCH, "micro_batches": 1, "clip_norm": None, "label_smoothing": 0.0,
-        "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE}, "codec": {"name": codec},
+        "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE, "epsilon": 1e-7}, "codec": {"name": codec},
     })  # fmt: skip
 
 
@@ -78,9 +78,11 @@ def main() -> None:
     job = job_of(CODECS[given.variant])
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder, Session(inventory, Cancel()) as session:
         data = WorkerWindows(dataset_in(Path(folder)))
-        policy = policy_of(job, session.workers, {})
+        speeds = Speeds()
+        policy = policy_of(job, session.workers, speeds)
         state = VectorState(network.initial(0))
-        mode = mode_of(job, network, data, state, session.places, policy, session.workers)
+        places = dict(enumerate(session.places))
+        mode = mode_of(job, network, data, state, places, policy, session.workers, speeds)
         dispatcher = session.dispatch(mode.functions, job.deadline_seconds)
         report(given.variant, network.layout.trained_size, timed_steps(inventory, steps_of(mode, dispatcher), given))
 

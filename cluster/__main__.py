@@ -7,10 +7,14 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
+
+if TYPE_CHECKING:
+    from cluster.engine.chaos import ChaosPlan
 
 JOBS = {"train": "TrainRun", "evaluate": "EvaluateRun", "pi": "PiRun"}
 
@@ -25,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--resume", nargs="?", const="", metavar="RUN",
         help="train: go on with a run that was broken off; the newest one unless its folder is named",
     )  # fmt: skip
+    parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
@@ -42,6 +47,7 @@ def _run(given: argparse.Namespace, cancel: Cancel) -> int:
 
     inventory = load(given.inventory, given.set)
     resumed = _run_to_resume(given, Path(inventory.runs))
+    chaos = _faults(given)
     log_to_terminal(quiet=given.quiet)
     if given.job != "pi":
         _refuse_missing_recordings(inventory)
@@ -56,7 +62,8 @@ def _run(given: argparse.Namespace, cancel: Cancel) -> int:
     from cluster.jobs.progress import Display
 
     with Display(quiet=given.quiet) as display:
-        job = job_of(inventory, display, cancel) if resumed is None else job_of(inventory, display, cancel, resumed)
+        going_on = () if resumed is None else (resumed,)
+        job = job_of(inventory, display, cancel, *going_on, chaos=chaos)
         path, result = conduct(job, Path(inventory.runs), cancel, resumed)
     _say_where(path, given.json)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
@@ -70,6 +77,16 @@ def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
     if given.job != "train":
         raise UsageError(f"--resume: only train goes on where it was broken off; run {given.job} again")
     return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
+
+
+def _faults(given: argparse.Namespace) -> "ChaosPlan | None":
+    from cluster.engine.chaos import ChaosPlan
+
+    if given.chaos is None:
+        return None
+    plan = ChaosPlan.parse(given.chaos)
+    plan.refuse(given.job, supervised=bool(os.environ.get("PSCLUSTER_SUPERVISOR")), goes_on=given.job == "train")
+    return plan
 
 
 def _refuse_missing_recordings(inventory: Inventory) -> None:

@@ -54,6 +54,11 @@ def _parameters(units: int) -> int:
     return 26 * units**2 + 30 * units + 6
 
 
+def rows_of_a_step(mode: str, micro_batches: int) -> int:
+    """Vectors that a parameter server keeps beside parameters and slots: `sync` collects a row a micro-batch."""
+    return micro_batches + 1 if mode == "sync" else 0
+
+
 def layer_units(model: Mapping[str, object]) -> int:
     """Units of a model's widest layer, both directions together, from its settings in the inventory."""
     hidden = model.get("hidden")

@@ -7,7 +7,7 @@ from cluster.consistency.speeds import PATIENCE, Speeds
 from cluster.consistency.tree import largest_subtree
 
 RETRY_STEPS = 32
-"""Steps after which a worker that was passed over gets a micro-batch all the same: it may have become faster."""
+"""Steps after which a worker that got nothing in them gets a micro-batch all the same: it may have become faster."""
 
 
 @dataclass
@@ -32,8 +32,10 @@ class Synchronous:
         self._quorum = min(quorum or slots, slots)
         self._counted: dict[int, list[int]] = {}
         self._withdrawn: list[Grant] = []
-        self._passed_over: dict[int, int] = {}
-        """By worker: the step in which it was first passed over since it last got something."""
+        self._served_at: dict[int, int] = {}
+        """By worker: the step in which it last got something, or first asked."""
+        self._passed_over: set[int] = set()
+        """Workers that got nothing although nothing was under way, since a worker got something on its merits."""
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:
@@ -57,20 +59,39 @@ class Synchronous:
         remaining = self._slots - self._cursor
         if not remaining:
             return self._backup(task, now)
-        busy = sum(grant.slots for grant in self._parts)
-        if not self.speeds.worth_while(task, 1, remaining, busy, live):
-            since = self._passed_over.setdefault(task, self._step)
-            if self._step - since < RETRY_STEPS:
-                return None
-        self._passed_over.pop(task, None)
+        if self._passes_over(task, remaining, live):
+            return None
         share = self.speeds.share(task, live)
         # The first round deals out the whole step, later ones what is left of it.
         wanted = round((remaining if task in self._served else self._slots) * share)
+        wanted = min(wanted, remaining - sum(self._owed(other) for other in live if other != task))
         grant = Grant(self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, wanted)))
         self._cursor += grant.slots
         self._parts[grant] = _Part(task, now)
         self._served.add(task)
+        self._served_at[task] = self._step
         return grant
+
+    def _owed(self, task: int) -> bool:
+        """Whether it is time for a worker to show anew how fast it is."""
+        return self._step - self._served_at.get(task, self._step) >= RETRY_STEPS
+
+    def _passes_over(self, task: int, remaining: int, live: frozenset[int]) -> bool:
+        """Whether the step had better be left to the others."""
+        self._served_at.setdefault(task, self._step)
+        busy = sum(grant.slots for grant in self._parts)
+        if self.speeds.worth_while(task, 1, remaining, busy, live):
+            self._passed_over.clear()
+            return False
+        if self._owed(task):
+            return False
+        if busy:
+            return True
+        # Nobody is at it, and it is asked a second time, so that everybody idle has been asked meanwhile: the faster
+        # ones do not answer any more, and may take minutes to be given up.
+        again = task in self._passed_over
+        self._passed_over.add(task)
+        return not again
 
     def _backup(self, task: int, now: float) -> Grant | None:
         if sum(part.backups for part in self._parts.values()) >= self._backup_workers:

@@ -44,26 +44,34 @@ class AdaptiveDeadline:
 
 @dataclass
 class Backoff:
-    """Waiting times that double with each failure up to a ceiling, and start over after a success.
+    """Waiting times that double with each failure up to a ceiling, and start over after a healthy stretch.
 
-    A node that keeps dying is asked ever less often, but never given up for good: Pis reboot (horovod PR#3319).
+    A node that keeps dying is asked ever less often, but never given up for good: Pis reboot (horovod PR#3319). One
+    reply makes no stretch: who dies of each second item would be taken back at once for ever. A stretch has
+    `healthy_replies` and lasts `healthy_waits` times the latest waiting time.
     """
 
     first_seconds: float = 0.5
     ceiling_seconds: float = 30.0
+    healthy_replies: int = 10
+    healthy_waits: float = 4.0
     _failures: int = 0
 
     @property
     def failures(self) -> int:
-        """Failures since the last success."""
+        """Failures since the last healthy stretch."""
         return self._failures
+
+    def _wait(self, failures: int) -> float:
+        return min(self.ceiling_seconds, self.first_seconds * 2.0 ** min(failures, 30))
 
     def failed(self) -> float:
         """Count a failure; returns the seconds to wait now."""
-        wait = min(self.ceiling_seconds, self.first_seconds * 2.0 ** min(self._failures, 30))
         self._failures += 1
-        return wait
+        return self._wait(self._failures - 1)
 
-    def succeeded(self) -> None:
-        """Forget the failures."""
-        self._failures = 0
+    def replied(self, replies: int, seconds: float) -> None:
+        """Forget the failures if so many replies in so many seconds, since it is back, make a healthy stretch."""
+        long_enough = not self._failures or seconds >= self.healthy_waits * self._wait(self._failures - 1)
+        if replies >= self.healthy_replies and long_enough:
+            self._failures = 0

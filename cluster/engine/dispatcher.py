@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from cluster.engine.chaos import Strike
 from cluster.engine.guardian import Guardian
 from cluster.engine.lanes import Lane
 from cluster.engine.lost import ParameterServerLost, first_line
@@ -40,6 +41,7 @@ from cluster.engine.messages import (
     Source,
 )
 from cluster.engine.runtime import Runtime
+from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.server.probe import answers
 
@@ -73,12 +75,13 @@ class Dispatcher:
         functions: Mapping[str, Callable[..., Any]],
         timing: Timing | None = None,
         patience_seconds: float = 120.0,
+        chaos: Saboteur | None = None,
     ) -> None:
         """`functions` are all traced already (`runtime.trace`), while no worker was in the cluster.
 
-        `patience_seconds`: how long a run waits without any worker before NoWorkers is raised.
+        `patience_seconds`: how long a run waits without any worker before NoWorkers is raised. `chaos` injects faults.
         """
-        self._runtime, self._functions = runtime, functions
+        self._runtime, self._functions, self._chaos = runtime, functions, chaos
         peers = runtime.peers
         self._addresses = {task: _split(address) for task, address in enumerate(peers.workers)}
         self._servers = {task: _split(address) for task, address in enumerate(peers.parameter_servers)}
@@ -91,6 +94,9 @@ class Dispatcher:
         self._closed = threading.Event()
         self._looking: set[int] = set()
         self._left: set[int] = set()
+        self.holders: frozenset[int] = frozenset()
+        """Workers that hold parameters themselves: the run ends when one of them is lost."""
+        self._silent_holder: int | None = None
         self._outcomes: list[Outcome] = []
         self._last_with_workers = time.monotonic()
         self._next_look = 0.0
@@ -184,6 +190,8 @@ class Dispatcher:
             while True:
                 self._carry_out(self.membership.handle(event, time.monotonic()))
                 event = self._events.get_nowait()
+        if self._silent_holder is not None:
+            raise self._holder_lost(self._silent_holder, "it does not answer a probe")
         now = time.monotonic()
         self._excuse(now - begin - wait)
         self._carry_out(self.membership.tick(now))
@@ -210,6 +218,10 @@ class Dispatcher:
     def _probe(self, task: int) -> None:
         alive = False
         try:
+            # A call that spans all holders is held up by any of them.
+            for holder in self.holders:
+                if not answers(*self._addresses[holder], PROBE_SECONDS):
+                    self._silent_holder = holder
             alive = answers(*self._addresses[task], PROBE_SECONDS)
         finally:
             self._events.put(Probed(task, alive))
@@ -220,7 +232,7 @@ class Dispatcher:
                 case Deliver(outcome):
                     self._outcomes.append(outcome)
                 case Dispatch(task, item, attempt):
-                    self._lanes[task].call(item, attempt)
+                    self._lanes[task].call(item, attempt, self._strike(task, item))
                 case Probe(task):
                     log.warning("%s is overdue: its work goes to the others, probing it", _name(task))
                     self._probes.submit(self._probe, task)
@@ -239,6 +251,11 @@ class Dispatcher:
                         "died of it, see their logs: a smaller model, batch_size or chunk takes less memory"
                     )
 
+    def _strike(self, task: int, item: Item) -> Strike | None:
+        if self._chaos is None or not item.repeatable:
+            return None
+        return self._chaos.dispatched(task, self.membership.attempts(item), self.membership.live, self._guardian.cut)
+
     def _add(self, task: int) -> Joined | JoinFailed:
         name = _name(task)
         self._guardian.unfence(name)
@@ -250,7 +267,8 @@ class Dispatcher:
         except tf.errors.OpError as problem:
             return JoinFailed(task, f"could not join: {first_line(problem)}")
         if task not in self._lanes:
-            self._lanes[task] = Lane(self._runtime, self._functions, task, self._events)
+            injected = [] if self._chaos is None else [self._chaos.injected]
+            self._lanes[task] = Lane(self._runtime, self._functions, task, self._events, *injected)
         level = logging.WARNING if task in self._left else logging.INFO  # who heard that it left hears that it is back
         word = "is back" if task in self._left else "joined"
         log.log(level, "%s %s; %d of %d workers", name, word, len(self.membership.live) + 1, len(self._addresses))
@@ -260,6 +278,8 @@ class Dispatcher:
     def _drop(self, task: int, reason: str) -> None:
         self._guardian.forget(_name(task))
         self._raise_if_server_lost(reason)
+        if task in self.holders:
+            raise self._holder_lost(task, reason)
         live = self.membership.live
         log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, len(live), len(self._addresses))
         self._left.add(task)
@@ -283,6 +303,12 @@ class Dispatcher:
                     f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
                     "see its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
                 )
+
+    def _holder_lost(self, task: int, reason: str) -> ParameterServerLost:
+        return ParameterServerLost(
+            f"{_name(task)}, or one that it exchanges parameters with, is gone ({reason}), and its part of them too: "
+            "`fab job train --resume` goes on from the last checkpoint with the workers there are"
+        )
 
     def _nobody(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())

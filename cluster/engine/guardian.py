@@ -88,6 +88,11 @@ class Guardian:
         """Let us connect to the server again."""
         self._send(f"unfence {name}")
 
+    def cut(self, name: str) -> None:
+        """Cut our connections to the server once, as a network does that fails for a moment."""
+        host, port = self._addresses[name]
+        self._send(f"cut {host} {port}")
+
     def close(self) -> None:
         """End the watchdog process."""
         self._closed.set()

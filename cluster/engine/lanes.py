@@ -4,8 +4,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from cluster.engine.chaos import Fault, Strike
 from cluster.engine.lost import first_line
 from cluster.engine.messages import Event, Failed, Item, Replied
 from cluster.engine.runtime import TRANSIENT, Runtime
@@ -22,27 +24,46 @@ class Lane:
         functions: Mapping[str, Callable[..., Any]],
         task: int,
         events: "queue.SimpleQueue[Event]",
+        injected: Callable[[Strike], None] = lambda _: None,
     ) -> None:
+        """`injected` is told of each fault of a delivery once it has been injected."""
+        self._injected, self._closed = injected, threading.Event()
         self._runtime, self._functions, self._task, self._events = runtime, functions, task, events
-        self._work: queue.SimpleQueue[tuple[Item, int] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Item, int, Strike | None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=f"worker-{task}", daemon=True)
         self._thread.start()
 
-    def call(self, item: Item, attempt: int) -> None:
-        """Make this call next."""
-        self._work.put((item, attempt))
+    def call(self, item: Item, attempt: int, strike: Strike | None = None) -> None:
+        """Make this call next, with this fault in its delivery."""
+        self._work.put((item, attempt, strike))
 
     def close(self, wait_seconds: float = 0.0) -> None:
         """End the thread after its present call; do not wait longer than `wait_seconds` for that."""
+        self._closed.set()
         self._work.put(None)
         self._thread.join(wait_seconds)
 
     def _serve(self) -> None:
         with self._runtime.lane(self._task):
             while (work := self._work.get()) is not None:
-                self._events.put(self._answer(*work))
+                item, attempt, strike = work
+                event = self._answer(item, attempt)
+                self._events.put(event if strike is None else self._struck(strike, event, item))
 
-    def _answer(self, item: Item, attempt: int) -> Event:
+    def _struck(self, strike: Strike, event: Replied | Failed, item: Item) -> Replied | Failed:
+        """What reaches us of a call that was made; one that failed anyway is left as it is."""
+        if isinstance(event, Failed):
+            return event
+        self._injected(strike)
+        if strike.fault is Fault.DROP_REPLY:
+            return Failed(self._task, event.attempt, "chaos: its reply was dropped")
+        if strike.fault is Fault.LATE:
+            self._closed.wait(strike.lasts_seconds)
+            return replace(event, seconds=event.seconds + strike.lasts_seconds)
+        second = self._answer(item, event.attempt)
+        return event if isinstance(second, Replied) else second
+
+    def _answer(self, item: Item, attempt: int) -> Replied | Failed:
         begin = time.monotonic()
         try:
             with tf.device("CPU:0"):  # ours: the arguments travel inside the request

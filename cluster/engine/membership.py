@@ -76,6 +76,8 @@ class Timing:
     slow_factor: float = 4.0
     probe_seconds: float = 10.0
     abandon_seconds: float = 20.0
+    longest_cooldown_seconds: float = 30.0
+    """The most a worker that keeps failing is left alone."""
 
 
 @dataclass
@@ -94,6 +96,9 @@ class Worker:
     departures: int = 0
     """Times it was in the cluster and had to leave."""
     served: int = 0
+    """Replies since it joined."""
+    joined: float = 0.0
+    """Time at which it joined."""
 
 
 class Membership:
@@ -101,7 +106,8 @@ class Membership:
 
     def __init__(self, tasks: range | list[int], timing: Timing | None = None) -> None:
         self.timing = timing or Timing()
-        self.workers = {task: Worker(task) for task in tasks}
+        ceiling = self.timing.longest_cooldown_seconds
+        self.workers = {task: Worker(task, backoff=Backoff(ceiling_seconds=ceiling)) for task in tasks}
         self._pending: deque[Item] = deque()
         self._open: dict[int, Item] = {}
         """Items without an outcome yet, pending or on some worker."""
@@ -134,6 +140,10 @@ class Membership:
     def queued(self) -> int:
         """Items that wait for a worker."""
         return len(self._pending)
+
+    def attempts(self, item: Item) -> int:
+        """How often an item without an outcome has been sent to a worker."""
+        return self._attempts.get(item.id, 0)
 
     def absent(self, now: float) -> list[int]:
         """Tasks worth a probe: absent, and not in the cooldown after a failure."""
@@ -191,7 +201,7 @@ class Membership:
             case Joined():
                 worker.phase = Phase.IDLE
                 worker.deadlines.clear()
-                worker.served = 0
+                worker.served, worker.joined = 0, now
                 return self._assign(now)
             case JoinFailed():
                 self._leave(worker, now)
@@ -256,7 +266,7 @@ class Membership:
             instructions.append(Drop(worker.task, "fenced; its reply came late"))
         else:
             worker.phase = Phase.IDLE
-            worker.backoff.succeeded()
+            worker.backoff.replied(worker.served, now - worker.joined)
         if self._is_open(item):
             attempts = self._attempts[item.id]
             self.forget(item.id)
@@ -292,7 +302,7 @@ class Membership:
 
     def _put_back(self, item: Item | None) -> None:
         """To the front: an update that was given up is the stalest there is. Not if another worker is at it already."""
-        if item is None or not self._is_open(item):
+        if item is None or not self._is_open(item) or not item.repeatable:
             return
         taken = any(w.item is item and w.phase is Phase.BUSY for w in self.workers.values())
         if not taken and all(item is not waiting for waiting in self._pending):

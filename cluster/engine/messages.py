@@ -9,12 +9,14 @@ from typing import Any, Protocol
 class Item:
     """One unit of work: call the traced function `function` with `arguments` (NumPy values) on any worker.
 
-    `id` is unique within a run; a function that changes parameters passes it to the shards' ledger.
+    `id` is unique within a run; a function that changes parameters passes it to the shards' ledger. One that is not
+    `repeatable` is never given to a second worker while the first may still be at it.
     """
 
     id: int
     function: str
     arguments: tuple[Any, ...] = ()
+    repeatable: bool = True
 
 
 class Source(Protocol):

@@ -35,6 +35,10 @@ TRANSIENT = (
 )
 
 
+_ENDED: list[Any] = []
+"""Executors of lanes that have ended."""
+
+
 @dataclass(frozen=True)
 class Peers:
     """Addresses ("host:port") of every task the inventory names."""
@@ -94,8 +98,10 @@ class Runtime:
             with context.executor_scope(own), tf.device(device("worker", task)):
                 yield
         finally:
-            # Its finalizer would print the traceback of a worker's or server's death, which has long been told.
+            # Its finalizer would print the traceback of a worker's or server's death, which has long been told: it is
+            # cleared, and kept from being finalized, because releases that are still under way fail later.
             own.clear_error()
+            _ENDED.append(own)
 
     def close(self) -> None:
         """Leave the cluster: the servers drop our variables and functions at once.

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.consistency.tree import tree_sum
+from cluster.engine.nodes import Nodes, block_squares
 from cluster.engine.optimizers import Optimizer
 from cluster.engine.shard import APPLIED, ShardOnServer, VectorState, Wire
-from cluster.parameters import BLOCK, Layout, Shard
+from cluster.parameters import Layout, Shard
 
 import tensorflow as tf  # isort: skip
 
@@ -30,11 +31,11 @@ class StepShard(ShardOnServer):
 
     def __init__(
         self, shard: Shard, layout: Layout, state: VectorState, optimizer: Optimizer, place: str, wire: Wire,
-        slots: int, add: Callable[[Any, Any], Any],
+        slots: int, nodes: Nodes,
     ) -> None:  # fmt: skip
-        """`add` is the sum of two nodes of the tree, as everybody adds them."""
+        """`nodes`: how everybody adds."""
         super().__init__(shard, layout, state, optimizer, place, wire)
-        self._add, self._size = add, self.trained_size + self.statistics_size
+        self._nodes, self._size = nodes, self.trained_size + self.statistics_size
         with tf.device(place):
             # Of known shape: a handle of one that is not ends the worker that gets it (a failed check in TF 2.21).
             self.rows = [tf.Variable(tf.zeros([self._size])) for _ in range(slots)]
@@ -94,8 +95,7 @@ class StepShard(ShardOnServer):
             added = tf.cond(due, add_up, lambda: tf.constant(0))
             with tf.control_dependencies([added]):
                 gradient = self.total.read_value()[: self.trained_size]
-                padded = tf.pad(gradient, [[0, -self.trained_size % BLOCK]])
-                squares = tf.reduce_sum(tf.square(tf.reshape(padded, [-1, BLOCK])), 1)
+                squares = block_squares(gradient, self.trained_size)
             return self._released(lock, squares)
 
     def advance(self, request: Any, statistics_rate: float) -> Any:
@@ -125,6 +125,9 @@ class StepShard(ShardOnServer):
             with tf.control_dependencies([done]):
                 pulled = self.read()
             return self._released(lock, pulled)
+
+    def _add(self, left: Any, right: Any) -> Any:
+        return self._nodes.add(left, right, self.trained_size)
 
     def _released(self, lock: Any, answer: Any) -> Any:
         with tf.control_dependencies([answer]):

@@ -13,6 +13,7 @@ It reads commands on standard input, one a line:
     forget NAME
     fence NAME HOST PORT        cut the coordinator's sockets to it until `unfence NAME`
     unfence NAME
+    cut HOST PORT               cut the coordinator's sockets to this server once (injected faults)
 
 and ends with its input. When no beat comes for `SILENCE_SECONDS` it fences those watched servers that do not answer a
 probe; after `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor can bring it back.
@@ -124,6 +125,8 @@ class Watchdog:
                 self.fence(name, (host, int(port)))
             case ["unfence", name]:
                 self.fenced.pop(name, None)
+            case ["cut", host, port]:
+                self.cut({(host, int(port))})
             case _:
                 print(f"watchdog: cannot read the command {line!r}", file=sys.stderr, flush=True)
 
@@ -135,11 +138,16 @@ class Watchdog:
             kill_through_supervisor(name)
 
     def hold(self) -> None:
-        """Cut whatever sockets the coordinator has to fenced servers; where that is forbidden, say so once."""
-        if not self.fenced or self.powerless:
+        """Cut whatever sockets the coordinator has to fenced servers."""
+        if self.fenced:
+            self.cut(set(self.fenced.values()))
+
+    def cut(self, addresses: set[tuple[str, int]]) -> None:
+        """Cut the coordinator's sockets to these; where that is forbidden, say so once."""
+        if self.powerless:
             return
         try:
-            cut(self.coordinator, set(self.fenced.values()))
+            cut(self.coordinator, addresses)
         except ProcessLookupError:
             return  # the coordinator has ended: so will our input
         except OSError as problem:

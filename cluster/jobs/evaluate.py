@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data import Dataset
+from cluster.engine.chaos import ChaosPlan
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.shard import VectorState
 from cluster.engine.shards import ParameterShards
@@ -15,6 +16,7 @@ from cluster.errors import UsageError
 from cluster.inventory import Inventory
 from cluster.jobs import evaluation
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.evaluation import Evaluator
 from cluster.jobs.figures import Figures
 from cluster.jobs.model_store import StoredModel, load
@@ -32,7 +34,11 @@ class EvaluateRun:
 
     name = "evaluate"
 
-    def __init__(self, inventory: Inventory, display: Display, cancel: Cancel) -> None:
+    def __init__(
+        self, inventory: Inventory, display: Display, cancel: Cancel, chaos: ChaosPlan | None = None
+    ) -> None:  # fmt: skip
+        """`chaos`: faults to inject."""
+        self.chaos = chaos
         self.inventory, self.display, self.cancel = inventory, display, cancel
         self.begin = time.monotonic()
         self.evaluated_run: Path | None = None
@@ -60,7 +66,7 @@ class EvaluateRun:
         except ValueError as refused:
             raise UsageError(f"nodes: {refused}") from None
 
-    def run(self, _folder: RunFolder) -> None:
+    def run(self, folder: RunFolder) -> None:
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
         assert self.model is not None
         assert self.dataset is not None
@@ -68,7 +74,10 @@ class EvaluateRun:
             network = self.model.network
             shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
             function = evaluation.traced(network, WorkerWindows(self.dataset), shards)
-            dispatcher = session.dispatch({evaluation.FUNCTION: function}, self.inventory.jobs.train.deadline_seconds)
+            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places))
+            dispatcher = session.dispatch(
+                {evaluation.FUNCTION: function}, self.inventory.jobs.train.deadline_seconds, saboteur
+            )
             rows = test_rows(self.dataset.train_windows, self.dataset.test_windows)
             bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
             evaluator = Evaluator(dispatcher, len(self.dataset.labels))

@@ -9,7 +9,7 @@ import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.consistency.tree import tree_sum
-from cluster.engine.steps import block_norm
+from cluster.engine.nodes import block_norm
 from cluster.inventory.training import TrainJob
 from cluster.models import Network
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.engine.chaos import ChaosPlan
 from cluster.engine.messages import Item
 from cluster.engine.runtime import trace
 from cluster.inventory import Inventory, PiJob
 from cluster.jobs.calibration import keep
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.progress import Display
 from cluster.jobs.quarter_circle import BLOCK_SAMPLES, count_inside
 from cluster.jobs.run_folder import RunFolder
@@ -55,7 +57,11 @@ class PiRun:
 
     name = "pi"
 
-    def __init__(self, inventory: Inventory, display: Display, cancel: Cancel) -> None:
+    def __init__(
+        self, inventory: Inventory, display: Display, cancel: Cancel, chaos: ChaosPlan | None = None
+    ) -> None:  # fmt: skip
+        """`chaos`: faults to inject."""
+        self.chaos = chaos
         self.inventory, self.job = inventory, inventory.jobs.pi
         self.display, self.cancel = display, cancel
         self.begin = time.monotonic()
@@ -65,12 +71,13 @@ class PiRun:
     def prepare(self) -> None:
         """Nothing: the inventory says it all."""
 
-    def run(self, _folder: RunFolder) -> None:
+    def run(self, folder: RunFolder) -> None:
         """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
         job = self.job
         with Session(self.inventory, self.cancel) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
-            dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS)
+            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places))
+            dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)
             metrics = PiMetrics(session.registry, job.samples)
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}

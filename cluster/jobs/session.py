@@ -13,10 +13,12 @@ from prometheus_client import CollectorRegistry
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, device
+from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import coordinator_metrics
+from cluster.jobs.role_metrics import processor_of
 from cluster.jobs.training_metrics import WorkerStates
 from cluster.jobs.wire import Traffic, traffic_of
 from cluster.server.guard import guard_loopback
@@ -84,18 +86,27 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def dispatch(self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float) -> Dispatcher:
+    def dispatch(
+        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
+    ) -> Dispatcher:
         """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time.
 
-        Raises NoWorkers if none does, and Cancelled.
+        `chaos` injects faults until the session ends. Raises NoWorkers if none does, and Cancelled.
         """
         timing = Timing(first_reply_seconds=first_reply_seconds)
-        dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing))
+        dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing, chaos=chaos))
+        if chaos is not None:
+            self._stack.enter_context(chaos)
         self.registry.register(WorkerStates(dispatcher.membership.workers))
         joined = self._wait_for_workers(dispatcher)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
         return dispatcher
+
+    def worker_places(self, dispatcher: Dispatcher) -> dict[int, str]:
+        """Devices of the workers that are in now, which from now on hold parameters."""
+        dispatcher.holders = dispatcher.live
+        return {task: device("worker", task) for task in sorted(dispatcher.live)}
 
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
         """How many joined; looks up every second for whoever pressed Ctrl-C because nobody does."""
@@ -114,6 +125,10 @@ class Session:
                     f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
                     f"ports? `fab deploy status{self._inventory_flag}` shows what runs"
                 )
+
+    def processors(self) -> set[str | None]:
+        """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
+        return {processor_of(task.host, task.metrics_port) for task in (*self.servers, *self._workers)}
 
     def server_traffic(self) -> Traffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""

@@ -8,11 +8,13 @@ from prometheus_client import CollectorRegistry
 
 from cluster.engine.lost import first_line
 from cluster.engine.messages import InOrder, Item, Outcome, Source
+from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import coordinator_metrics
 from cluster.jobs.wire import Traffic
+from cluster.metrics.processor import processor
 
 import tensorflow as tf  # isort: skip
 
@@ -62,11 +64,17 @@ class Solo:
     def __exit__(self, *_: object) -> None:
         self._metrics.close()
 
-    def dispatch(self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float) -> Alone:
-        """What runs the functions."""
-        del first_reply_seconds
+    def dispatch(
+        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
+    ) -> Alone:
+        """What runs the functions; without workers there is nothing for `chaos` to strike."""
+        del first_reply_seconds, chaos
         self._cancel.check()
         return Alone(functions)
+
+    def processors(self) -> set[str | None]:
+        """Ours."""
+        return {processor()}
 
     def server_traffic(self) -> Traffic | None:
         """Nothing goes over any wire."""

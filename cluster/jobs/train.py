@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from cluster.consistency import Speeds
 from cluster.data import split_validation
+from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
 from cluster.engine.shard import VectorState
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
+from cluster.inventory.training import TrainJob
 from cluster.jobs import checkpointing, evaluation, training
 from cluster.jobs.batches import Plan, Rows
 from cluster.jobs.calibration import latest, tasks_of
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.checkpointing import Resumption, RunKeeper
-from cluster.jobs.evaluation import Evaluator
+from cluster.jobs.evaluation import Evaluator, Runner
 from cluster.jobs.fit import Fit
 from cluster.jobs.model_store import store
 from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
@@ -36,15 +40,31 @@ from cluster.models import build
 log = logging.getLogger(__name__)
 
 
+def reproducible(job: TrainJob, processors: set[str | None]) -> bool | None:
+    """Whether another run would end with the same bits, on any number of nodes of this kind; None if nobody knows."""
+    if job.mode in ("async", "ssp", "local") or (job.mode == "sync" and job.sync.quorum is not None):
+        return False
+    if None in processors:
+        return None
+    if len(processors) > 1:
+        log.warning(
+            "the nodes have different processors (%s): who computes what changes the last bits of the result",
+            ", ".join(sorted(filter(None, processors))),
+        )
+    return len(processors) == 1
+
+
 class TrainRun:
     """One run of the job."""
 
     name = "train"
 
     def __init__(
-        self, inventory: Inventory, display: Display, cancel: Cancel, resumed: Path | None = None
+        self, inventory: Inventory, display: Display, cancel: Cancel, resumed: Path | None = None,
+        chaos: ChaosPlan | None = None,
     ) -> None:  # fmt: skip
-        """`resumed`: the folder of the run to go on with."""
+        """`resumed`: the folder of the run to go on with. `chaos`: faults to inject."""
+        self.chaos = chaos
         self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
         self.display, self.cancel = display, cancel
         self.report = TrainReport(inventory)
@@ -52,6 +72,8 @@ class TrainRun:
     def prepare(self) -> None:
         """Prepare the recordings, build the network, refuse what cannot work. Raises ClusterError, Cancelled."""
         job = self.job
+        if self.chaos is not None and job.mode == "single":
+            raise UsageError("--chaos: jobs.train.mode is single, which has no workers to strike: take another mode")
         self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel)
         known = slice(self.dataset.train_windows)
         self.train_rows, self.validation_rows = split_validation(
@@ -97,11 +119,22 @@ class TrainRun:
             state = begun.state if begun else VectorState(network.initial(job.seed))
             windows = WorkerWindows(dataset)
             calibration = tasks_of(latest(Path(self.inventory.runs), self.inventory.cluster))
-            policy = policy_of(job, session.workers, calibration)
-            mode = mode_of(job, network, windows, state, session.places, policy, session.workers)
-            functions = {**mode.functions, evaluation.FUNCTION: evaluation.traced(network, windows, mode.shards)}
-            runner = session.dispatch(functions, job.deadline_seconds)
+            speeds = Speeds(calibration)
+            policy = policy_of(job, session.workers, speeds)
+            functions: dict[str, Any] = {}
+            places = dict(enumerate(session.places))
+            saboteur, self.report.chaos = sabotage(self.chaos, folder.path, len(session.places))
+            runner: Runner | None = None
+            if job.mode == "allreduce" and isinstance(session, Session):
+                # Its functions span the workers that are there: known, and traced, only once they have joined.
+                runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
+                places = session.worker_places(dispatcher)
+            mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
+            functions |= mode.functions
+            functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
+            runner = runner or session.dispatch(functions, job.deadline_seconds, saboteur)
             self._say_what(session)
+            self.report.same_bits = reproducible(job, session.processors())
             metrics = TrainingMetrics(session.registry)
             self._totals = mode.shards.totals
             keeper = RunKeeper(

@@ -13,6 +13,7 @@ from cluster.data import Dataset
 from cluster.engine.shard import Totals
 from cluster.inventory import Inventory
 from cluster.jobs.calibration import latest as latest_calibration
+from cluster.jobs.chaos_log import ChaosLog
 from cluster.jobs.checkpointing import Resumption
 from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit, Staleness
@@ -42,7 +43,10 @@ class TrainReport:
     rolled_back: int = 0
     """Updates that had been applied and were lost with a parameter server or the coordinator; all ran again."""
     resumptions: int = 0
+    same_bits: bool | None = None
+    """Whether this run again, on nodes of the same kind, would end with the same parameters, bit for bit."""
     earlier_seconds: float = 0.0
+    chaos: ChaosLog | None = None
 
     def resume(self, found: Resumption) -> None:
         """Go on from what a checkpoint says."""
@@ -84,10 +88,12 @@ class TrainReport:
                 "rolled_back": self.rolled_back,
             },
             "resumptions": self.resumptions,
+            "chaos": self.chaos.describe() if self.chaos else None,
             "wire": self.wire.describe(),
             "throughput": shown.throughput() if shown else dict.fromkeys(("windows_per_second", "step_seconds_p50")),
             "staleness": (shown.staleness if shown else Staleness()).describe(),
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
+            "same_bits": self.same_bits,
             "parameters_sha256": digest_of(self.used.vector) if self.used else None,
             "elapsed_seconds": self.elapsed_seconds(),
         }

@@ -144,15 +144,13 @@ class Trainer:
 
     def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
         """What is left of the present epoch."""
-        while not self._cancel.asked:
+        while True:
             cursor = fit.cursor
             updates = (
                 plan.replay(cursor.epoch, self._fresh(plan, fit)) if cursor.replaying else plan.fresh(cursor.epoch)
             )
             self._stretches(plan, updates, stretch, fit, hooks)
-            if self._cancel.asked:
-                return
-            if cursor.replaying or not plan.replayed:
+            if self._cancel.asked or cursor.replaying or not plan.replayed:
                 return
             fit.cursor = Cursor(cursor.epoch, replaying=True)
 
@@ -169,9 +167,7 @@ class Trainer:
             self._stretch(plan, updates[done : done + count], stretch, fit, hooks)
             if fit.cursor.done > done:
                 self._wire.add(before, hooks.traffic(), fit.cursor.done - done)
-            if self._cancel.asked:
-                return
-            if self._keeper.due() and fit.cursor.done < len(updates):
+            if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
 
     def _updates_until_checkpoint(self, fit: Fit, plan: Plan) -> int:
@@ -182,8 +178,26 @@ class Trainer:
 
     def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
         source = WorkSource(self._mode, updates, stretch, lambda: self._runner.live)
-        started, done, windows = time.monotonic(), fit.cursor.done, 0
         complete: set[int] = set()
+        started = time.monotonic()
+        try:
+            self._run(plan, source, fit, hooks, complete)
+        finally:
+            fit.train_seconds += time.monotonic() - started
+            last = self._mode.settle()
+            # What was begun of a step and not finished is applied by nobody; a push that nobody answered may be.
+            begun = source.begun if last is None else complete
+            fit.scheduled += len(begun)
+        settled = not complete or last is None or self._settle(last)
+        in_order = set(range(updates[0].id, updates[0].id + len(complete)))
+        self.consistent = settled and begun == complete == in_order
+        if self.consistent:
+            fit.cursor = replace(fit.cursor, done=fit.cursor.done + len(complete))
+
+    def _run(self, plan: Plan, source: WorkSource, fit: Fit, hooks: Hooks, complete: set[int]) -> None:
+        """Run the source; ids of complete updates go into `complete` as they come."""
+        started, windows = time.monotonic(), 0
+        before = fit.cursor.done + (plan.fresh_updates if fit.cursor.replaying else 0)
         for outcome in self._runner.run(source, lambda: self._cancel.asked):
             update, reply = source.read(outcome)
             windows += reply.windows
@@ -195,26 +209,19 @@ class Trainer:
             self._keeper.progress(1)
             rate = self._rate(plan, update.batches[-1])
             self._metrics.pace(windows / max(1e-9, time.monotonic() - started), rate)
-            hooks.advance(done + len(complete) + (plan.fresh_updates if fit.cursor.replaying else 0),
-                          stats.fmean(reply.step.losses.values()))  # fmt: skip
-        fit.train_seconds += time.monotonic() - started
-        last = self._mode.settle()
-        if complete and last is not None:
-            self._settle(last)
-        # What was begun of a step and not finished is not applied by anybody; a push that nobody answered may be.
-        begun = source.begun if last is None else complete
-        fit.scheduled += len(begun)
-        self.consistent = begun == complete == set(range(updates[0].id, updates[0].id + len(complete)))
-        if self.consistent:
-            fit.cursor = replace(fit.cursor, done=done + len(complete))
+            hooks.advance(before + len(complete), stats.fmean(reply.step.losses.values()))
 
-    def _settle(self, item: Item) -> None:
+    def _settle(self, item: Item) -> bool:
+        """Have the last step applied; whether that was done before the person's patience ended."""
+        settled = False
         for outcome in self._runner.run([item], self._cancel.overdue):
+            settled = True
             if not isfinite(float(outcome.value)):
                 raise Diverged(
                     f"the norm of the last gradient is {float(outcome.value)}: lower "
                     "jobs.train.optimizer.learning_rate or jobs.train.clip_norm"
                 )
+        return settled
 
     def _tell(self, outcome: Outcome, reply: Reply) -> None:
         pull, compute, push = reply.seconds

@@ -1,20 +1,15 @@
 """Bytes on the wire, as the parameter servers' own sockets count them (TCP_INFO, through their /metrics)."""
 
-import urllib.request
 from dataclasses import dataclass
-from http.client import HTTPException
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.errors import ClusterError
+from cluster.jobs.role_metrics import role_metrics
 
 COUNTERS = (
     ("pscluster_network_transmit_bytes_total",),
     ("pscluster_network_receive_bytes_total",),
     ("pscluster_network_transmit_packets_total", "pscluster_network_receive_packets_total"),
 )
-ANSWER_SECONDS = 5.0
-_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True)
@@ -31,17 +26,13 @@ class Traffic:
 
 def traffic_of(host: str, metrics_port: int) -> Traffic:
     """What a role process has sent and received so far. Raises ClusterError if it does not say."""
-    address = f"http://{host}:{metrics_port}/metrics"
-    try:
-        with _NO_PROXY.open(address, timeout=ANSWER_SECONDS) as answer:
-            families = list(text_string_to_metric_families(answer.read().decode()))
-    except (OSError, HTTPException, ValueError) as problem:
-        raise ClusterError(f"{address}: expected the role's metrics, got {problem}: is it still running?") from None
-    samples = {sample.name: sample.value for family in families for sample in family.samples}
+    samples = {sample.name: sample.value for sample in role_metrics(host, metrics_port)}
     try:
         return Traffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
     except KeyError as problem:
-        raise ClusterError(f"{address}: has no {problem}: expected a role of this version of pscluster") from None
+        raise ClusterError(
+            f"http://{host}:{metrics_port}/metrics: has no {problem}: expected a role of this version of pscluster"
+        ) from None
 
 
 @dataclass

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from cluster import __version__
 from cluster.metrics.identity import LABELS, PREFIX, Identity
+from cluster.metrics.processor import processor
 
 TENSORFLOW_PACKAGES = ("tensorflow-cpu", "tensorflow")
 
@@ -25,18 +26,21 @@ def tensorflow_version() -> str:
 
 
 class BuildCollector(Collector):
-    """`pscluster_build_info`, always 1. `server` is the kind of TensorFlow server: lean, stock or client."""
+    """`pscluster_build_info`, always 1.
+
+    `server` is the kind of TensorFlow server: lean, stock or client; `processor` that of the node's processor.
+    """
 
     def __init__(self, identity: Identity, server: str) -> None:
         self._identity = identity
-        self._versions = [__version__, tensorflow_version(), platform.python_version(), server]
+        self._versions = [__version__, tensorflow_version(), platform.python_version(), server, processor()]
 
     def collect(self) -> Iterator[Metric]:
         """The one sample."""
         family = GaugeMetricFamily(
             PREFIX + "build_info",
-            "Versions of pscluster, TensorFlow and Python, and the kind of server",
-            labels=[*LABELS, "version", "tensorflow", "python", "server"],
+            "Versions of pscluster, TensorFlow and Python, and the kinds of server and processor",
+            labels=[*LABELS, "version", "tensorflow", "python", "server", "processor"],
         )
         family.add_metric([*self._identity.values, *self._versions], 1)
         yield family

@@ -75,6 +75,11 @@ class Layout:
         self.trained_size = sum(spec.size for spec in specs if spec.trained)
         self.statistics_size = self.size - self.trained_size
 
+    @property
+    def blocks(self) -> int:
+        """Blocks of trained parameters: the most shards there can be."""
+        return max(1, -(-self.trained_size // BLOCK))
+
     def pack(self, values: Mapping[str, NDArray[np.floating]]) -> Vector:
         """Flat vector, shape (size,), from named arrays. Raises ValueError on a missing name or a wrong shape."""
         flat = np.empty(self.size, dtype="<f4")

@@ -321,12 +321,52 @@ def test_a_worker_that_became_slow_is_measured_by_its_latest_replies() -> None:
     assert deadline.seconds() == 6.0
 
 
-def test_waiting_times_double_to_a_ceiling_and_start_over_after_a_success() -> None:
+def test_waiting_times_double_to_a_ceiling() -> None:
     backoff = Backoff(first_seconds=0.5, ceiling_seconds=3.0)
     assert [backoff.failed() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
     assert backoff.failures == 5
-    backoff.succeeded()
-    assert backoff.failed() == 0.5
+
+
+@pytest.mark.parametrize(
+    ("replies", "seconds", "forgiven"), [(10, 8.0, True), (9, 1000.0, False), (1000, 7.9, False)]
+)  # fmt: skip
+def test_failures_are_forgiven_after_enough_replies_in_a_time_that_grows_with_them(
+    replies: int, seconds: float, forgiven: bool
+) -> None:
+    backoff = Backoff(first_seconds=0.5, healthy_replies=10, healthy_waits=4.0)
+    assert [backoff.failed() for _ in range(3)] == [0.5, 1.0, 2.0]
+    backoff.replied(replies, seconds)
+    assert backoff.failures == (0 if forgiven else 3)
+    assert backoff.failed() == (0.5 if forgiven else 4.0)
+
+
+def waits_of_one_that_dies_after(replies: int, seconds_each: float) -> list[float]:
+    """How long a worker is left alone that comes back at once each time, and dies after so many items."""
+    core, now, waits, attempt = membership(1), 0.0, [], 0
+    for life in range(8):
+        core.handle(Answered(0), now)
+        core.handle(Joined(0), now)
+        for number in range(replies + 1):
+            attempt += 1
+            core.schedule([Item(life * 1000 + number, "update")], now)
+            now += seconds_each
+            if number < replies:
+                core.handle(Replied(0, attempt, None, seconds_each), now)
+        core.handle(Failed(0, attempt, UNAVAILABLE), now)
+        core.withdraw()
+        waits.append(core.workers[0].due - now)
+        now = core.workers[0].due
+    return waits
+
+
+def test_one_that_dies_after_its_first_item_again_and_again_is_asked_ever_less_often() -> None:
+    rising = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert waits_of_one_that_dies_after(1, 0.1) == pytest.approx(rising)
+    assert waits_of_one_that_dies_after(1, 60.0) == pytest.approx(rising), "one slow reply makes no stretch either"
+
+
+def test_one_that_works_well_in_between_is_taken_back_soon() -> None:
+    assert waits_of_one_that_dies_after(20, 1.0) == pytest.approx([0.5] * 8)
 
 
 def test_a_node_that_dies_ten_thousand_times_is_still_asked_for() -> None:

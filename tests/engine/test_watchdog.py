@@ -116,6 +116,26 @@ def test_a_cut_ends_a_wait_for_a_stopped_server(
     assert line_of(waiter) == "0", "end of file, where there would have been none for ever"
 
 
+def test_one_that_is_cut_off_on_purpose_is_neither_killed_nor_kept_away(
+    server: tuple["subprocess.Popen[str]", int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, port = server
+    with socket.socket(socket.AF_UNIX) as supervisor, socket.create_connection(("127.0.0.1", port)) as ours:
+        supervisor.bind(str(tmp_path / "supervisor.sock"))
+        supervisor.listen()
+        supervisor.setblocking(False)
+        monkeypatch.setenv("PSCLUSTER_SUPERVISOR", str(tmp_path / "supervisor.sock"))
+        guard = watchdog.Watchdog(os.getpid())
+        guard.command(f"cut 127.0.0.1 {port}")
+        ours.recv(9)  # the greeting, if it came before
+        assert ours.recv(1) == b"", "cut"
+        with socket.create_connection(("127.0.0.1", port)) as again:
+            guard.hold()
+            assert again.recv(9, socket.MSG_WAITALL), "a new connection stays"
+        with pytest.raises(BlockingIOError):
+            supervisor.accept()
+
+
 def test_a_silent_coordinator_is_freed_of_the_server_that_does_not_answer_and_of_no_other(
     start: Callable[..., "subprocess.Popen[str]"], server: tuple["subprocess.Popen[str]", int]
 ) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cluster.engine.steps import block_norm
+from cluster.engine.nodes import block_norm
 from cluster.inventory import TrainJob
 from cluster.jobs.gradient import BatchGradient, GradientOfBatch, cross_entropy
 from cluster.models import Network, build

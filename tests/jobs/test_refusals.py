@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.__main__ import main
+from cluster.engine.chaos import ChaosPlan
 from cluster.errors import ExitCode, UsageError
 from cluster.inventory import Inventory, ThesisModel, load
 from cluster.inventory.templates import local_inventory
@@ -53,6 +55,33 @@ def refusal(job: type[TrainRun | EvaluateRun], described: Inventory, folder: Pat
 def test_train_refuses(here: Path, settings: tuple[str, ...], words: str) -> None:
     described = inventory(here, "jobs.train.validation_subjects=1", *settings)
     assert words in refusal(TrainRun, described, here)
+
+
+def test_faults_are_refused_where_there_is_no_worker_to_strike(here: Path) -> None:
+    described = inventory(here, "jobs.train.mode=single")
+    cancel = Cancel()
+    job = TrainRun(described, Display(quiet=True), cancel, chaos=ChaosPlan.parse("late:0.1"))
+    with pytest.raises(UsageError, match=r"--chaos: jobs\.train\.mode is single"):
+        conduct(job, here / "runs", cancel)
+
+
+@pytest.mark.parametrize(
+    ("job", "faults", "words"),
+    [
+        ("train", "kill-worker:0.1", "--chaos kill-worker needs a supervisor"),
+        ("pi", "kill-ps:0.1", "only train goes on after that"),
+        ("pi", "kill-everybody:0.1", "no fault is called 'kill-everybody'"),
+    ],
+)
+def test_faults_that_cannot_be_injected_are_refused_in_one_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], job: str, faults: str, words: str
+) -> None:
+    monkeypatch.delenv("PSCLUSTER_SUPERVISOR", raising=False)
+    described = inventory(here, f"runs={here / 'runs'}")
+    assert main([job, "--inventory", str(described.path), "--chaos", faults]) == ExitCode.BAD_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert not (here / "runs").exists()
 
 
 def test_train_refuses_more_servers_than_the_network_can_be_cut_for(here: Path) -> None:

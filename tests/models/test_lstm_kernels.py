@@ -18,13 +18,13 @@ SHAPES = [(9, 8), (32, 32), (64, 48), (5, 65)]
 Results = list[NDArray[np.float32]]
 
 
-def operands(features: int, hidden: int) -> Results:
+def operands(features: int, hidden: int, steps: int = STEPS) -> Results:
     draw = np.random.Generator(np.random.Philox(features * 1000 + hidden)).standard_normal
     return [
-        draw((STEPS, BATCH, features)).astype(np.float32),
+        draw((steps, BATCH, features)).astype(np.float32),
         (draw((features + hidden, 4 * hidden)) / np.sqrt(features + hidden)).astype(np.float32),
         draw(4 * hidden).astype(np.float32),
-        draw((STEPS, BATCH, hidden)).astype(np.float32) / STEPS,
+        draw((steps, BATCH, hidden)).astype(np.float32) / steps,
     ]
 
 
@@ -75,6 +75,13 @@ def test_a_kernel_equals_keras(kernel: object, features: int, hidden: int) -> No
 @pytest.mark.parametrize(("features", "hidden"), SHAPES)
 def test_the_kernels_equal_each_other(features: int, hidden: int) -> None:
     values = operands(features, hidden)
+    assert_same(run(split_gradient_lstm, values), run(block_lstm, values))
+
+
+@pytest.mark.parametrize("steps", [1, 12, 32, 36])
+def test_the_loop_over_several_steps_a_turn_leaves_none_out(steps: int) -> None:
+    """One turn of 1, one of 12, two of 16, three of 12; the 17 steps above are turns of one."""
+    values = operands(9, 8, steps)
     assert_same(run(split_gradient_lstm, values), run(block_lstm, values))
 
 

@@ -1,6 +1,6 @@
 """From an inventory's words to a mode, its policy, its optimizer and its codec."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from cluster.inventory.optimizers import AdamW as AdamWConfig
 from cluster.inventory.optimizers import OptimizerConfig
 from cluster.inventory.training import TrainJob
 from cluster.jobs.codec_choice import codec_of
+from cluster.jobs.modes.allreduce import AllreduceMode
 from cluster.jobs.modes.asynchronous import AsynchronousMode
 from cluster.jobs.modes.local import LocalMode
 from cluster.jobs.modes.mode import Mode
@@ -37,9 +38,9 @@ def batches_per_update(job: TrainJob) -> int:
     return job.local.steps if job.mode == "local" else 1
 
 
-def policy_of(job: TrainJob, workers: int, calibration: Mapping[int, float]) -> Policy:
-    """The policy of the job's mode over `workers` workers, whose speeds are guessed from `calibration`."""
-    slots, speeds = job.micro_batches, Speeds(calibration)
+def policy_of(job: TrainJob, workers: int, speeds: Speeds) -> Policy:
+    """The policy of the job's mode over `workers` workers."""
+    slots = job.micro_batches
     match job.mode:
         case "ssp":
             return BoundedStaleness(slots, speeds, job.ssp.bound, workers)
@@ -52,19 +53,25 @@ def policy_of(job: TrainJob, workers: int, calibration: Mapping[int, float]) -> 
 
 
 def mode_of(
-    job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, places: Sequence[str],
-    policy: Policy, workers: int,
+    job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, places: Mapping[int, str],
+    policy: Policy, workers: int, speeds: Speeds,
 ) -> Mode:  # fmt: skip
-    """The job's mode with its parameters on `places`, all its functions traced. Raises ClusterError."""
+    """The job's mode with its parameters on the servers `places`, by task, all its functions traced.
+
+    With `allreduce` the servers are the workers. Raises ClusterError.
+    """
     optimizer, push = optimizer_of(job.optimizer), codec_of(job.codec)
     # What is pulled is whole: a codec that keeps something back is for changes alone.
     wire = Wire(pull=push if push.stateless else Fp32(), push=push)
+    devices = tuple(places.values())
     # A number of this run's own: what a worker remembers of another run is not taken for this one's.
     owner = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(2))
     match job.mode:
         case "async" | "ssp":
-            return AsynchronousMode(job, network, windows, state, optimizer, places, wire, policy, owner)
+            return AsynchronousMode(job, network, windows, state, optimizer, devices, wire, policy, owner)
         case "local":
-            return LocalMode(job, network, windows, state, optimizer, places, wire, policy, owner, workers)
+            return LocalMode(job, network, windows, state, optimizer, devices, wire, policy, owner, workers)
+        case "allreduce":
+            return AllreduceMode(job, network, windows, state, optimizer, places, wire, policy, speeds)
         case _:
-            return SynchronousMode(job, network, windows, state, optimizer, places, wire, policy)
+            return SynchronousMode(job, network, windows, state, optimizer, devices, wire, policy)

@@ -1,0 +1,173 @@
+"""Updates that can be told apart afterwards: a coordinator of its own for `benchmarks.faults`.
+
+The update with id i is a gradient of -1 at element i of the first parameter server's shard and at element i of the
+second's, 0 elsewhere, under plain SGD with rate 1. So at the end each element *is* the number of times that its update
+was applied at that shard: a lost one cannot hide behind a doubled one. Runs on a cluster that a supervisor keeps,
+injects faults until there were enough, and prints one row as JSON.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.engine.chaos import Chaos, ChaosPlan, Fault
+from cluster.engine.dispatcher import Dispatcher
+from cluster.engine.membership import Timing
+from cluster.engine.messages import Item
+from cluster.engine.optimizers import MomentumSGD
+from cluster.engine.runtime import Peers, Runtime, device, trace
+from cluster.engine.saboteur import Saboteur
+from cluster.engine.shard import VectorState
+from cluster.engine.shards import ParameterShards
+from cluster.inventory import load
+from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
+from cluster.parameters import Layout, ParameterSpec
+
+import tensorflow as tf  # isort: skip
+
+IDS = 16_384
+"""Updates that can be told apart: elements a shard. Shards end at blocks of 1,024, so two are cut in the middle."""
+
+TO_PROCESSES = (Fault.KILL_WORKER, Fault.STOP_WORKER)
+LONGEST_SECONDS = 2.0
+TIMING = Timing(first_reply_seconds=20.0, floor_seconds=1.0, slow_factor=3.0, longest_cooldown_seconds=2.0)
+"""A deadline floor of 1 s, so that stopped workers and late replies outlast it, and workers that are back soon."""
+
+SPIN = 2_000
+"""Turns of the loop that is the computation: some milliseconds, in which a worker can be struck."""
+
+PATIENCE_SECONDS = 60.0
+
+
+class Counting:
+    """A connected cluster with the counting update."""
+
+    def __init__(self, inventory: Path, saboteur: Saboteur) -> None:
+        """Connect and trace. Raises ValueError unless there are two parameter servers."""
+        found = load(inventory)
+        servers, workers = found.of_role("ps"), found.of_role("worker")
+        if len(servers) != 2:
+            raise ValueError(f"{inventory}: expected 2 parameter servers, got {len(servers)}")
+        self.workers = len(workers)
+        peers = Peers(
+            found.task("coordinator", 0).address,
+            tuple(server.address for server in servers),
+            tuple(worker.address for worker in workers),
+        )
+        self._runtime = Runtime(peers)
+        layout = Layout([ParameterSpec("count", (2 * IDS,))])
+        places = [device("ps", place) for place in range(2)]
+        self.shards = ParameterShards(layout, VectorState(np.zeros(2 * IDS, np.float32)), MomentumSGD(), places)
+
+        def update(identifier: Any) -> Any:
+            trained, statistics, versions = self.shards.pull()
+            busy = tf.while_loop(
+                lambda step, _: step < SPIN, lambda step, x: (step + 1, tf.sin(x) + 1.0), [0, tf.reduce_sum(trained)]
+            )[1]
+            gradient = -tf.one_hot(identifier, IDS) + 0.0 * busy
+            outcome, _ = self.shards.push(
+                tf.concat([gradient, gradient], 0), statistics, identifier, tf.constant(1.0), versions
+            )  # fmt: skip
+            return outcome.fresh
+
+        functions = {"update": trace(update, tf.TensorSpec([], tf.int64))}
+        self.dispatcher = Dispatcher(self._runtime, functions, TIMING, PATIENCE_SECONDS, saboteur)
+
+    def applied(self) -> Any:
+        """Times each id was applied, int64 [2, IDS]: a row a shard. Call it while nothing is pushed."""
+        return np.rint(self.shards.read()).astype(np.int64).reshape(2, IDS)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self.dispatcher.close()
+        self._runtime.close()
+
+
+def judge(applied: Any, scheduled: int) -> dict[str, int]:
+    """What became of ids 0 to `scheduled` - 1; `applied` is int64 [shards, ids]."""
+    known = applied[:, :scheduled]
+    return {
+        "lost": int((known < 1).any(0).sum()),
+        "doubled": int((known > 1).any(0).sum()),
+        "never_scheduled": int(applied[:, scheduled:].astype(bool).any(0).sum()),
+    }
+
+
+def run(inventory: Path, chaos: str, faults: int, to_processes: int) -> dict[str, Any]:
+    """Updates until so many faults were injected, so many of them to processes (or there are no more ids); the row."""
+    begin = time.monotonic()
+    with TemporaryDirectory() as folder:
+        record = ChaosLog(Path(folder))
+        plan = replace(ChaosPlan.parse(chaos), longest_seconds=LONGEST_SECONDS)
+        saboteur = Saboteur(Chaos(plan, servers=2), record, Path(os.environ[SUPERVISOR]))
+        cluster = Counting(inventory, saboteur)
+        cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)
+        outcomes: Counter[int] = Counter()
+        scheduled = 0
+
+        def enough() -> bool:
+            injected = record.describe()["injected"]
+            return sum(injected.values()) >= faults and _to_processes(injected) >= to_processes
+
+        def updates() -> Iterator[Item]:
+            nonlocal scheduled
+            while scheduled < IDS and not enough():
+                yield Item(scheduled, "update", (np.int64(scheduled),))
+                scheduled += 1
+
+        with saboteur:
+            for outcome in cluster.dispatcher.run(updates()):
+                outcomes[outcome.item.id] += 1
+        # Whoever was stopped or cut off pushes what it was at while it comes back: that must have been dropped, too.
+        joined = cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)
+        applied, totals = cluster.applied(), cluster.shards.totals()
+        membership = cluster.dispatcher.membership
+        cluster.close()
+    injected = record.describe()["injected"]
+    return {
+        "what": "counting updates",
+        "workers": cluster.workers,
+        "workers_at_the_end": joined,
+        "ps": 2,
+        "chaos": chaos,
+        "injected": injected,
+        "to_processes": _to_processes(injected),
+        "updates": scheduled,
+        "outcomes": outcomes.total(),
+        "outcomes_twice": sum(count > 1 for count in outcomes.values()),
+        **judge(applied, scheduled),
+        "duplicates_dropped": totals.duplicates_dropped,
+        "late_replies": membership.late_replies,
+        "departures": sum(worker.departures for worker in membership.workers.values()),
+        "seconds": round(time.monotonic() - begin, 1),
+    }
+
+
+def _to_processes(injected: dict[str, int]) -> int:
+    return sum(injected.get(fault, 0) for fault in TO_PROCESSES)
+
+
+def main() -> None:
+    """Run it and print the row on the last line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults_counting")
+    parser.add_argument("--inventory", type=Path, required=True)
+    parser.add_argument("--faults", type=int, required=True)
+    parser.add_argument("--to-processes", type=int, required=True)
+    parser.add_argument("--chaos", required=True)
+    given = parser.parse_args()
+    print(json.dumps(run(given.inventory, given.chaos, given.faults, given.to_processes)), flush=True)
+    os._exit(0)  # TensorFlow's server threads cannot be joined
+
+
+if __name__ == "__main__":
+    main()

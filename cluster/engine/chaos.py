@@ -1,0 +1,198 @@
+"""Which fault strikes when: faults are injected on purpose, drawn by a seed. Pure: no process, socket or clock.
+
+A plan is text, `kill-worker:0.1,late:0.02,seed:7`: each fault with its probability for an item that is sent to a
+worker. Draws come from a generator that counts (Philox, Salmon et al. 2011) under (seed, attempt) at the number of the
+dispatch, so neither threads nor other faults shift what comes next. The attempt is that of the coordinator's process:
+one that was killed and came back does not meet the same fault at the same place for ever.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from cluster.errors import UsageError
+
+
+class Fault(StrEnum):
+    """What can be made to happen."""
+
+    KILL_WORKER = "kill-worker"
+    STOP_WORKER = "stop-worker"
+    CUT_WORKER = "cut-worker"
+    KILL_PS = "kill-ps"
+    KILL_COORDINATOR = "kill-coordinator"
+    DROP_REPLY = "drop-reply"
+    DUPLICATE = "duplicate"
+    LATE = "late"
+
+
+TAKES_WORKER = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER, Fault.CUT_WORKER})
+"""Faults after which a worker is out for a while."""
+
+DEADLY = frozenset({Fault.KILL_PS, Fault.KILL_COORDINATOR})
+"""Faults that end the coordinator: the job has to be started again, and to go on from a checkpoint."""
+
+BY_SUPERVISOR = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER}) | DEADLY
+"""Faults that only somebody who starts processes again makes good."""
+
+DELIVERY = frozenset({Fault.DROP_REPLY, Fault.DUPLICATE, Fault.LATE})
+"""Faults of one call and its reply."""
+
+SPARED_ATTEMPT = 4
+"""From this attempt on an item is left in peace: one that fails on every attempt would end the run."""
+
+DEADLY_LIMIT = 4
+DEADLY_WINDOW_SECONDS = 600.0
+"""Deadly faults in so many seconds. `fab` starts a job again five times in ten minutes: one is left for bad luck."""
+
+PROMPT_SECONDS = 0.2
+"""A process is struck at most so long after the item was sent: while it computes, as a rule."""
+
+MARGIN_SECONDS = 1.0
+"""After a struck worker should be back or noticed, until it counts again among those who could go on."""
+
+_SEED = "seed"
+
+
+@dataclass(frozen=True)
+class ChaosPlan:
+    """Probability of each fault for one dispatched item; together at most 1, and at most one strikes."""
+
+    probabilities: Mapping[Fault, float]
+    seed: int = 0
+    shortest_seconds: float = 0.5
+    longest_seconds: float = 6.0
+    """How long a worker is stopped or a reply held back."""
+
+    @classmethod
+    def parse(cls, text: str) -> "ChaosPlan":
+        """The plan that `text` describes. Raises UsageError naming every problem, and what there is."""
+        found: dict[Fault, float] = {}
+        problems: list[str] = []
+        seed: int | None = None
+        for entry in text.split(","):
+            name, _, value = (part.strip() for part in entry.partition(":"))
+            if name == _SEED:
+                if seed is not None:
+                    problems.append(f"{name} comes twice")
+                elif value.isdecimal() and int(value) < 2**64:
+                    seed = int(value)
+                else:
+                    problems.append(f"seed: expected a whole number from 0 to 2^64 - 1, got {value!r}")
+            elif name not in set(Fault):
+                problems.append(f"no fault is called {name!r}")
+            elif Fault(name) in found:
+                problems.append(f"{name} comes twice")
+            else:
+                found[Fault(name)] = _probability(name, value, problems)
+        if sum(found.values()) > 1.0 + 1e-9:  # 0.1 + 0.2 + ... may be a little above
+            problems.append(f"the probabilities are {sum(found.values()):g} together, more than 1")
+        if not found and not problems:
+            problems.append("no fault is named")
+        if problems:
+            raise UsageError(
+                f"--chaos {text!r}: {'; '.join(problems)}. Expected FAULT:PROBABILITY,... of {', '.join(Fault)}, "
+                "and perhaps seed:NUMBER"
+            )
+        return cls(found, seed or 0)
+
+    def refuse(self, job: str, *, supervised: bool, goes_on: bool) -> None:
+        """Raise UsageError if this `job` cannot be given these faults.
+
+        `supervised`: whether there is a supervisor; `goes_on`: whether the job is one that is resumed.
+        """
+        deadly = [fault for fault in self.probabilities if fault in DEADLY]
+        if deadly and not goes_on:
+            raise UsageError(f"--chaos {', '.join(deadly)}: only train goes on after that; {job} would begin anew")
+        helpless = [fault for fault in self.probabilities if fault in BY_SUPERVISOR]
+        if helpless and not supervised:
+            raise UsageError(
+                f"--chaos {', '.join(helpless)} needs a supervisor, which starts again what was killed: start the job "
+                "by fab, with connection: local"
+            )
+
+
+def _probability(name: str, value: str, problems: list[str]) -> float:
+    try:
+        probability = float(value)
+    except ValueError:
+        probability = float("nan")
+    if not 0.0 <= probability <= 1.0:
+        problems.append(f"{name}: expected a probability from 0 to 1, got {value!r}")
+        return 0.0
+    return probability
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One fault: on the worker that an item is sent to, or on the parameter server or coordinator number `task`."""
+
+    fault: Fault
+    task: int
+    dispatch: int
+    delay_seconds: float
+    """For a process: when it is struck, after the item was sent."""
+    lasts_seconds: float
+    """How long a worker is stopped, or a reply held back."""
+
+    @property
+    def target(self) -> str:
+        """`worker:1`, `ps:0`, `coordinator:0`."""
+        role = {Fault.KILL_PS: "ps", Fault.KILL_COORDINATOR: "coordinator"}.get(self.fault, "worker")
+        return f"{role}:{self.task}"
+
+
+@dataclass
+class Chaos:
+    """Decides for each dispatch of one coordinator process."""
+
+    plan: ChaosPlan
+    attempt: int = 0
+    """How many coordinator processes of this run came before."""
+    servers: int = 1
+    dispatches: int = field(default=0, init=False)
+    _down_until: dict[int, float] = field(default_factory=dict, init=False)
+
+    def strike(
+        self, task: int, attempts: int, live: Collection[int], now: float, deadly: Callable[[float], int]
+    ) -> Strike | None:  # fmt: skip
+        """The fault, if any, of the next dispatch: an item's attempt number `attempts` (from 1), to worker `task`.
+
+        Spared are an item that has been tried often; the last worker of `live` that none of our faults has taken or
+        is about to take; and the job itself when it has had enough deadly faults: `deadly` counts those in the last so
+        many seconds. `now`: seconds of any clock.
+        """
+        number, self.dispatches = self.dispatches, self.dispatches + 1
+        which, when, how_long = self._drawn(number)
+        fault = self._fault(which)
+        if fault is None or attempts >= SPARED_ATTEMPT:
+            return None
+        if fault in DEADLY and deadly(DEADLY_WINDOW_SECONDS) >= DEADLY_LIMIT:
+            return None
+        plan = self.plan
+        delay = PROMPT_SECONDS * when
+        lasts = plan.shortest_seconds + how_long * (plan.longest_seconds - plan.shortest_seconds)
+        if fault in TAKES_WORKER:
+            if not any(other != task and self._down_until.get(other, now) <= now for other in live):
+                return None
+            self._down_until[task] = now + delay + MARGIN_SECONDS + lasts * (fault is Fault.STOP_WORKER)
+        if fault is Fault.KILL_PS:
+            return Strike(fault, int(how_long * self.servers), number, delay, 0.0)
+        return Strike(fault, 0 if fault is Fault.KILL_COORDINATOR else task, number, delay, lasts)
+
+    def _drawn(self, number: int) -> tuple[float, float, float]:
+        """Three numbers in [0, 1) for this dispatch."""
+        key = np.array([self.plan.seed, self.attempt], np.uint64)
+        generator = np.random.Philox(key=key, counter=[0, number, 0, 0])
+        first, second, third = np.random.Generator(generator).random(3)
+        return float(first), float(second), float(third)
+
+    def _fault(self, which: float) -> Fault | None:
+        bound = 0.0
+        for fault in Fault:
+            bound += self.plan.probabilities.get(fault, 0.0)
+            if which < bound:
+                return fault
+        return None

@@ -1,0 +1,138 @@
+"""Carries out the faults that `Chaos` decides on: through the supervisor, the watchdog, or the lane of the call."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Protocol
+
+from cluster.engine.chaos import DELIVERY, Chaos, Fault, Strike
+
+log = logging.getLogger(__name__)
+
+SUPERVISOR_SECONDS = 5.0
+
+
+class Record(Protocol):
+    """Where injected faults are written down. Called from any thread."""
+
+    def injected(self, strike: Strike) -> None:
+        """This fault has been injected, or is about to be if nobody could write afterwards."""
+        ...
+
+    def deadly(self, seconds: float) -> int:
+        """Deadly faults within the last so many seconds, those of earlier coordinators included."""
+        ...
+
+
+class Saboteur:
+    """Injects faults into one coordinator's run. Use as a context manager: at the end nobody is left stopped."""
+
+    def __init__(self, chaos: Chaos, record: Record, supervisor: Path | None) -> None:
+        """`supervisor`: its socket; None if only faults are drawn that need none."""
+        self._chaos, self._record, self._supervisor = chaos, record, supervisor
+        self._lock = threading.Lock()
+        self._closed = False
+        self._timers: set[threading.Timer] = set()
+        self._stopped: set[str] = set()
+
+    def __enter__(self) -> "Saboteur":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def dispatched(
+        self, task: int, attempts: int, live: Collection[int], cut: Callable[[str], None]
+    ) -> Strike | None:  # fmt: skip
+        """An item goes to worker `task`, for the `attempts`-th time: the fault of its delivery, if one strikes there.
+
+        Any other fault is injected from here on, by a thread; `cut` takes a worker's name.
+        """
+        strike = self._chaos.strike(task, attempts, live, time.monotonic(), self._record.deadly)
+        if strike is None or strike.fault in DELIVERY:
+            return strike
+        self._later(strike.delay_seconds, self._process_fault, strike, cut)
+        return None
+
+    def injected(self, strike: Strike) -> None:
+        """Say so and write it down."""
+        lasting = f" for {strike.lasts_seconds:.1f} s" if strike.fault in (Fault.STOP_WORKER, Fault.LATE) else ""
+        log.warning("chaos: %s, %s%s (dispatch %d)", strike.fault, strike.target, lasting, strike.dispatch)
+        self._record.injected(strike)
+
+    def close(self) -> None:
+        """Inject nothing more, and let whoever is stopped go on."""
+        with self._lock:
+            self._closed = True
+            timers, stopped = list(self._timers), sorted(self._stopped)
+        for timer in timers:
+            timer.cancel()
+        for timer in timers:
+            timer.join(SUPERVISOR_SECONDS)
+        for name in stopped:
+            self._let_go_on(name)
+
+    def _later(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
+        def act() -> None:
+            try:
+                action(*arguments)
+            finally:
+                with self._lock:
+                    self._timers.discard(timer)
+
+        timer = threading.Timer(seconds, act)
+        timer.daemon = True
+        with self._lock:
+            if self._closed:
+                return
+            self._timers.add(timer)
+            timer.start()
+
+    def _process_fault(self, strike: Strike, cut: Callable[[str], None]) -> None:
+        match strike.fault:
+            case Fault.CUT_WORKER:
+                cut(strike.target)
+                self.injected(strike)
+            case Fault.KILL_COORDINATOR:
+                self.injected(strike)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case Fault.STOP_WORKER:
+                with self._lock:
+                    if self._closed:
+                        return
+                    self._stopped.add(strike.target)
+                if self._asked("signal", task=strike.target, signal=signal.SIGSTOP.name):
+                    self.injected(strike)
+                    self._later(strike.lasts_seconds, self._let_go_on, strike.target)
+            case _:
+                if self._asked("kill", task=strike.target, reason="chaos"):
+                    self.injected(strike)
+
+    def _let_go_on(self, name: str) -> None:
+        # If it was fenced, and so killed, meanwhile, the one that came after it takes no harm.
+        self._asked("signal", task=name, signal=signal.SIGCONT.name)
+        with self._lock:
+            self._stopped.discard(name)
+
+    def _asked(self, verb: str, **request: str) -> bool:
+        """Whether the supervisor did it to a process."""
+        assert self._supervisor is not None  # ChaosPlan.refuse
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(SUPERVISOR_SECONDS)
+                connection.connect(str(self._supervisor))
+                connection.sendall(json.dumps({"verb": verb, **request}).encode() + b"\n")
+                with connection.makefile("rb") as stream:
+                    reply = json.loads(stream.readline() or b"{}")
+        except (OSError, ValueError) as problem:
+            log.warning("chaos: the supervisor could not be asked to %s %s: %s", verb, request["task"], problem)
+            return False
+        if not reply.get("pid"):
+            log.info("chaos: %s %s: nothing to do it to: %s", verb, request["task"], reply.get("error", "no process"))
+        return bool(reply.get("pid"))

@@ -1,0 +1,79 @@
+"""`chaos.jsonl` in a run's folder: what `--chaos` did to it, over all the coordinators that it took.
+
+A line a fault and one for each coordinator's beginning, written before anything else happens: it survives a SIGKILL of
+this process, which is one of the faults.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from cluster.engine.chaos import DEADLY, Chaos, ChaosPlan, Strike
+from cluster.engine.saboteur import Saboteur
+from cluster.errors import ClusterError
+
+NAME = "chaos.jsonl"
+SUPERVISOR = "PSCLUSTER_SUPERVISOR"
+"""Environment variable: the socket of the supervisor that keeps the roles."""
+
+
+def sabotage(plan: ChaosPlan | None, folder: Path, servers: int) -> tuple[Saboteur | None, "ChaosLog | None"]:
+    """What injects the plan's faults into a run on so many parameter servers, and the log of it; Nones without a plan.
+
+    Raises ClusterError.
+    """
+    if plan is None:
+        return None, None
+    record = ChaosLog(folder)
+    supervisor = os.environ.get(SUPERVISOR)
+    return Saboteur(Chaos(plan, record.attempt, servers), record, Path(supervisor) if supervisor else None), record
+
+
+class ChaosLog:
+    """The file of one run, opened by one more coordinator."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ClusterError if it cannot be read or written."""
+        self._path = folder / NAME
+        try:
+            lines = self._path.read_bytes().splitlines() if self._path.exists() else []
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise ClusterError(f"{self._path}: cannot be read and appended to ({problem.strerror})") from None
+        known = [entry for line in lines if (entry := _entry(line)) is not None]
+        self.attempt = sum("attempt" in entry for entry in known)
+        """How many coordinators wrote to it before."""
+        self._injected = Counter(str(entry["fault"]) for entry in known if "fault" in entry)
+        self._deadly = [float(entry["time"]) for entry in known if entry.get("fault") in DEADLY]
+        self._write(attempt=self.attempt)
+
+    def injected(self, strike: Strike) -> None:
+        """See saboteur.Record."""
+        self._injected[strike.fault.value] += 1
+        if strike.fault in DEADLY:
+            self._deadly.append(time.time())
+        self._write(fault=strike.fault.value, target=strike.target, dispatch=strike.dispatch)
+
+    def deadly(self, seconds: float) -> int:
+        """See saboteur.Record."""
+        now = time.time()
+        return sum(now - at < seconds for at in self._deadly)
+
+    def describe(self) -> dict[str, Any]:
+        """The `chaos` entry of a result."""
+        return {"injected": dict(sorted(self._injected.items()))}
+
+    def _write(self, **facts: Any) -> None:
+        # One write a line: threads and a death in between leave whole lines.
+        os.write(self._file, json.dumps({"time": time.time(), **facts}).encode() + b"\n")
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "time" in found else None

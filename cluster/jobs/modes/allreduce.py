@@ -1,0 +1,134 @@
+"""`mode: allreduce`: the workers hold the parameters and exchange gradients; no parameter server works.
+
+One call a step spans all workers that were there when the run began. A worker that is lost takes its shard with it:
+the run ends as it does when a parameter server is lost, and goes on from its last checkpoint with those that are left.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from cluster.consistency import Grant, Policy, Speeds
+from cluster.consistency.tree import largest_subtree, tree_sum
+from cluster.engine.exchange import ExchangedVector, PartialSum
+from cluster.engine.messages import Item, Outcome
+from cluster.engine.optimizers import Optimizer
+from cluster.engine.runtime import trace
+from cluster.engine.shard import VectorState, Wire
+from cluster.inventory.training import TrainJob
+from cluster.jobs.batches import Update
+from cluster.jobs.gradient import GradientOfBatch, piece_sizes
+from cluster.jobs.modes.asynchronous import dropout_seed
+from cluster.jobs.modes.mode import Reply, Step, Stretch
+from cluster.jobs.recordings import WorkerWindows
+from cluster.models import Network
+
+import tensorflow as tf  # isort: skip
+
+FUNCTION = "train"
+
+
+def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:
+    """Micro-batches of each worker: neighbouring ones, by the workers' speeds; some may get none."""
+    total = sum(speeds.of(task) for task in tasks)
+    reached, borders = 0.0, [0]
+    for task in tasks:
+        reached += speeds.of(task)
+        borders.append(round(slots * reached / total))
+    return [range(begin, end) for begin, end in pairwise(borders)]
+
+
+class AllreduceMode:
+    """Whole steps, each one function over all workers."""
+
+    def __init__(
+        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, optimizer: Optimizer,
+        places: Mapping[int, str], wire: Wire, policy: Policy, speeds: Speeds,
+    ) -> None:  # fmt: skip
+        """`places`: the device of each worker that takes part, by task."""
+        self._job, self.policy = job, policy
+        self.shards = ExchangedVector(
+            network.layout, state, optimizer, tuple(places.values()), wire, clip_norm=job.clip_norm
+        )
+        self._runs = dict(zip(places.values(), runs_of(job.micro_batches, tuple(places), speeds), strict=True))
+        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows)}
+
+    def _traced(self, network: Network, windows: WorkerWindows) -> Callable[..., Any]:
+        job, shards = self._job, self.shards
+        gradient_of = GradientOfBatch(network, job)
+        sizes = piece_sizes(job.batch_size, job.micro_batches)
+        borders = np.concatenate([[0], np.cumsum(sizes)])
+        working = {place: run for place, run in self._runs.items() if len(run)}
+
+        def train(rows: Any, rate: Any, seed: Any, standardization: Any) -> Any:
+            begin = tf.timestamp()
+            vectors = shards.gather(tuple(working))
+            with tf.control_dependencies([tensor for vector in vectors for tensor in vector]):
+                pulled = tf.timestamp()
+            parts: list[PartialSum] = []
+            figures: list[Any] = []
+            for (place, run), (trained, statistics) in zip(working.items(), vectors, strict=True):
+                with tf.device(place):
+                    mine = rows[borders[run.start] : borders[run.stop]]
+                    inputs, classes = windows.gather(mine, standardization)
+                    pieces = gradient_of.pieces(
+                        trained, statistics, inputs, classes, sizes[run.start : run.stop], len(run),
+                        seed + tf.constant([0, run.start]),
+                    )  # fmt: skip
+                    leaves = [
+                        shards.nodes.leaf(piece.gradient, piece.statistics, network.layout.trained_size)
+                        for piece in pieces
+                    ]
+                    parts += self._subtrees(run, place, leaves)
+                    figures += [tf.stack([piece.loss, piece.hits]) for piece in pieces]
+            with tf.control_dependencies([part.node for part in parts]):
+                computed = tf.timestamp()
+            norm = shards.reduce_and_apply(parts, job.micro_batches, rate)
+            with tf.control_dependencies([norm]):
+                pushed = tf.timestamp()
+            told = tf.concat([[norm], tf.reshape(tf.stack(figures), [-1])], 0)
+            times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
+            return tf.concat([times, tf.cast(told, tf.float64)], 0)
+
+        return trace(
+            train,
+            tf.TensorSpec([job.batch_size], tf.int32),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([2], tf.int32),
+            tf.TensorSpec([2, network.problem.channels], tf.float32),
+        )
+
+    def _subtrees(self, run: range, place: str, leaves: Sequence[Any]) -> list[PartialSum]:
+        """A run of leaves as sums over aligned subtrees."""
+        sums, first = [], run.start
+        size = self.shards.layout.trained_size
+        while first < run.stop:
+            count = largest_subtree(first, self._job.micro_batches, run.stop - first)
+            mine = leaves[first - run.start : first - run.start + count]
+            sums.append(PartialSum(first, place, tree_sum(mine, lambda a, b: self.shards.nodes.add(a, b, size))))
+            first += count
+        return sums
+
+    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+        """See Mode."""
+        batch = update.batches[0]
+        arguments = (
+            update.rows[0], np.float32(stretch.rate_of(batch)), dropout_seed(self._job, batch),
+            stretch.standardization,
+        )  # fmt: skip
+        return Item(stretch.first_id + grant.update, FUNCTION, arguments, repeatable=False)
+
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+        """See Mode."""
+        self.policy.replied(grant, outcome.task, outcome.seconds)
+        pull, compute, push, norm = (float(value) for value in outcome.value[:4])
+        figures = outcome.value[4:].reshape(-1, 2)
+        loss = tree_sum([np.float32(value) for value in figures[:, 0]], lambda a, b: a + b)
+        step = Step({update.batches[0]: float(loss)}, float(figures[:, 1].sum()), norm, 0.0)
+        return Reply((pull, compute, push), self._job.batch_size, 0.0, step)
+
+    def settle(self) -> Item | None:
+        """See Mode: a step is applied when it is answered."""
+        return None

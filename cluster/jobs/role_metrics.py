@@ -1,0 +1,33 @@
+"""What a role process says about itself, read from its /metrics as anybody would."""
+
+import urllib.request
+from http.client import HTTPException
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from cluster.errors import ClusterError
+
+ANSWER_SECONDS = 5.0
+BUILD = "pscluster_build_info"
+_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def role_metrics(host: str, metrics_port: int) -> list[Sample]:
+    """Every sample that a role process exports. Raises ClusterError if it does not answer."""
+    address = f"http://{host}:{metrics_port}/metrics"
+    try:
+        with _NO_PROXY.open(address, timeout=ANSWER_SECONDS) as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+    except (OSError, HTTPException, ValueError) as problem:
+        raise ClusterError(f"{address}: expected the role's metrics, got {problem}: is it still running?") from None
+    return [sample for family in families for sample in family.samples]
+
+
+def processor_of(host: str, metrics_port: int) -> str | None:
+    """The kind of processor a role process runs on; None if it does not say."""
+    try:
+        samples = role_metrics(host, metrics_port)
+    except ClusterError:
+        return None
+    return next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)

@@ -1,0 +1,55 @@
+"""Lost and doubled updates are seen, each by itself; and a short run on a cluster that a supervisor keeps."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.faults import counting, row_of, summarize, training
+from benchmarks.faults_counting import judge
+from benchmarks.supervised_cluster import supervised_cluster
+
+
+def test_a_lost_update_does_not_hide_behind_a_doubled_one() -> None:
+    applied = np.ones((2, 8), np.int64)
+    applied[:, 6:] = 0
+    assert judge(applied, 6) == {"lost": 0, "doubled": 0, "never_scheduled": 0}
+    applied[0, 1], applied[0, 2], applied[1, 7] = 0, 2, 1
+    assert judge(applied, 6) == {"lost": 1, "doubled": 1, "never_scheduled": 1}
+
+
+def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> None:
+    result: dict[str, Any] = {
+        "chaos": {"injected": {"kill-ps": 1, "late": 2}},
+        "updates": {"scheduled": 100, "applied": 97, "duplicates_dropped": 0, "rolled_back": 5},
+        **dict.fromkeys(("workers", "ps", "status", "epochs_done"), 1),
+        "resumptions": 1,
+        "elapsed_seconds": 3.0,
+    }
+    short = row_of(result, "late:0.1")
+    assert (short["lost"], short["doubled"], short["to_processes"]) == (3, 0, 1)
+    result["updates"]["applied"] = 102
+    assert summarize([short, row_of(result, "late:0.1")]) == {
+        "injected": 6,
+        "injected_by_fault": {"kill-ps": 2, "late": 4},
+        "to_processes": 2,
+        "updates": 200,
+        "lost": 3,
+        "doubled": 2,
+        "rolled_back": 10,
+        "resumptions": 2,
+    }
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_under_faults_of_every_kind_each_update_is_applied_once() -> None:
+    with supervised_cluster(workers=3, servers=2) as cluster:
+        counted = counting(cluster, faults=30, to_processes=4, seed=1)
+        trained = training(cluster, epochs=4, chaos="kill-ps:0.01,kill-coordinator:0.01,duplicate:0.05,seed:1")
+    assert (counted["lost"], counted["doubled"], counted["never_scheduled"]) == (0, 0, 0)
+    assert counted["outcomes"] == counted["updates"]
+    assert sum(counted["injected"].values()) >= 30
+    assert (trained["status"], trained["epochs_done"], trained["lost"], trained["doubled"]) == ("done", 4, 0, 0)
+    deadly = trained["injected"].get("kill-ps", 0) + trained["injected"].get("kill-coordinator", 0)
+    assert trained["resumptions"] > 0 < deadly
