@@ -20,31 +20,36 @@ FAULTS, QUICK_FAULTS = (1_000, 100), (100, 15)
 DEADLINE_SECONDS = 3_600.0
 
 CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
-TRAIN_CHAOS = f"{CHAOS},kill-ps:0.002,kill-coordinator:0.002"
+TRAIN_CHAOS = (
+    "kill-worker:0.005,stop-worker:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
+    "kill-ps:0.002,kill-coordinator:0.002"
+)
+"""Fewer, because a job's own patience is that of the product: a worker that fails again and again waits up to 30 s."""
 TRAIN = (
     "jobs.train.model={name: thesis, n_layers_in_highway: 0, n_stacked_layers: 1, bidirectional: false, hidden: 16}",
     "jobs.train.batch_size=20",
-    "jobs.train.checkpoint.every_seconds=5",
+    "jobs.train.checkpoint.every_seconds=3",
     "jobs.train.deadline_seconds=20",
 )
-EPOCHS = 20
+EPOCHS = 10
 
 
 def counting(cluster: SupervisedCluster, faults: int, to_processes: int, seed: int) -> dict[str, Any]:
     """The row of `benchmarks.faults_counting`."""
     command = [sys.executable, "-m", "benchmarks.faults_counting", "--inventory", str(cluster.inventory)]
     command += ["--faults", str(faults), "--to-processes", str(to_processes), "--chaos", f"{CHAOS},seed:{seed}"]
-    row: dict[str, Any] = json.loads(ended(command, ROOT, cluster.environment, DEADLINE_SECONDS).splitlines()[-1])
+    row: dict[str, Any] = json.loads(
+        ended(command, ROOT, cluster.environment, DEADLINE_SECONDS).stdout.splitlines()[-1]
+    )
     return row
 
 
-def training(cluster: SupervisedCluster, epochs: int, chaos: str) -> dict[str, Any]:
-    """The row of a training that has to go on from checkpoints."""
+def train_words(epochs: int, chaos: str) -> list[str]:
+    """What to say to `fab` for a training that has to go on from checkpoints."""
     words = ["job", "train", "--data", "synthetic", "--mode", "async", "--epochs", str(epochs), "--chaos", chaos]
     for setting in TRAIN:
         words += ["--set", setting]
-    result = json.loads(cluster.fab([*words, "--json", "--quiet"], DEADLINE_SECONDS))
-    return row_of(result, chaos)
+    return [*words, "--json", "--quiet"]
 
 
 def row_of(result: dict[str, Any], chaos: str) -> dict[str, Any]:
@@ -93,7 +98,9 @@ def main() -> None:
         rows = [counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed)]
         _tell(rows[-1])
         if not given.quick:
-            rows.append(training(cluster, EPOCHS, f"{TRAIN_CHAOS},seed:{given.seed}"))
+            chaos = f"{TRAIN_CHAOS},seed:{given.seed}"
+            trained = cluster.fab(train_words(EPOCHS, chaos), DEADLINE_SECONDS)
+            rows.append(row_of(json.loads(trained.stdout), chaos))
             _tell(rows[-1])
     summary = summarize(rows)
     publish("faults", rows, summary, as_json=given.json)
@@ -101,9 +108,10 @@ def main() -> None:
 
 
 def _tell(row: dict[str, Any]) -> None:
+    """The whole row, too: it took minutes, and the next one may fail."""
     print(
         f"{row['what']}: {sum(row['injected'].values())} faults in {row['updates']} updates; {row['lost']} lost, "
-        f"{row['doubled']} doubled ({row['seconds']} s)",
+        f"{row['doubled']} doubled ({row['seconds']} s)\n{json.dumps(row)}",
         file=sys.stderr,
         flush=True,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks.rounds import serve
 from benchmarks.wire_network import ResidualBidirectional
 from benchmarks.wire_ours import dataset_in, job_of, steps_of
+from cluster.consistency import Speeds
 from cluster.engine.shard import VectorState
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
@@ -24,8 +25,9 @@ def main() -> None:
     inventory, network, job = load(given.inventory), ResidualBidirectional(), job_of(given.codec)
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder, Session(inventory, Cancel()) as session:
         data = WorkerWindows(dataset_in(Path(folder)))
-        policy, state = policy_of(job, session.workers, {}), VectorState(network.initial(0))
-        mode = mode_of(job, network, data, state, session.places, policy, session.workers)
+        speeds, state = Speeds(), VectorState(network.initial(0))
+        policy, places = policy_of(job, session.workers, speeds), dict(enumerate(session.places))
+        mode = mode_of(job, network, data, state, places, policy, session.workers, speeds)
         serve(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
 
 

@@ -36,14 +36,16 @@ class SupervisedCluster:
         state = StateFolder.beside(self.inventory, load(self.inventory).cluster)
         return {**os.environ, SUPERVISOR: str(state.control_socket)}
 
-    def fab(self, words: Sequence[str], deadline_seconds: float) -> str:
-        """What `fab WORDS` prints on standard output. Raises RuntimeError with its last words if it fails."""
+    def fab(self, words: Sequence[str], deadline_seconds: float) -> subprocess.CompletedProcess[str]:
+        """`fab WORDS`, when it has ended. Raises RuntimeError with its last words if it fails."""
         command = [str(FAB), "-r", str(ROOT), *words, "--inventory", str(self.inventory)]
         return ended(command, self.folder, os.environ, deadline_seconds)
 
 
-def ended(command: Sequence[str], folder: Path, environment: Mapping[str, str], deadline_seconds: float) -> str:
-    """Run the command in `folder` to its end; its standard output.
+def ended(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], deadline_seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in `folder` to its end.
 
     Raises RuntimeError with its last words if it fails or is not done by the deadline.
     """
@@ -56,7 +58,7 @@ def ended(command: Sequence[str], folder: Path, environment: Mapping[str, str], 
         raise RuntimeError(f"{what} was not done after {deadline_seconds:.0f} s") from None
     if done.returncode:
         raise RuntimeError(f"{what} ended with status {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout
+    return done
 
 
 @contextmanager

@@ -52,11 +52,22 @@ def test_pi_calibrates_before_the_shipped_recipe_trains(text: str) -> None:
     assert (train.clip_norm, train.label_smoothing, train.batch_size) == (1.0, 0.05, 100)
 
 
+@pytest.mark.parametrize(
+    ("text", "micro_batches"),
+    [(THESIS, 16), (LOCAL, 4), (hosts_inventory("192.168.1.16-31"), 16), (hosts_inventory("10.0.0.1-17"), 32)],
+)
+def test_there_is_a_micro_batch_for_every_worker(text: str, micro_batches: int) -> None:
+    inventory = read(text)
+
+    assert inventory.jobs.train.micro_batches == micro_batches >= len(inventory.of_role("worker"))
+
+
 @pytest.mark.parametrize("text", [THESIS, LOCAL, hosts_inventory("192.168.1.16-31"), local_inventory()])
 def test_the_recipe_of_the_thesis_is_one_word_away_and_comes_whole(text: str) -> None:
     shipped, train = read(text).jobs.train, read(text, ["jobs.train.recipe=thesis"]).jobs.train
 
-    assert train == TrainJob.model_validate({"recipe": "thesis", "epochs": shipped.epochs})
+    own = {"epochs": shipped.epochs, "micro_batches": shipped.micro_batches}
+    assert train == TrainJob.model_validate({"recipe": "thesis", **own})
     assert (train.optimizer, train.schedule) == (Adam(learning_rate=0.001), Constant())
     assert (train.clip_norm, train.l2, train.label_smoothing) == (15.0, 0.005, 0.0)
     assert (train.keep_probability, train.replay_worst_batches) == (0.85, 5)
