@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 
@@ -22,48 +24,54 @@ class Coordinator:
     """Such a coordinator seen from outside. Use as a context manager: it is ended afterwards."""
 
     def __init__(self, command: Sequence[str], deadline_seconds: float) -> None:
-        self._deadline_seconds = deadline_seconds
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self._errors: list[str] = []
-        self._reader = threading.Thread(target=self._read_errors, name="errors", daemon=True)
-        self._reader.start()
+        """`deadline_seconds` is what `run` waits at most."""
+        self._command, self._deadline_seconds = command, deadline_seconds
 
     def __enter__(self) -> "Coordinator":
+        with ExitStack() as stack:
+            # A file: whoever outlives it by a moment, such as its watchdog, would keep a pipe open.
+            self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            )
+            stack.callback(self._end)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream and not stream.closed:
-                stream.close()
-
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._errors.append(line)
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):  # what it was sent last and never read
+                if stream:
+                    stream.close()
 
     def run(self, steps: int) -> dict[str, Any]:
         """Train so many steps; what it printed. Raises RuntimeError with its last words, or past the deadline."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        timer = threading.Timer(self._deadline_seconds, self._process.kill)
-        timer.start()
-        try:
-            print(steps, file=self._process.stdin, flush=True)
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        overdue = not timer.is_alive()
-        timer.cancel()
+        line, overdue = self._asked(str(steps))
         if line:
             result: dict[str, Any] = json.loads(line)
             return result
         if overdue:
             raise RuntimeError(f"not done after {self._deadline_seconds:.0f} s")
         self._process.wait()
-        self._reader.join()
-        raise RuntimeError("".join(self._errors).strip().rpartition("\n")[2] or "ended without a word")
+        self._errors.seek(0)
+        raise RuntimeError(self._errors.read().strip().rpartition("\n")[2] or "ended without a word")
+
+    def _asked(self, question: str) -> tuple[str, bool]:
+        """The line that came back, and whether the deadline passed before."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        timer = threading.Timer(self._deadline_seconds, self._process.kill)
+        timer.start()
+        try:
+            print(question, file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+            return line, not timer.is_alive()
+        except BrokenPipeError:
+            return "", False
+        finally:
+            timer.cancel()

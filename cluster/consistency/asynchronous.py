@@ -19,19 +19,19 @@ class Asynchronous:
     def begin(self, updates: range) -> None:
         """See Policy."""
         self._next, self._stop = updates.start, updates.stop
-        self._open: dict[int, int] = {}
-        """Updates under way, by their id, and how many there were before."""
+        self._open: dict[int, tuple[int, float]] = {}
+        """Who is at each update under way, by its id, and since when."""
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         """See Policy."""
-        del now
         if self.exhausted() or not self._may_start(self._next):
             return None
-        remaining, busy = self._stop - self._next, len(self._open)
-        if busy and not self.speeds.worth_while(task, self._slots, remaining * self._slots, busy * self._slots, live):
+        remaining = (self._stop - self._next) * self._slots
+        busy = sum(self.speeds.left(other, self._slots, now - since) for other, since in self._open.values())
+        if self._open and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
             return None
         grant = Grant(self._next, 0, self._slots)
-        self._open[grant.update] = task
+        self._open[grant.update] = task, now
         self._next += 1
         return grant
 

@@ -47,15 +47,19 @@ class Speeds:
         """The part of all work that this worker should do, from 0 to 1."""
         return self.of(task) / sum(self.of(other) for other in live | {task})
 
-    def worth_while(self, task: int, slots: int, remaining: int, busy: int, live: Set[int]) -> bool:
+    def left(self, task: int, slots: int, seconds: float) -> float:
+        """Micro-batches still to be done of `slots` that a worker has been at for so long."""
+        return max(0.0, slots - seconds * self.of(task))
+
+    def worth_while(self, task: int, slots: int, remaining: int, busy: float, live: Set[int]) -> bool:
         """Whether everything ends sooner if this worker does `slots` of the `remaining` micro-batches.
 
-        The others, `busy` of their micro-batches still under way (on average half done), would need
-        max((remaining + busy / 2) / their speed, slots / the fastest one's speed).
+        The others, who have `busy` micro-batches of what they are at still to do, would need
+        max((remaining + busy) / their speed, slots / the fastest one's speed).
         """
         others = live - {task}
         if not others:
             return True
         speeds = [self.of(other) for other in others]
-        without = max((remaining + busy / 2) / sum(speeds), slots / max(speeds))
+        without = max((remaining + busy) / sum(speeds), slots / max(speeds))
         return slots / self.of(task) <= PATIENCE * without

@@ -59,7 +59,7 @@ class Synchronous:
         remaining = self._slots - self._cursor
         if not remaining:
             return self._backup(task, now)
-        if self._passes_over(task, remaining, live):
+        if self._passes_over(task, remaining, live, now):
             return None
         share = self.speeds.share(task, live)
         # The first round deals out the whole step, later ones what is left of it.
@@ -76,16 +76,16 @@ class Synchronous:
         """Whether it is time for a worker to show anew how fast it is."""
         return self._step - self._served_at.get(task, self._step) >= RETRY_STEPS
 
-    def _passes_over(self, task: int, remaining: int, live: frozenset[int]) -> bool:
+    def _passes_over(self, task: int, remaining: int, live: frozenset[int], now: float) -> bool:
         """Whether the step had better be left to the others."""
         self._served_at.setdefault(task, self._step)
-        busy = sum(grant.slots for grant in self._parts)
+        busy = sum(self.speeds.left(part.task, grant.slots, now - part.since) for grant, part in self._parts.items())
         if self.speeds.worth_while(task, 1, remaining, busy, live):
             self._passed_over.clear()
             return False
         if self._owed(task):
             return False
-        if busy:
+        if self._parts:
             return True
         # Nobody is at it, and it is asked a second time, so that everybody idle has been asked meanwhile: the faster
         # ones do not answer any more, and may take minutes to be given up.

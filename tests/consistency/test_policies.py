@@ -179,6 +179,15 @@ def test_synchronous_a_worker_four_times_slower_costs_what_it_lacks_and_no_more(
     assert seen.slots[1] == pytest.approx(1600 / 13, rel=0.5)
 
 
+def test_a_slow_worker_gets_no_second_part_just_before_the_others_have_done_theirs() -> None:
+    policy = Synchronous(16, Speeds({task: 1.0 / each for task, each in FOUR_TIMES_SLOWER.items()}))
+    policy.begin(range(1))
+    granted = [policy.draw(task, EVERYBODY, 0.0) for task in (0, 2, 3, 1)]
+    assert granted == [Grant(0, 0, 4), Grant(0, 4, 4), Grant(0, 8, 4), Grant(0, 12, 1)]
+    policy.replied(Grant(0, 12, 1), 1, 3.9)
+    assert policy.draw(1, EVERYBODY, 3.9) is None, "three others need 0.1 s for what they have, 1 s for the rest"
+
+
 def test_a_worker_that_was_passed_over_is_tried_again_and_gets_its_share_when_it_is_faster() -> None:
     policy = Synchronous(4, Speeds())
     slow = {0: 1.0, 1: 1.0, 2: 40.0}

@@ -51,6 +51,13 @@ def test_the_only_worker_is_always_worth_while() -> None:
     assert speeds.worth_while(0, 4, 4, 0, {0})
 
 
+def test_what_a_busy_worker_has_left_follows_from_its_speed_and_is_never_negative() -> None:
+    speeds = Speeds()
+    measured(speeds, 0, 0.5)
+    assert speeds.left(0, 4, 1.5) == pytest.approx(1.0)
+    assert speeds.left(0, 4, 9.0) == 0.0
+
+
 def test_a_slow_one_may_work_as_long_as_the_others_have_plenty_to_do() -> None:
     speeds = Speeds({0: 4.0, 1: 4.0, 2: 1.0})
     assert speeds.worth_while(2, 1, 16, 0, {0, 1, 2})
