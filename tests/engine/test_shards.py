@@ -218,3 +218,45 @@ def store_of_sixteen() -> Store:
     if not _KEPT:
         _KEPT.append(store())
     return _KEPT[0]
+
+
+@pytest.mark.parametrize(
+    ("power", "shares"), [(0.0, [1, 1, 1, 1]), (1.0, [1, 1, 1 / 2, 1 / 3]), (0.5, [1, 1, 2**-0.5, 3**-0.5])]
+)
+def test_the_rate_of_a_stale_update_is_divided_by_its_staleness_to_a_power(power: float, shares: list[float]) -> None:
+    placed = store(staleness_power=power)
+    before = placed.parts()[0]
+    for staleness, share in enumerate(shares):
+        assert placed.send(staleness) == (2, staleness)
+        after = placed.parts()[0]
+        np.testing.assert_allclose(after - before, share, rtol=1e-5)
+        before = after
+
+
+@pytest.mark.parametrize("next_id", [0, 1, 7, LEDGER_SLOTS - 1, LEDGER_SLOTS, LEDGER_SLOTS + 3, 5 * LEDGER_SLOTS - 2])
+def test_a_ledger_of_the_past_is_what_applying_all_of_it_would_have_left(next_id: int) -> None:
+    ledger = np.full(LEDGER_SLOTS, -1, np.int64)
+    applied = np.arange(max(0, next_id - 2 * LEDGER_SLOTS), next_id)
+    ledger[applied % LEDGER_SLOTS] = applied
+    np.testing.assert_array_equal(ledger_of(next_id), ledger)
+
+
+def test_a_state_goes_on_elsewhere_and_knows_what_was_applied() -> None:
+    first = store(2)
+    for identifier in (0, 2, 1):
+        first.send(identifier)
+    state = first.shards.state()
+    assert (state.next_id, state.optimizer_updates) == (3, 3)
+    onward = store(3, state=state)
+    assert [onward.send(identifier)[0] for identifier in (0, 2, 3)] == [0, 0, 3]
+    assert (onward.parts()[0] == 4.0).all()
+    assert onward.shards.totals().applied == 1
+    assert onward.shards.state().next_id == 4
+
+
+def test_shards_that_are_not_at_one_cut_give_no_state() -> None:
+    placed = store(2)
+    placed.send(0)
+    placed.shards.shards[1].counts.assign([0, 0, 0])
+    with pytest.raises(RuntimeError, match=r"not at one cut: they have applied \[1, 0\]"):
+        placed.shards.state()
