@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cluster.engine import shard, shards
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import trace
-from cluster.engine.shard import LEDGER_SLOTS, VectorState
+from cluster.engine.shard import LEDGER_SLOTS, VectorState, ledger_of
 from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
@@ -50,11 +50,14 @@ class Store:
         return vector[:TRAINED], vector[TRAINED:]
 
 
-def store(servers: int = 2, vector: Vector | None = None, momentum: float = 0.9, staleness_power: float = 0.0) -> Store:
+def store(
+    servers: int = 2, vector: Vector | None = None, momentum: float = 0.9, staleness_power: float = 0.0,
+    state: VectorState | None = None,
+) -> Store:  # fmt: skip
     layout = Layout([ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)])
     values = np.zeros(layout.size, np.float32) if vector is None else vector
     made = ParameterShards(
-        layout, VectorState(values), MomentumSGD(), [HERE] * servers, statistics_rate=1 - momentum,
+        layout, state or VectorState(values), MomentumSGD(), [HERE] * servers, statistics_rate=1 - momentum,
         staleness_power=staleness_power,
     )  # fmt: skip
 

@@ -36,7 +36,8 @@ def micro_batches(step: int) -> Rows:
     scales = 10.0 ** random.uniform(-6, 0, size=TRAINED)
     gradients = random.normal(size=(SLOTS, TRAINED)) * scales
     gradients[:, ::7] = -0.0
-    return gradients.astype(np.float32), random.normal(size=(SLOTS, STATISTICS)).astype(np.float32) / SLOTS
+    statistics = random.normal(size=(SLOTS, STATISTICS)) / SLOTS
+    return gradients.astype(np.float32), statistics.astype(np.float32)
 
 
 @dataclass
@@ -60,7 +61,8 @@ class Placed:
 
     def whole_step(self, step: int, wanted: Sequence[int] = (SLOTS,), last_first: bool = False) -> None:
         """All micro-batches in aligned parts of at most `wanted` each, then the end of the step."""
-        parts, first = [], 0
+        parts: list[tuple[int, int]] = []
+        first = 0
         while first < SLOTS:
             parts.append((first, largest_subtree(first, SLOTS, wanted[len(parts) % len(wanted)])))
             first += parts[-1][1]
