@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 EPOCHS = 10
 BATCHES, REPLAYED = 20, 2
