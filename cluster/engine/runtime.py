@@ -27,16 +27,19 @@ KEEP_ALIVE_SECONDS = 60
 GOODBYE_SECONDS = 2.0
 """How long a parameter server may take to answer before we leave without a word."""
 
+_HANDLES: list[Any] = []
+"""On the default executor, one a lane, until the process ends.
+
+A handle's finalizer waits for that executor and prints a traceback of whatever failed there, as reading from a dead
+parameter server does, long after it was told (measured: one a worker).
+"""
+
 TRANSIENT = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
-
-
-_ENDED: list[Any] = []
-"""Executors of lanes that have ended."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +97,18 @@ class Runtime:
         stopped worker included (measured: that held up the other workers in one run of three).
         """
         own = executor.new_executor(enable_async=False)
+        eager = context.context()
+        before = eager.executor
+        _HANDLES.append(before)
+        eager.executor = own
         try:
-            with context.executor_scope(own), tf.device(device("worker", task)):
+            with tf.device(device("worker", task)):
                 yield
         finally:
-            # Its finalizer would print the traceback of a worker's or server's death, which has long been told: it is
-            # cleared, and kept from being finalized, because releases that are still under way fail later.
+            eager.executor = before
+            # Its finalizer would print the traceback of a worker's or server's death, which has long been told.
             own.clear_error()
-            _ENDED.append(own)
+            _HANDLES.append(own)
 
     def close(self) -> None:
         """Leave the cluster: the servers drop our variables and functions at once.

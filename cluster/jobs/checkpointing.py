@@ -83,7 +83,7 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
         state,
         fits,
         Totals(int(facts["applied"]), int(facts["duplicates_dropped"])),
-        int(facts["rolled_back"]) + max(0, _progress(run) - checkpoint.update),
+        max(int(facts["rolled_back"]), _progress(run) - checkpoint.update),
         int(facts["resumptions"]),
         {key: int(value) for key, value in facts["wire"].items()},
         int(facts["event_lines"]),
@@ -92,7 +92,7 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
 
 
 def _progress(run: Path) -> int:
-    """How many updates the run is known to have applied before it ended, lost ones included; 0 if unknown."""
+    """How many updates the run is known to have applied so far, all that were lost included; 0 if unknown."""
     try:
         return int((run / FOLDER / PROGRESS).read_bytes())
     except (OSError, ValueError):
@@ -116,7 +116,7 @@ class RunKeeper:
         self._described, self._fits = described, fits
         self._store = CheckpointStore(run / FOLDER, job.checkpoint.keep)
         self._progress = os.open(run / FOLDER / PROGRESS, os.O_WRONLY | os.O_CREAT, 0o644)
-        self._updates = shards.state().next_id
+        self._updates = shards.state().next_id + int(described()["rolled_back"])
         self._last = time.monotonic()
 
     def __enter__(self) -> "RunKeeper":

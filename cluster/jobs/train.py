@@ -68,6 +68,8 @@ class TrainRun:
         self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
         self.display, self.cancel = display, cancel
         self.report = TrainReport(inventory)
+        self._told: list[tuple[int, str]] = []
+        """What the preparation has to say, for the run's log, which is not open yet then."""
 
     def prepare(self) -> None:
         """Prepare the recordings, build the network, refuse what cannot work. Raises ClusterError, Cancelled."""
@@ -98,20 +100,22 @@ class TrainRun:
     def _resumption(self) -> Resumption | None:
         assert self.resumed is not None
         found, refused = checkpointing.resume(self.resumed, self.job, self.dataset.sha256, self.network.layout.size)
-        for line in refused:
-            log.warning("%s", line)
+        self._told += [(logging.WARNING, line) for line in refused]
         if found is None:
             lost = checkpointing.applied_before(self.resumed)
-            log.warning("%s: no checkpoint: %d updates run again, from the beginning", self.resumed, lost)
+            line = f"{self.resumed}: no checkpoint: {lost} updates run again, from the beginning"
+            self._told.append((logging.WARNING, line))
             self.report.rolled_back = lost
             return None
-        log.info("%s: goes on from update %d", self.resumed, found.state.next_id)
+        self._told.append((logging.INFO, f"{self.resumed}: goes on from update {found.state.next_id}"))
         self.report.resume(found)
         return found
 
     def run(self, folder: RunFolder) -> None:
         """Train, choose, test, store. Raises ClusterError; when cancelled it ends with what there is by then."""
         job, dataset, network = self.job, self.dataset, self.network
+        for level, line in self._told:
+            log.log(level, "%s", line)
         alone = job.mode == "single"
         with Solo(self.inventory, self.cancel) if alone else Session(self.inventory, self.cancel) as session:
             begun = self.resumption

@@ -47,14 +47,14 @@ def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> No
 def test_under_faults_of_every_kind_each_update_is_applied_once() -> None:
     with supervised_cluster(workers=3, servers=2) as cluster:
         counted = counting(cluster, faults=30, to_processes=4, seed=1)
-        chaos = "kill-ps:0.01,kill-coordinator:0.01,duplicate:0.05,seed:1"
+        # By this seed the first coordinator dies at dispatch 282, the second loses a server at 332, the third neither.
+        chaos = "kill-ps:0.002,kill-coordinator:0.002,duplicate:0.05,seed:3814"
         ended = cluster.fab(train_words(4, chaos), DEADLINE_SECONDS)
     trained = row_of(json.loads(ended.stdout), chaos)
     assert (counted["lost"], counted["doubled"], counted["never_scheduled"]) == (0, 0, 0)
     assert counted["outcomes"] == counted["updates"]
     assert sum(counted["injected"].values()) >= 30
     assert (trained["status"], trained["epochs_done"], trained["lost"], trained["doubled"]) == ("done", 4, 0, 0)
-    deadly = trained["injected"].get("kill-ps", 0) + trained["injected"].get("kill-coordinator", 0)
-    assert deadly > 0
+    assert (trained["injected"]["kill-coordinator"], trained["injected"]["kill-ps"]) == (1, 1)
     assert trained["resumptions"] + trained["rolled_back"] > 0
     assert "Traceback" not in ended.stderr, "a death that was told is told once"

@@ -21,7 +21,7 @@ from tensorflow.python.eager import context, executor
         (context.ensure_initialized, []),
         (context.Context.set_server_def, ["self", "server_def", "keep_alive_secs"]),
         (context.Context.update_server_def, ["self", "server_def", "keep_alive_secs"]),
-        (context.executor_scope, ["e"]),
+        (context.Context.executor.fset, ["self", "e"]),
         (executor.new_executor, ["enable_async", "enable_streaming_enqueue", "in_flight_nodes_limit"]),
     ],
 )
@@ -45,9 +45,15 @@ def test_a_server_definition_may_leave_out_tasks() -> None:
 
 def test_an_executor_of_ones_own_runs_and_waits() -> None:
     own = executor.new_executor(enable_async=False)
-    with context.executor_scope(own):
+    eager = context.context()
+    before = eager.executor
+    eager.executor = own
+    try:
+        assert eager.executor.handle() is not before.handle()
         assert int(tf.constant(2) + 3) == 5
         own.wait()
+    finally:
+        eager.executor = before
     assert not own.is_async()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cluster.engine import shard, shards
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import trace
-from cluster.engine.shard import LEDGER_SLOTS, VectorState
+from cluster.engine.shard import LEDGER_SLOTS, VectorState, ledger_of
 from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
@@ -50,11 +50,14 @@ class Store:
         return vector[:TRAINED], vector[TRAINED:]
 
 
-def store(servers: int = 2, vector: Vector | None = None, momentum: float = 0.9, staleness_power: float = 0.0) -> Store:
+def store(
+    servers: int = 2, vector: Vector | None = None, momentum: float = 0.9, staleness_power: float = 0.0,
+    state: VectorState | None = None,
+) -> Store:  # fmt: skip
     layout = Layout([ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)])
     values = np.zeros(layout.size, np.float32) if vector is None else vector
     made = ParameterShards(
-        layout, VectorState(values), MomentumSGD(), [HERE] * servers, statistics_rate=1 - momentum,
+        layout, state or VectorState(values), MomentumSGD(), [HERE] * servers, statistics_rate=1 - momentum,
         staleness_power=staleness_power,
     )  # fmt: skip
 
@@ -218,3 +221,45 @@ def store_of_sixteen() -> Store:
     if not _KEPT:
         _KEPT.append(store())
     return _KEPT[0]
+
+
+@pytest.mark.parametrize(
+    ("power", "shares"), [(0.0, [1, 1, 1, 1]), (1.0, [1, 1, 1 / 2, 1 / 3]), (0.5, [1, 1, 2**-0.5, 3**-0.5])]
+)
+def test_the_rate_of_a_stale_update_is_divided_by_its_staleness_to_a_power(power: float, shares: list[float]) -> None:
+    placed = store(staleness_power=power)
+    before = placed.parts()[0]
+    for staleness, share in enumerate(shares):
+        assert placed.send(staleness) == (2, staleness)
+        after = placed.parts()[0]
+        np.testing.assert_allclose(after - before, share, rtol=1e-5)
+        before = after
+
+
+@pytest.mark.parametrize("next_id", [0, 1, 7, LEDGER_SLOTS - 1, LEDGER_SLOTS, LEDGER_SLOTS + 3, 5 * LEDGER_SLOTS - 2])
+def test_a_ledger_of_the_past_is_what_applying_all_of_it_would_have_left(next_id: int) -> None:
+    ledger = np.full(LEDGER_SLOTS, -1, np.int64)
+    applied = np.arange(max(0, next_id - 2 * LEDGER_SLOTS), next_id)
+    ledger[applied % LEDGER_SLOTS] = applied
+    np.testing.assert_array_equal(ledger_of(next_id), ledger)
+
+
+def test_a_state_goes_on_elsewhere_and_knows_what_was_applied() -> None:
+    first = store(2)
+    for identifier in (0, 2, 1):
+        first.send(identifier)
+    state = first.shards.state()
+    assert (state.next_id, state.optimizer_updates) == (3, 3)
+    onward = store(3, state=state)
+    assert [onward.send(identifier)[0] for identifier in (0, 2, 3)] == [0, 0, 3]
+    assert (onward.parts()[0] == 4.0).all()
+    assert onward.shards.totals().applied == 1
+    assert onward.shards.state().next_id == 4
+
+
+def test_shards_that_are_not_at_one_cut_give_no_state() -> None:
+    placed = store(2)
+    placed.send(0)
+    placed.shards.shards[1].counts.assign([0, 0, 0])
+    with pytest.raises(RuntimeError, match=r"not at one cut: they have applied \[1, 0\]"):
+        placed.shards.state()

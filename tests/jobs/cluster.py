@@ -24,7 +24,7 @@ from cluster.inventory.templates import local_inventory
 from cluster.server.probe import answers
 
 PROJECT = Path(__file__).resolve().parents[2]
-HANG_SECONDS = 110.0
+HANG_SECONDS = 300.0
 """Longer than anything takes here: what passes it hangs."""
 SMALL = ("jobs.train.model.hidden=16", "jobs.train.model.n_stacked_layers=1", "jobs.train.batch_size=20")
 """A network whose step takes milliseconds."""
@@ -58,6 +58,7 @@ class Running:
     process: subprocess.Popen[str]
     runs: Path
     before: set[Path]
+    resumed: Path | None = None
     lines: list[str] = field(default_factory=list)
 
     def until(self, words: str) -> str:
@@ -85,8 +86,15 @@ class Running:
     def end(self) -> Done:
         output, errors = self.process.communicate(timeout=HANG_SECONDS)
         new = sorted(set(self.runs.glob("*-*/")) - self.before) if self.runs.is_dir() else []
-        assert len(new) <= 1
-        return Done(self.process.returncode, output, "".join(self.lines) + errors, new[0] if new else None)
+        assert len(new) <= (self.resumed is None)
+        return Done(self.process.returncode, output, "".join(self.lines) + errors, new[0] if new else self.resumed)
+
+    def kill(self) -> Path:
+        """SIGKILL; the folder that is left of the run."""
+        self.process.kill()
+        folder = self.end().folder
+        assert folder is not None
+        return folder
 
 
 @dataclass
@@ -119,13 +127,18 @@ class Cluster:
         process.kill()
         process.wait()
 
-    def of_one_worker(self) -> "Cluster":
-        """The same roles through a file that names the first worker alone."""
-        lines = self.inventory.path.read_text().splitlines(keepends=True)
-        first = next(k for k, line in enumerate(lines) if "- worker:" in line)
-        path = self.folder / "one.yaml"
-        path.write_text("".join(line for k, line in enumerate(lines) if "- worker:" not in line or k == first))
-        return Cluster(load(path), self.folder)
+    def part(self, workers: int, servers: int = 1) -> "Cluster":
+        """The same roles through a file that names only the first ones."""
+        left, kept = {"- worker:": workers, "- ps:": servers}, []
+        for line in self.inventory.path.read_text().splitlines(keepends=True):
+            role = next((role for role in left if role in line), None)
+            if role is not None:
+                left[role] -= 1
+            if role is None or left[role] >= 0:
+                kept.append(line)
+        path = self.folder / f"{workers}-{servers}.yaml"
+        path.write_text("".join(kept))
+        return Cluster(load(path), self.folder, self.processes)
 
     def metrics(self) -> dict[str, dict[tuple[str, ...], float]]:
         """What the coordinator exports now: values by sample name and label values, these in
@@ -157,8 +170,11 @@ class Cluster:
         raise AssertionError(f"{name} did not reach {enough}")
 
     @contextmanager
-    def begun(self, job: str, *settings: str, flags: Sequence[str] = ()) -> Iterator[Running]:
-        """A job that was started; killed if it still runs at the end."""
+    def begun(
+        self, job: str, *settings: str, flags: Sequence[str] = (), resumed: Path | None = None
+    ) -> Iterator[Running]:
+        """A job that was started, or goes on with the run `resumed`; killed if it still runs at the end."""
+        flags = [*flags, "--resume", str(resumed)] if resumed else flags
         command = [sys.executable, "-m", "cluster", job, "--inventory", str(self.inventory.path), *flags]
         for setting in (f"runs={self.runs}", *settings):
             command += ["--set", setting]
@@ -169,7 +185,7 @@ class Cluster:
             command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         try:
-            yield Running(process, self.runs, before)
+            yield Running(process, self.runs, before, resumed)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -178,9 +194,9 @@ class Cluster:
                 if stream:
                     stream.close()
 
-    def job(self, job: str, *settings: str, flags: Sequence[str] = ()) -> Done:
+    def job(self, job: str, *settings: str, flags: Sequence[str] = (), resumed: Path | None = None) -> Done:
         """Run a job to its end."""
-        with self.begun(job, *settings, flags=flags) as running:
+        with self.begun(job, *settings, flags=flags, resumed=resumed) as running:
             return running.end()
 
 

@@ -43,7 +43,7 @@ def test_the_calibration_is_kept(cluster: Cluster, counted: Done) -> None:
 
 
 def test_one_worker_counts_the_same_points(cluster: Cluster, counted: Done) -> None:
-    alone = cluster.of_one_worker().job("pi", *SETTINGS)
+    alone = cluster.part(workers=1).job("pi", *SETTINGS)
     assert alone.code == 0, alone.errors
     assert (alone.result["workers"], counted.result["workers"]) == (1, 2)
     assert alone.result["inside"] == counted.result["inside"]

@@ -1,0 +1,126 @@
+"""What a run keeps, and what becomes of it. The shards are in this process."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.checkpoints import CheckpointStore
+from cluster.checkpoints.reading import read_newest
+from cluster.engine.optimizers import Adam
+from cluster.engine.shard import VectorState
+from cluster.engine.shards import ParameterShards
+from cluster.errors import UsageError
+from cluster.inventory.training import TrainJob
+from cluster.jobs.checkpointing import FOLDER, Resumption, RunKeeper, resume
+from cluster.jobs.figures import Figures
+from cluster.jobs.fit import Cursor, Fit, Staleness
+from cluster.jobs.wire import WireMeter
+from cluster.parameters import Layout, ParameterSpec
+
+SIZE = 1500
+DATA = "sha256 of the recordings"
+JOB = TrainJob.model_validate({"batch_size": 20})
+
+
+def state(updates: int) -> VectorState:
+    """After so many updates; every value says which it is."""
+    values = np.arange(SIZE, dtype=np.float32) + updates
+    return VectorState(values, {"first_moment": values + 1, "second_moment": values + 2}, updates, updates)
+
+
+def keeper(run: Path, updates: int, rolled_back: int = 0, fits: list[Fit] | None = None) -> RunKeeper:
+    """As a run has it whose shards have applied so many updates."""
+    layout = Layout([ParameterSpec("weights", (SIZE,))])
+    shards = ParameterShards(layout, state(updates), Adam(), ["/device:CPU:0"])
+    facts: dict[str, Any] = {
+        "applied": updates, "duplicates_dropped": 4, "rolled_back": rolled_back, "resumptions": 2, "event_lines": 3,
+        "elapsed_seconds": 1.5,
+    }  # fmt: skip
+    return RunKeeper(run, JOB, DATA, shards, lambda: facts, fits or [], WireMeter(sent=10, received=20))
+
+
+def resumed(run: Path, job: TrainJob = JOB, data: str = DATA, size: int = SIZE) -> Resumption:
+    found, refused = resume(run, job, data, size)
+    assert found is not None
+    assert refused == ()
+    return found
+
+
+def test_all_there_is_comes_back(tmp_path: Path) -> None:
+    fit = Fit(
+        np.full(SIZE, 7.0, np.float32), first_id=3, epoch=2, selected=Figures(0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.7, 1.5),
+        epochs_done=4, scheduled=90, windows=1800, train_seconds=12.5, cursor=Cursor(4, True, 1),
+        losses={80: 1.25, 81: 0.5}, hits=33.0, staleness=Staleness(5.0, 90, 2.0),
+    )  # fmt: skip
+    fit.step_seconds.extend([0.1, 0.2])
+    with keeper(tmp_path, 90, fits=[fit, Fit(np.zeros(SIZE, np.float32))]) as kept:
+        kept.keep()
+    found = resumed(tmp_path)
+    assert found.state.next_id == found.state.optimizer_updates == 90
+    np.testing.assert_array_equal(found.state.vector, state(90).vector)
+    for name, slot in state(90).slots.items():
+        np.testing.assert_array_equal(found.state.slots[name], slot)
+    assert found.fits[0].facts() == fit.facts()
+    np.testing.assert_array_equal(found.fits[0].vector, fit.vector)
+    assert len(found.fits) == 2
+    assert (found.totals.applied, found.totals.duplicates_dropped) == (90, 4)
+    assert (found.resumptions, found.event_lines, found.elapsed_seconds, found.rolled_back) == (2, 3, 1.5, 0)
+    assert WireMeter(**found.wire).sent == 10
+
+
+def test_what_came_after_the_checkpoint_is_rolled_back_and_adds_up_over_several_ends(tmp_path: Path) -> None:
+    with keeper(tmp_path, 10) as kept:
+        kept.keep()
+        for _ in range(7):
+            kept.progress(1)
+    assert resumed(tmp_path).rolled_back == 7
+    with keeper(tmp_path, 10, rolled_back=7) as kept:
+        kept.progress(3)
+    assert resumed(tmp_path).rolled_back == 10, "seven were lost first, then three"
+    with keeper(tmp_path, 10, rolled_back=10) as kept:
+        kept.progress(5)
+    with keeper(tmp_path, 15, rolled_back=10) as kept:
+        kept.keep()
+    assert resumed(tmp_path).rolled_back == 10, "what a checkpoint has is not lost"
+
+
+def test_without_a_checkpoint_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    assert resume(tmp_path, JOB, DATA, SIZE) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("job", "data", "size", "words"),
+    [
+        ({"batch_size": 10}, DATA, SIZE, "jobs.train.batch_size was 20 and is 10"),
+        ({"batch_size": 20, "codec": {"name": "fp16"}}, DATA, SIZE, "jobs.train.codec was"),
+        ({"batch_size": 20}, "others", SIZE, "other recordings"),
+        ({"batch_size": 20}, DATA, SIZE + 1, f"shape \\({SIZE},\\) for a network of {SIZE + 1} values"),
+    ],
+    ids=["batch", "codec", "recordings", "network"],
+)
+def test_another_run_is_refused(tmp_path: Path, job: dict[str, Any], data: str, size: int, words: str) -> None:
+    with keeper(tmp_path, 10) as kept:
+        kept.keep()
+    with pytest.raises(UsageError, match=words) as refused:
+        resume(tmp_path, TrainJob.model_validate(job), data, size)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_patience_and_checkpoints_may_be_others(tmp_path: Path) -> None:
+    with keeper(tmp_path, 10) as kept:
+        kept.keep()
+    other = {"batch_size": 20, "deadline_seconds": 7.0, "checkpoint": {"every_seconds": 1.0}, "refit": True}
+    assert resumed(tmp_path, TrainJob.model_validate(other)).state.next_id == 10
+
+
+def test_a_checkpoint_that_another_version_made_is_refused(tmp_path: Path) -> None:
+    with keeper(tmp_path, 10) as kept:
+        kept.keep()
+    checkpoint, _ = read_newest(tmp_path / FOLDER)
+    assert checkpoint is not None
+    with CheckpointStore(tmp_path / FOLDER, 3) as store:
+        store.write(type(checkpoint)(11, checkpoint.tensors, {**checkpoint.facts, "fits": [{"epoch": 3}]}))
+    with pytest.raises(UsageError, match="update 11 is not one that this version of pscluster made"):
+        resume(tmp_path, JOB, DATA, SIZE)

@@ -1,0 +1,74 @@
+"""Every mode trains to its end on a real cluster, with what is special to it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+BATCHES = 20
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_of(workers=WORKERS, servers=2) as running:
+        own_recordings(running.folder / "mine.npz")
+        yield running
+
+
+def trained(cluster: Cluster, mode: str, *others: str, epochs: int = 4) -> Done:
+    """Trained to the end, each update applied once."""
+    source = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
+    settings = (f"jobs.train.mode={mode}", f"jobs.train.epochs={epochs}", "jobs.train.validation_subjects=0", *others)
+    done = cluster.job("train", source, *SMALL, *settings)
+    assert done.code == 0, done.errors
+    updates = done.result["updates"]
+    assert updates["applied"] == updates["scheduled"]
+    assert done.result["epochs_done"] == epochs
+    return done
+
+
+def losses(done: Done) -> list[float]:
+    assert done.folder is not None
+    return [json.loads(line)["loss"] for line in (done.folder / "events.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("bound", [0, 1])
+def test_ssp_bounds_what_an_update_may_miss(cluster: Cluster, bound: int) -> None:
+    done = trained(cluster, "ssp", f"jobs.train.ssp.bound={bound}", "jobs.train.replay_worst_batches=3")
+    assert done.result["updates"]["scheduled"] == 4 * (BATCHES + 3)
+    # While an update of a clock is under way, those of `bound` clocks before it, its own and `bound` after it may end.
+    assert done.result["staleness"]["maximum"] <= (2 * bound + 1) * WORKERS - 1
+    assert losses(done)[-1] < losses(done)[0]
+
+
+def test_local_pushes_once_for_several_batches_and_the_last_ones_of_an_epoch_too(cluster: Cluster) -> None:
+    done = trained(cluster, "local", "jobs.train.local.steps=8", "jobs.train.replay_worst_batches=3")
+    # 20 batches are two groups of eight and one of four; the three repeated ones are one more.
+    assert done.result["updates"]["scheduled"] == 4 * (3 + 1)
+    assert losses(done)[-1] < losses(done)[0]
+
+
+def test_topk_sends_a_part_and_trains(cluster: Cluster) -> None:
+    optimizer = "jobs.train.optimizer={name: sgd, learning_rate: 0.1, momentum: 0.0}"
+    whole = trained(cluster, "async", optimizer, epochs=2)
+    part = trained(cluster, "async", optimizer, "jobs.train.codec={name: topk, density: 0.05, momentum: 0.5}", epochs=8)
+    sent = [done.result["wire"]["push_bytes_per_step"] for done in (part, whole)]
+    assert sent[0] < 0.5 * sent[1]
+    assert losses(part)[-1] < losses(part)[0]
+
+
+@pytest.mark.parametrize("mode", ["sync", "single"])
+def test_a_refit_and_repeated_batches_under_whole_steps(cluster: Cluster, mode: str) -> None:
+    others = ("jobs.train.refit=true", "jobs.train.validation_subjects=[2]", "jobs.train.replay_worst_batches=3")
+    done = trained(cluster, mode, *others, epochs=2)
+    assert done.result["refit"] is True
+    assert done.result["updates"]["scheduled"] == 2 * (15 + 3) + 2 * (BATCHES + 3)
+    assert done.result["staleness"]["maximum"] == 0
+    assert done.folder is not None
+    stages = [json.loads(line)["stage"] for line in (done.folder / "events.jsonl").read_text().splitlines()]
+    assert stages == ["train", "train", "refit", "refit"]

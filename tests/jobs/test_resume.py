@@ -1,0 +1,146 @@
+"""An asynchronous run whose coordinator was killed goes on: each update counts once, and what was lost is told."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+EPOCHS = 10
+BATCHES, REPLAYED = 20, 2
+RUN = (*SMALL, f"jobs.train.epochs={EPOCHS}", "jobs.train.validation_subjects=0",
+       f"jobs.train.replay_worst_batches={REPLAYED}")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_of(workers=2, servers=2) as running:
+        own_recordings(running.folder / "mine.npz")
+        own_recordings(running.folder / "others.npz", train=440)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mine(cluster: Cluster) -> tuple[str, ...]:
+    return (f"jobs.train.data.source={cluster.folder / 'mine.npz'}", *RUN)
+
+
+def manifests(run: Path) -> list[Path]:
+    return sorted((run / "checkpoints").glob("update-*.json"))
+
+
+@pytest.fixture(scope="module")
+def killed(cluster: Cluster, mine: tuple[str, ...]) -> Path:
+    """The folder of a run whose coordinator was killed with several checkpoints behind it and updates since."""
+    with cluster.begun("train", *mine, "jobs.train.checkpoint.every_seconds=0.3") as job:
+        job.until("epoch   3/")
+        return job.kill()
+
+
+def copied(run: Path, name: str) -> Path:
+    return Path(shutil.copytree(run, run.parent / name))
+
+
+def ended_well(done: Done, epochs: int = EPOCHS) -> None:
+    assert done.code == 0, done.errors
+    updates = done.result["updates"]
+    assert updates["scheduled"] == updates["applied"] == epochs * (BATCHES + REPLAYED)
+    assert done.folder is not None
+    events = [json.loads(line) for line in (done.folder / "events.jsonl").read_text().splitlines()]
+    assert [event["epoch"] for event in events] == list(range(1, epochs + 1))
+    assert done.result["final"]["accuracy"] is not None
+
+
+def test_it_goes_on_from_the_newest_checkpoint_and_is_finished_then(
+    cluster: Cluster, mine: tuple[str, ...], killed: Path
+) -> None:
+    run = copied(killed, "20990101T000001Z-train")
+    known = int((run / "checkpoints" / "progress").read_text())
+    newest = int(manifests(run)[-1].stem.partition("-")[2])
+    done = cluster.part(2, 1).job("train", *mine, resumed=run)
+    ended_well(done)
+    assert done.result["resumptions"] == 1
+    assert done.result["updates"]["rolled_back"] == known - newest
+    assert f"goes on from update {newest}" in done.log
+
+    again = cluster.job("train", *mine, resumed=run)
+    assert again.code == 2
+    assert "is finished: there is nothing to go on with" in again.errors
+    assert len(again.errors.splitlines()) == 1
+
+
+def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used(
+    cluster: Cluster, mine: tuple[str, ...], killed: Path
+) -> None:
+    run = copied(killed, "20990101T000002Z-train")
+    known = int((run / "checkpoints" / "progress").read_text())
+    *_, before, newest = manifests(run)
+    arrays = newest.with_suffix(".safetensors")
+    arrays.write_bytes(arrays.read_bytes()[:-100])
+    done = cluster.job("train", *mine, resumed=run)
+    ended_well(done)
+    assert arrays.name in done.errors
+    assert arrays.name in done.log
+    assert done.result["updates"]["rolled_back"] == known - int(before.stem.partition("-")[2]) > 0
+
+
+def test_without_any_checkpoint_it_begins_anew_and_says_how_much_is_lost(
+    cluster: Cluster, mine: tuple[str, ...], killed: Path
+) -> None:
+    run = copied(killed, "20990101T000003Z-train")
+    known = int((run / "checkpoints" / "progress").read_text())
+    for path in (run / "checkpoints").glob("update-*"):
+        path.unlink()
+    done = cluster.job("train", *mine, resumed=run)
+    ended_well(done)
+    assert done.result["updates"]["rolled_back"] == known > 0
+    assert f"no checkpoint: {known} updates run again" in done.errors
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ("jobs.train.batch_size=10", "jobs.train.batch_size was 20 and is 10"),
+        ("jobs.train.mode=sync", "jobs.train.mode was 'async' and is 'sync'"),
+        ("jobs.train.data.source={folder}/others.npz", "other recordings"),
+    ],
+    ids=["batch", "mode", "recordings"],
+)
+def test_another_run_than_the_one_that_began_is_refused(
+    cluster: Cluster, mine: tuple[str, ...], killed: Path, changed: str, named: str
+) -> None:
+    done = cluster.job("train", *mine, changed.format(folder=cluster.folder), resumed=killed, flags=["--quiet"])
+    assert done.code == 2, done.errors
+    (line,) = done.errors.splitlines()
+    assert named in line
+    assert str(killed) in line
+    assert not (killed / "result.json").exists(), "it can still go on with the right ones"
+
+
+def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster, mine: tuple[str, ...]) -> None:
+    nowhere = cluster.folder / "empty"
+    done = cluster.job("train", *mine, f"runs={nowhere}", flags=["--resume"])
+    assert done.code == 2
+    assert done.errors.splitlines() == [
+        f"{nowhere}: expected a training run that was broken off, found none: start one without --resume"
+    ]
+    done = cluster.job("pi", flags=["--resume"])
+    assert done.code == 2
+    assert "only train goes on where it was broken off" in done.errors
+
+
+def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(cluster: Cluster, mine: tuple[str, ...]) -> None:
+    with cluster.begun("train", *mine) as job:
+        for seen, name in enumerate(("worker:0", "worker:1", "worker:0"), 1):
+            cluster.metrics_when(job, "pscluster_train_steps_total", 40 * seen)
+            cluster.kill(name)
+            cluster.start(name)
+        done = job.end()
+    ended_well(done)
+    assert "worker:0 left" in done.log
+    assert "worker:1 left" in done.log

@@ -1,0 +1,99 @@
+"""`mode: sync` gives the same bits whatever the cluster is, and whatever happens to it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+STEPS_AN_EPOCH = 20
+NORMALIZED = ("jobs.train.model.batch_norm=true", "jobs.train.keep_probability=0.8")
+FP16 = ("jobs.train.codec={name: fp16}",)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_of(workers=4, servers=3) as running:
+        own_recordings(running.folder / "mine.npz")
+        yield running
+
+
+def settings(cluster: Cluster, *others: str, mode: str = "sync", epochs: int = 3) -> tuple[str, ...]:
+    source = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
+    return (source, *SMALL, f"jobs.train.mode={mode}", f"jobs.train.epochs={epochs}",
+            "jobs.train.validation_subjects=0", *others)  # fmt: skip
+
+
+def bits(done: Done) -> str:
+    """The digest of a run that was trained to its end, every step applied once."""
+    assert done.code == 0, done.errors
+    updates, epochs = done.result["updates"], done.result["epochs_done"]
+    assert updates["scheduled"] == updates["applied"] == epochs * STEPS_AN_EPOCH
+    return str(done.result["parameters_sha256"])
+
+
+@pytest.fixture(scope="module")
+def alone(cluster: Cluster) -> dict[tuple[str, ...], str]:
+    """The digests of `mode: single`, by what was set."""
+    return {
+        others: bits(cluster.job("train", *settings(cluster, *others, mode="single")))
+        for others in ((), FP16, NORMALIZED)
+    }
+
+
+def test_other_settings_give_other_bits(alone: dict[tuple[str, ...], str]) -> None:
+    assert len(set(alone.values())) == 3
+
+
+@pytest.mark.parametrize(
+    ("workers", "servers", "others"),
+    [
+        (1, 1, ()),
+        (2, 1, ("jobs.train.sync.backup_workers=0",)),
+        (2, 2, ()),
+        (4, 3, ("jobs.train.sync.backup_workers=4",)),
+        (2, 2, FP16),
+        (4, 3, FP16),
+        (4, 3, NORMALIZED),
+    ],
+    ids=["1-1", "2-1-no-backup", "2-2", "4-3-four-backups", "2-2-fp16", "4-3-fp16", "4-3-dropout-and-batch-norm"],
+)
+def test_any_number_of_workers_and_servers(
+    cluster: Cluster, alone: dict[tuple[str, ...], str], workers: int, servers: int, others: tuple[str, ...]
+) -> None:
+    done = cluster.part(workers, servers).job("train", *settings(cluster, *others))
+    assert (done.result["workers"], done.result["ps"]) == (workers, servers)
+    assert bits(done) == alone[others if others in alone else ()]
+
+
+def test_whatever_happens_on_the_way(cluster: Cluster) -> None:
+    """A worker dies and returns, Ctrl-C, a coordinator that is killed; each goes on with other servers and workers."""
+    long = settings(cluster, *NORMALIZED, "jobs.train.checkpoint.every_seconds=0.2", epochs=8)
+    quiet = bits(cluster.job("train", *settings(cluster, *NORMALIZED, mode="single", epochs=8)))
+
+    wide = cluster.part(4, 2)
+    with wide.begun("train", *long) as job:
+        wide.metrics_when(job, "pscluster_train_steps_total", 10)
+        wide.kill("worker:3")
+        wide.metrics_when(job, "pscluster_train_steps_total", 40)
+        wide.start("worker:3")
+        job.interrupt()
+        cancelled = job.end()
+    assert cancelled.code == 130, cancelled.errors
+    assert cancelled.folder is not None
+
+    narrow = cluster.part(2, 1)
+    with narrow.begun("train", *long, resumed=cancelled.folder) as job:
+        narrow.metrics_when(job, "pscluster_train_steps_total", 40)
+        job.kill()
+
+    done = cluster.part(4, 3).job("train", *long, resumed=cancelled.folder)
+    assert bits(done) == quiet
+    assert done.result["resumptions"] == 2
+    assert "worker:3 left" in done.log
+    assert done.folder is not None
+    events = [json.loads(line) for line in (done.folder / "events.jsonl").read_text().splitlines()]
+    assert [event["epoch"] for event in events] == list(range(1, 9))
