@@ -65,13 +65,18 @@ class Coordinator:
         """The line that came back, and whether the deadline passed before."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        timer = threading.Timer(self._deadline_seconds, self._process.kill)
+        overdue = threading.Event()
+
+        def end() -> None:
+            overdue.set()
+            self._process.kill()
+
+        timer = threading.Timer(self._deadline_seconds, end)
         timer.start()
         try:
             print(question, file=self._process.stdin, flush=True)
-            line = self._process.stdout.readline()
-            return line, not timer.is_alive()
+            return self._process.stdout.readline(), overdue.is_set()
         except BrokenPipeError:
-            return "", False
+            return "", overdue.is_set()
         finally:
             timer.cancel()
