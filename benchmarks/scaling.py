@@ -209,9 +209,8 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found = [
             row["windows_per_second"]
             for row in rows
-            if row["mode"] == mode and row["micro_batches"] >= pieces and _pieces(row) == pieces
-            and all(row[key] == value for key, value in wanted.items())
-        ]  # fmt: skip
+            if row["mode"] == mode and _pieces(row) == pieces and all(row[key] == wanted[key] for key in wanted)
+        ]
         return statistics.median(found) if found else None
 
     def over(many: float | None, one: float | None, units: float) -> float | None:
