@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from cluster.consistency.tree import largest_subtree, tree_sum
 from cluster.engine.codecs import Fp16, Fp32, TopK
+from cluster.engine.nodes import block_norm
 from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
 from cluster.engine.runtime import trace
 from cluster.engine.shard import VectorState, Wire
-from cluster.engine.steps import StepShards, block_norm
+from cluster.engine.steps import StepShards
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
 
