@@ -189,10 +189,10 @@ def row_of(
     }
 
 
-def runs_of(mode: str, steps_of_epoch: int, epochs: int) -> tuple[Run, Run]:
-    """One worker, and all of them."""
-    one = Run(mode, (SHARE,), steps_of_epoch, epochs)
-    return one, replace(one, shares=(SHARE,) * WORKERS)
+def runs_of(mode: str, steps_of_epoch: int, epochs: int, share: float = SHARE) -> tuple[Run, Run]:
+    """One worker, and all of them, with this share of a core each."""
+    one = Run(mode, (share,), steps_of_epoch, epochs, period_microseconds=period_of(share))
+    return one, replace(one, shares=(share,) * WORKERS)
 
 
 def unequal_runs(mode: str, steps_of_epoch: int, epochs: int) -> list[Run]:
@@ -209,9 +209,8 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found = [
             row["windows_per_second"]
             for row in rows
-            if row["mode"] == mode and row["micro_batches"] >= pieces and _pieces(row) == pieces
-            and all(row[key] == value for key, value in wanted.items())
-        ]  # fmt: skip
+            if row["mode"] == mode and _pieces(row) == pieces and all(row[key] == wanted[key] for key in wanted)
+        ]
         return statistics.median(found) if found else None
 
     def over(many: float | None, one: float | None, units: float) -> float | None:
@@ -259,7 +258,9 @@ def _tell(row: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure and print the object; status 1 with one line where no quota can be set."""
-    given = arguments("scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them.").parse_args()
+    parser = arguments("scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them.")
+    parser.add_argument("--share", type=float, default=SHARE, help="of a core for each of the equal workers")
+    given = parser.parse_args()
     problem = why_not()
     if problem:
         print(f"benchmarks.scaling: {problem}", file=sys.stderr)
@@ -267,7 +268,7 @@ def main() -> None:
     # SIGTERM would end us at once, and leave the groups behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     steps, epochs, rounds = (8, 3, 1) if given.quick else (40, 5, 2)
-    runs = [run for mode in MODES for run in runs_of(mode, steps, epochs)]
+    runs = [run for mode in MODES for run in runs_of(mode, steps, epochs, given.share)]
     if not given.quick:
         runs += [run for mode in ("async", "sync") for run in unequal_runs(mode, steps, epochs)]
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as cache:
