@@ -260,6 +260,7 @@ def main() -> None:
     """Measure and print the object; status 1 with one line where no quota can be set."""
     parser = arguments("scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them.")
     parser.add_argument("--share", type=float, default=SHARE, help="of a core for each of the equal workers")
+    parser.add_argument("--rounds", type=int, help="times that every run is made; default 2, quick 1")
     given = parser.parse_args()
     problem = why_not()
     if problem:
@@ -274,7 +275,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         with local_cluster(WORKERS, servers=1) as cluster:
-            rows = measure_all(runs, rounds, _tell, cluster)
+            rows = measure_all(runs, given.rounds or rounds, _tell, cluster)
     publish("scaling", rows, summarize(rows), as_json=given.json)
 
 

@@ -1,0 +1,114 @@
+"""What staleness does to a large network: `python -m benchmarks.staleness` trains with gradients of old parameters.
+
+As sixteen equal workers would push them, one after the other: each gradient is computed at the parameters of
+`--workers` - 1 updates ago and applied by the shard of `mode: async`, on this process's own device, with
+`staleness_power` 0 (plain) and 1 (the default). The same order and the same stale parameters on every machine, which a
+cluster of sixteen processes on two cores would not give. The learning rate is constant: a schedule that ends low would
+hide the harm.
+"""
+
+import os
+import sys
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import arguments, publish
+from cluster.data import find_source, prepare
+from cluster.data.places import PROJECT_ROOT, user_cache
+from cluster.engine.runtime import trace
+from cluster.engine.shard import VectorState
+from cluster.engine.shards import ParameterShards
+from cluster.inventory.training import TrainJob
+from cluster.jobs.batches import Plan
+from cluster.jobs.gradient import GradientOfBatch
+from cluster.jobs.modes.choice import optimizer_of
+from cluster.jobs.recordings import Standardization, WorkerWindows
+from cluster.jobs.solo import DEVICE
+from cluster.models import build
+
+import tensorflow as tf  # isort: skip
+
+GUESSING_TIMES = 5.0
+"""A mean loss so many times that of guessing ends a run as diverged, as the job does."""
+
+
+def main() -> None:
+    """Train with both powers and print the object."""
+    parser = arguments("staleness", "Losses of asynchronous training with many workers.")
+    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--updates", type=int, default=222, help="74 are an epoch of the recordings")
+    parser.add_argument("--powers", type=float, nargs="+", default=[0.0, 1.0])
+    given = parser.parse_args()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    updates = 40 if given.quick else given.updates
+    rows = [trained(power, given.workers, 32 if given.quick else given.hidden, updates) for power in given.powers]
+    summary = {
+        "workers": given.workers,
+        "updates": updates,
+        "last_loss": {str(row["staleness_power"]): row["losses"][-1] for row in rows},
+    }
+    publish("staleness", rows, summary, as_json=given.json)
+
+
+def trained(power: float, workers: int, hidden: int, updates: int) -> dict[str, Any]:
+    """Mean loss over each ten updates, the first `workers` of which see fresh parameters."""
+    source = find_source(None, os.environ, PROJECT_ROOT, user_cache())
+    data = prepare(source, cache=user_cache())
+    model = {"name": "thesis", "hidden": hidden}
+    job = TrainJob.model_validate({"model": model, "schedule": {"name": "constant"}, "staleness_power": power})
+    network = build(
+        job.model, window_steps=data.window_steps, channels=data.channels, classes=len(data.labels),
+        keep_probability=1.0,
+    )  # fmt: skip
+    shards = ParameterShards(
+        network.layout, VectorState(network.initial(0)), optimizer_of(job.optimizer), [DEVICE],
+        staleness_power=power,
+    )  # fmt: skip
+    windows, gradient_of = WorkerWindows(data), GradientOfBatch(network, job)
+    rows = np.arange(data.train_windows, dtype=np.int32)
+    packed = Standardization.of(data, rows).packed()
+
+    def gradient(trained: Any, statistics: Any, chosen: Any, seed: Any) -> Any:
+        inputs, classes = windows.gather(chosen, tf.constant(packed))
+        batch = gradient_of(trained, statistics, inputs, classes, seed)
+        return batch.loss, batch.gradient, batch.statistics
+
+    size, untrained = network.layout.trained_size, network.layout.statistics_size
+    compute = trace(
+        gradient, tf.TensorSpec([size]), tf.TensorSpec([untrained]), tf.TensorSpec([job.batch_size], tf.int32),
+        tf.TensorSpec([2], tf.int32),
+    )  # fmt: skip
+    push = trace(
+        lambda *arguments: shards.push(*arguments)[0].staleness, tf.TensorSpec([size]), tf.TensorSpec([untrained]),
+        tf.TensorSpec([], tf.int64), tf.TensorSpec([]), tf.TensorSpec([1], tf.int64),
+    )  # fmt: skip
+    pull = trace(shards.pull)
+    plan = Plan(rows, job.batch_size, -(-updates // (len(rows) // job.batch_size)), 0, 0)
+    batches = [update for epoch in range(plan.epochs) for update in plan.fresh(epoch)][:updates]
+    seen: deque[Any] = deque(maxlen=workers)
+    losses: list[float] = []
+    for update in batches:
+        seen.append(pull())
+        old, statistics, versions = seen[0]
+        loss, change, new = compute(old, statistics, tf.constant(update.rows[0]), tf.constant([0, 4 * update.id]))
+        losses.append(float(loss))
+        push(change, new, np.int64(update.id), np.float32(job.optimizer.learning_rate), versions)
+        if not np.isfinite(losses[-1]) or losses[-1] > GUESSING_TIMES * np.log(len(data.labels)):
+            break
+    means = [float(np.mean(losses[k : k + 10])) for k in range(0, len(losses), 10)]
+    print(f"power {power}: {means[0]:.3f} -> {means[-1]:.3f} after {len(losses)} updates", file=sys.stderr, flush=True)
+    return {
+        "staleness_power": power,
+        "hidden": hidden,
+        "dataset": data.name,
+        "updates": len(losses),
+        "losses": means,
+        "highest": max(means),
+    }
+
+
+if __name__ == "__main__":
+    main()
