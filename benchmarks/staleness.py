@@ -10,6 +10,7 @@ hide the harm.
 import os
 import sys
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from cluster.models import build
 
 import tensorflow as tf  # isort: skip
 
+PLAIN = {"optimizer": {"name": "adam", "learning_rate": 0.002}, "clip_norm": None, "label_smoothing": 0.0}
+
 GUESSING_TIMES = 5.0
 """A mean loss so many times that of guessing ends a run as diverged, as the job does."""
 
@@ -40,11 +43,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--updates", type=int, default=222, help="74 are an epoch of the recordings")
+    parser.add_argument("--plain", action="store_true", help="Adam alone: no clipping, decay or label smoothing")
     parser.add_argument("--powers", type=float, nargs="+", default=[0.0, 1.0])
     given = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     updates = 40 if given.quick else given.updates
-    rows = [trained(power, given.workers, 32 if given.quick else given.hidden, updates) for power in given.powers]
+    hidden = 32 if given.quick else given.hidden
+    rows = [trained(power, given.workers, hidden, updates, PLAIN if given.plain else {}) for power in given.powers]
     summary = {
         "workers": given.workers,
         "updates": updates,
@@ -53,12 +58,14 @@ def main() -> None:
     publish("staleness", rows, summary, as_json=given.json)
 
 
-def trained(power: float, workers: int, hidden: int, updates: int) -> dict[str, Any]:
+def trained(power: float, workers: int, hidden: int, updates: int, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Mean loss over each ten updates, the first `workers` of which see fresh parameters."""
     source = find_source(None, os.environ, PROJECT_ROOT, user_cache())
     data = prepare(source, cache=user_cache())
     model = {"name": "thesis", "hidden": hidden}
-    job = TrainJob.model_validate({"model": model, "schedule": {"name": "constant"}, "staleness_power": power})
+    job = TrainJob.model_validate(
+        {"model": model, "schedule": {"name": "constant"}, "staleness_power": power, **recipe}
+    )
     network = build(
         job.model, window_steps=data.window_steps, channels=data.channels, classes=len(data.labels),
         keep_probability=1.0,
@@ -103,6 +110,8 @@ def trained(power: float, workers: int, hidden: int, updates: int) -> dict[str, 
     return {
         "staleness_power": power,
         "hidden": hidden,
+        "clip_norm": job.clip_norm,
+        "optimizer": job.optimizer.name,
         "dataset": data.name,
         "updates": len(losses),
         "losses": means,

@@ -134,12 +134,12 @@ def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster, mine: tuple
     assert "only train goes on where it was broken off" in done.errors
 
 
-def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(cluster: Cluster, mine: tuple[str, ...]) -> None:
-    with cluster.begun("train", *mine) as job:
+def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(mine: tuple[str, ...]) -> None:
+    with cluster_of(workers=2, servers=2) as own, own.begun("train", *mine) as job:
         for seen, name in enumerate(("worker:0", "worker:1", "worker:0"), 1):
-            cluster.metrics_when(job, "pscluster_train_steps_total", 40 * seen)
-            cluster.kill(name)
-            cluster.start(name)
+            own.metrics_when(job, "pscluster_train_steps_total", 40 * seen)
+            own.kill(name)
+            own.start(name)
         done = job.end()
     ended_well(done)
     assert "worker:0 left" in done.log

@@ -69,8 +69,14 @@ def test_any_number_of_workers_and_servers(
     assert bits(done) == alone[others if others in alone else ()]
 
 
-def test_whatever_happens_on_the_way(cluster: Cluster) -> None:
+def test_whatever_happens_on_the_way() -> None:
     """A worker dies and returns, Ctrl-C, a coordinator that is killed; each goes on with other servers and workers."""
+    with cluster_of(workers=4, servers=3) as own:
+        own_recordings(own.folder / "mine.npz")
+        whatever_happens(own)
+
+
+def whatever_happens(cluster: Cluster) -> None:
     long = settings(cluster, *NORMALIZED, "jobs.train.checkpoint.every_seconds=0.2", epochs=8)
     quiet = bits(cluster.job("train", *settings(cluster, *NORMALIZED, mode="single", epochs=8)))
 
