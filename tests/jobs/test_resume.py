@@ -135,12 +135,13 @@ def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster, mine: tuple
 
 
 def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(mine: tuple[str, ...]) -> None:
-    with cluster_of(workers=2, servers=2) as own, own.begun("train", *mine) as job:
-        for seen, name in enumerate(("worker:0", "worker:1", "worker:0"), 1):
-            own.metrics_when(job, "pscluster_train_steps_total", 40 * seen)
-            own.kill(name)
-            own.start(name)
-        done = job.end()
-    ended_well(done)
-    assert "worker:0 left" in done.log
-    assert "worker:1 left" in done.log
+    with cluster_of(workers=2, servers=2) as own:
+        with own.begun("train", *mine) as job:
+            for seen, name in enumerate(("worker:0", "worker:1", "worker:0"), 1):
+                own.metrics_when(job, "pscluster_train_steps_total", 40 * seen)
+                own.kill(name)
+                own.start(name)
+            done = job.end()
+        ended_well(done)
+        assert "worker:0 left" in done.log
+        assert "worker:1 left" in done.log
