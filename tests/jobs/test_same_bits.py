@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cluster.errors import ExitCode
 from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -67,6 +68,33 @@ def test_any_number_of_workers_and_servers(
     done = cluster.part(workers, servers).job("train", *settings(cluster, *others))
     assert (done.result["workers"], done.result["ps"]) == (workers, servers)
     assert bits(done) == alone[others if others in alone else ()]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_that_exchange_gradients_among_themselves(
+    cluster: Cluster, alone: dict[tuple[str, ...], str], workers: int
+) -> None:
+    done = cluster.part(workers, 1).job("train", *settings(cluster, mode="allreduce"))
+    assert bits(done) == alone[()]
+    wire = done.result["wire"]
+    assert wire["pull_bytes_per_step"] + wire["push_bytes_per_step"] < 100, "the parameter server has no part in it"
+
+
+def test_a_worker_that_takes_its_shard_along_ends_the_run_which_goes_on_without_it() -> None:
+    with cluster_of(workers=2, servers=1) as own:
+        own_recordings(own.folder / "mine.npz")
+        expected = bits(own.job("train", *settings(own, mode="single", epochs=8)))
+        long = settings(own, "jobs.train.checkpoint.every_seconds=0.2", mode="allreduce", epochs=8)
+        with own.begun("train", *long) as job:
+            own.metrics_when(job, "pscluster_train_steps_total", 40)
+            own.kill("worker:1")
+            lost = job.end()
+        assert lost.code == ExitCode.SERVER_LOST, lost.errors
+        assert "its part of them too" in lost.errors
+        assert lost.folder is not None
+        done = own.part(1, 1).job("train", *long, resumed=lost.folder)
+        assert bits(done) == expected
+        assert done.result["resumptions"] == 1
 
 
 def test_whatever_happens_on_the_way() -> None:
