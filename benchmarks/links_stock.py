@@ -5,11 +5,9 @@ import os
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.rounds import serve
-from benchmarks.wire_keras import batches, step_of, strategy_of
-from benchmarks.wire_network import LEARNING_RATE, ResidualBidirectional, keras_model, keras_weights
+from benchmarks.wire_keras import steps_of, strategy_of
 from cluster.inventory import load
 
-import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 
 
@@ -19,21 +17,7 @@ def main() -> None:
     parser.add_argument("--inventory", required=True)
     strategy = strategy_of(load(parser.parse_args().inventory))
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    network = ResidualBidirectional()
-    with strategy.scope():
-        model = keras_model()
-        model.set_weights(keras_weights(network, network.initial(0)))
-        optimizer = keras.optimizers.Adam(LEARNING_RATE)
-        optimizer.build(model.trainable_variables)
-    step = step_of(strategy, model, optimizer, read_once=True)
-    iterator = iter(coordinator.create_per_worker_dataset(batches))
-
-    def run(count: int) -> list[float]:
-        losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(count)]
-        coordinator.join()
-        return [float(loss.fetch()) for loss in losses]
-
-    serve(run)
+    serve(steps_of(strategy, coordinator, read_once=True)[1])
     os._exit(0)  # the strategy's destructors wait for the servers
 
 

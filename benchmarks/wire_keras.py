@@ -8,6 +8,7 @@ the tutorial's last: should it hang, the other is already known.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
@@ -66,28 +67,34 @@ def step_of(strategy: Any, model: Any, optimizer: Any, *, read_once: bool) -> An
     return step
 
 
+def steps_of(strategy: Any, coordinator: Any, *, read_once: bool) -> tuple[int, Callable[[int], list[float]]]:
+    """How many parameters the network has, and a function that trains it for so many steps and tells their losses."""
+    network = ResidualBidirectional()
+    with strategy.scope():
+        model = keras_model()
+        model.set_weights(keras_weights(network, network.initial(0)))
+        optimizer = keras.optimizers.Adam(LEARNING_RATE)
+        optimizer.build(model.trainable_variables)
+    step = step_of(strategy, model, optimizer, read_once=read_once)
+    iterator = iter(coordinator.create_per_worker_dataset(batches))
+
+    def run(count: int) -> list[float]:
+        losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(count)]
+        coordinator.join()
+        return [float(loss.fetch()) for loss in losses]
+
+    return model.count_params(), run
+
+
 def main() -> None:
     """Train each variant for the steps asked for and print what they moved."""
     given = arguments("benchmarks.wire_keras").parse_args()
     inventory = load(given.inventory)
     strategy = strategy_of(inventory)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    network = ResidualBidirectional()
     for variant, read_once in (("read_once", True), ("tutorial", False)):
-        with strategy.scope():
-            model = keras_model()
-            model.set_weights(keras_weights(network, network.initial(0)))
-            optimizer = keras.optimizers.Adam(LEARNING_RATE)
-            optimizer.build(model.trainable_variables)
-        step = step_of(strategy, model, optimizer, read_once=read_once)
-        iterator = iter(coordinator.create_per_worker_dataset(batches))
-
-        def run(count: int, step: Any = step, iterator: Any = iterator) -> list[float]:
-            losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(count)]
-            coordinator.join()
-            return [float(loss.fetch()) for loss in losses]
-
-        report(variant, model.count_params(), timed_steps(inventory, run, given))
+        parameters, run = steps_of(strategy, coordinator, read_once=read_once)
+        report(variant, parameters, timed_steps(inventory, run, given))
     os._exit(0)  # the strategy's destructors wait for the servers
 
 

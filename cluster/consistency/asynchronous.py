@@ -1,10 +1,10 @@
 """Policies under which every update is a push of its own: asynchronous, and with bounded staleness."""
 
-from cluster.consistency.policy import Grant
+from cluster.consistency.policy import Grant, WholeUpdates
 from cluster.consistency.speeds import Speeds
 
 
-class Asynchronous:
+class Asynchronous(WholeUpdates):
     """Every worker goes on at once; an update is applied as it arrives.
 
     With several micro-batches a grant is always the whole update. The last updates of a stretch are not given to a
@@ -48,15 +48,6 @@ class Asynchronous:
     def exhausted(self) -> bool:
         """See Policy."""
         return self._next >= self._stop
-
-    def withdrawn(self) -> list[Grant]:
-        """See Policy: never any."""
-        return []
-
-    def counted(self, update: int) -> list[int]:
-        """See Policy: all of them."""
-        del update
-        return list(range(self._slots))
 
 
 class BoundedStaleness(Asynchronous):

@@ -36,3 +36,18 @@ class Policy(Protocol):
 
     def counted(self, update: int) -> list[int]:
         """The micro-batches that a complete update consists of, ascending: those that came, where not all must."""
+
+
+class WholeUpdates:
+    """What policies share that always grant all micro-batches of an update at once, and wait for each grant."""
+
+    _slots: int
+
+    def withdrawn(self) -> list[Grant]:
+        """See Policy: never any."""
+        return []
+
+    def counted(self, update: int) -> list[int]:
+        """See Policy: all of them."""
+        del update
+        return list(range(self._slots))

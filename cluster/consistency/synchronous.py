@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cluster.consistency.policy import Grant
+from cluster.consistency.policy import Grant, WholeUpdates
 from cluster.consistency.speeds import PATIENCE, Speeds
 from cluster.consistency.tree import largest_subtree
 
@@ -131,7 +131,7 @@ class Synchronous:
         return self._counted[update]
 
 
-class WholeSteps:
+class WholeSteps(WholeUpdates):
     """One step after the other, each computed by whoever draws it: one process, or all workers in one call."""
 
     def __init__(self, slots: int, speeds: Speeds) -> None:
@@ -159,12 +159,3 @@ class WholeSteps:
     def exhausted(self) -> bool:
         """See Policy."""
         return self._step >= self._stop
-
-    def withdrawn(self) -> list[Grant]:
-        """See Policy: never any."""
-        return []
-
-    def counted(self, update: int) -> list[int]:
-        """See Policy: all of them."""
-        del update
-        return list(range(self._slots))

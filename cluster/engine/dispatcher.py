@@ -252,9 +252,11 @@ class Dispatcher:
                     )
 
     def _strike(self, task: int, item: Item) -> Strike | None:
-        if self._chaos is None or not item.repeatable:
+        if self._chaos is None:
             return None
-        return self._chaos.dispatched(task, self.membership.attempts(item), self.membership.live, self._guardian.cut)
+        attempts, live = self.membership.attempts(item), self.membership.live
+        strike = self._chaos.dispatched(task, attempts, live, self._guardian.cut)
+        return strike if item.repeatable else None  # what must never run twice is delivered faithfully
 
     def _add(self, task: int) -> Joined | JoinFailed:
         name = _name(task)
