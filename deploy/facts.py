@@ -59,8 +59,13 @@ def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
         available_bytes=memory.available,
         taken_ports={port: _holder(port) for port in ports if _taken(port)},
         guard=_ask(_GUARD_PROBE),
-        data=_ask(_DATA_PROBE, *([] if data_source is None else ["--", data_source])),
+        data=recordings_here(data_source),
     )
+
+
+def recordings_here(data_source: str | None) -> Answer:
+    """Whether this machine has the recordings, or finds some where none are named."""
+    return _ask(_DATA_PROBE, *([] if data_source is None else ["--", data_source]))
 
 
 def _tensorflow_version() -> str | None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,7 @@ def start(
     made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
     if made.refusals:
         raise UsageError(made.refusals[0].detail)
+    _refuse_missing_recordings(opened, {step.subject for step in made.steps if step.kind == "run"})
     skipped = [step for step in made.steps if step.kind == "skip"]
     if any(step.kind in ("start", "restart", "wait") for step in made.steps):
         _bring_up(services, opened.path)
@@ -102,6 +103,18 @@ def start(
         if step.kind == "run":
             print(f"{step.detail}: {step.subject}", flush=True)
             end_as_the_job_did(services.run_job(step.subject, ["--quiet"] if quiet else []))
+
+
+def _refuse_missing_recordings(opened: Any, jobs: Collection[str]) -> None:
+    """Before roles are started and pi has run: a wrong path is told at once."""
+    source = opened.jobs.train.data.source
+    if source is None or not {"train", "evaluate"} & set(jobs):
+        return
+    from deploy.facts import recordings_here
+
+    found = recordings_here(source)
+    if not found.holds:
+        raise UsageError(found.line)
 
 
 @at_the_edge

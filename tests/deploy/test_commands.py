@@ -219,3 +219,14 @@ def test_init_writes_an_inventory_and_never_over_another(tmp_path: Path, fab: Fa
     assert fab("init --hosts 192.168.1.16-31 --user pi --out mine.yaml --force").code == 0
     assert "192.168.1.31" in (tmp_path / "mine.yaml").read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_recordings_that_are_not_there_are_told_before_anything_starts(fab: Fab, tmp_path: Path) -> None:
+    text = PLAIN.format(connection="local", address="127.0.0.1").replace("jobs: {", "jobs: {train: {}, ")
+    (tmp_path / "inventory.yaml").write_text(text)
+
+    told = fab("deploy start --data nothere.npz")
+
+    assert told.code == 2
+    assert told.stderr.splitlines()[-1].startswith("nothere.npz: no such file or folder")
+    assert not (tmp_path / ".pscluster").exists(), "something was started"
