@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cluster.inventory.deployment import Deployment, SshSettings, Storage
     from cluster.inventory.jobs import EvaluateJob, JobName, Jobs, PiJob
     from cluster.inventory.loading import load
     from cluster.inventory.machine import Machine, this_machine
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
         ResidualModel,
         ThesisModel,
     )
-    from cluster.inventory.nodes import Node, Ports, SshSettings, Storage
+    from cluster.inventory.nodes import Node, Ports
     from cluster.inventory.optimizers import (
         Adam,
         AdamW,
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from cluster.inventory.training import DataSettings, TrainJob
 
 _HOMES = {
+    "deployment": ("Deployment", "SshSettings", "Storage"),
     "jobs": ("EvaluateJob", "JobName", "Jobs", "PiJob"),
     "loading": ("load",),
     "machine": ("Machine", "this_machine"),
     "models": ("ConvolutionalModel", "DeepBidirectionalModel", "ModelConfig", "ResidualModel", "ThesisModel"),
-    "nodes": ("Node", "Ports", "SshSettings", "Storage"),
+    "nodes": ("Node", "Ports"),
     "optimizers": ("Adam", "AdamW", "Constant", "OneCycle", "OptimizerConfig", "ScheduleConfig", "Sgd"),
     "problem": ("InventoryError", "Problem"),
     "schema": ("Inventory",),
@@ -55,6 +57,7 @@ __all__ = [
     "ConvolutionalModel",
     "DataSettings",
     "DeepBidirectionalModel",
+    "Deployment",
     "EvaluateJob",
     "Inventory",
     "InventoryError",

@@ -88,9 +88,22 @@ def _storage(parts: Parts, sources: Sources) -> Iterator[Problem]:
         if name != names[0]:
             yield sources.problem(path, "a second storage server", "keep one")
     if parts.storage is None:
-        if servers and not sources.is_given(("storage",)) and not is_misspelt("storage", sources.value, Description):
+        needed = not parts.local and parts.node_count > 1
+        if needed and not servers and not is_misspelt("storage", sources.value, Description):
+            what = "no section `storage`, and `connection: ssh` shares data and runs among the nodes through it"
+            yield sources.problem((), what, "add `storage: {server: NODE}` and give that node the role storage")
+        elif servers and not sources.is_given(("storage",)) and not is_misspelt("storage", sources.value, Description):
             remedy = f"add `storage: {{server: {names[0]}}}`, or remove the role"
             yield sources.problem(servers[0][1], "the role storage, but no section `storage`", remedy)
+    elif parts.storage.external is not None:
+        if parts.storage.server is not None or servers:
+            where = ("storage", "server") if parts.storage.server is not None else servers[0][1]
+            yield sources.problem(where, "a storage server, and `storage.external` too", "keep one of them")
+    elif parts.storage.server is None:
+        remedy = (
+            f"add `server: {names[0]}`" if names else "name a node as `server`, or an existing export as `external`"
+        )
+        yield sources.problem(("storage",), "neither `server` nor `external`", remedy)
     elif parts.complete and parts.storage.server not in names[:1]:
         remedy = f"write {names[0]}" if names else "give that node the role storage"
         yield sources.problem(("storage", "server"), "not the node with the role storage", remedy)

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from cluster.inventory.fields import AbsolutePath, Name, Port, Section, Text
+from cluster.inventory.deployment import NodeSsh
+from cluster.inventory.fields import Name, Port, Section, Text
 
 NodeRole = Literal["storage", "ps", "worker", "coordinator"]
 
@@ -74,6 +75,7 @@ class Node(Section):
         "inventory is the node; with it the node checks, when it reads the inventory, that the two agree",
     )
     roles: tuple[RoleEntry, ...] = Field(min_length=1, max_length=256, description="what runs on it")
+    ssh: NodeSsh = NodeSsh()
 
 
 class Ports(Section):
@@ -85,27 +87,3 @@ class Ports(Section):
     ps_metrics: Port = Field(9200, description="of a parameter server's `/metrics` and `/ready`")
     worker_metrics: Port = Field(9201, description="of a worker's `/metrics` and `/ready`")
     coordinator_metrics: Port = Field(9202, description="of the coordinator's `/metrics`")
-
-
-class Storage(Section):
-    """The folder all nodes share over NFS. Jobs with `connection: ssh` keep prepared windows below `mount`."""
-
-    server: Name = Field(
-        description="the node that exports it; that node has the role `storage`. Checked; nothing uses it before "
-        "deployment over SSH"
-    )
-    export: AbsolutePath = Field(
-        "/srv/pscluster",
-        description="the folder on the server. Checked; nothing uses it before deployment over SSH",
-    )
-    mount: AbsolutePath = Field("/mnt/pscluster", description="where the other nodes see it")
-
-
-class SshSettings(Section):
-    """How nodes are logged into. Checked; nothing uses it before deployment over SSH."""
-
-    user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")] = Field(
-        "pi", description="account on every node"
-    )
-    port: int = Field(22, ge=1, le=65535, description="port of the nodes' SSH server")
-    key: Text | None = Field(None, description="file of the private key; null asks the agent and the usual files")

@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from cluster.inventory.deployment import Storage
 from cluster.inventory.fields import Section
-from cluster.inventory.nodes import Node, Ports, Storage
+from cluster.inventory.nodes import Node, Ports
 from cluster.inventory.schema_keys import plain_path
 from cluster.inventory.sources import Sources
 

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from cluster.inventory.deployment import Deployment, SshSettings, Storage
 from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
-from cluster.inventory.nodes import Interface, Node, Ports, SshSettings, Storage
+from cluster.inventory.nodes import Interface, Node, Ports
 from cluster.inventory.task import RoleName, Task
 from cluster.inventory.tasks import expand
 
@@ -47,6 +48,7 @@ class Description(Section):
     nodes: tuple[Node, ...] = Field(min_length=1, max_length=MAXIMUM_NODES, description="the machines")
     storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
     ssh: SshSettings = SshSettings()
+    deployment: Deployment = Deployment()
     runs: Text = Field(
         "runs", description="folder that gets one folder for each job run; relative to the working folder"
     )

@@ -1,0 +1,271 @@
+"""One SSH connection to one node: commands and files, each with a deadline that holds on the node too."""
+
+import random
+import shlex
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deploy.remote.address import SshAddress
+from deploy.remote.host_keys import PinnedKeys
+from deploy.remote.outcome import DEADLINE_CODES, NodeDeadlineError, NodeUnreachableError, Outcome
+
+if TYPE_CHECKING:
+    from fabric import Connection
+
+KEEPALIVE_SECONDS = 10
+GRACE_SECONDS = 5
+"""After its deadline a command is asked to end, and killed so much later."""
+
+_BANNER_TRIES = 5
+_CHUNK_BYTES = 256 * 1024
+_WORDS_IN_A_MESSAGE = 120
+
+
+class NodeConnection:
+    """A node, connected to when it is first used; every command has a channel of its own.
+
+    Fabric reads the user's SSH configuration and opens the connection; its own policy for host keys, which accepts any,
+    is replaced by one that refuses what is not pinned (Fabric 3.2.3 has no setting for it: fabric issue 2071).
+    """
+
+    def __init__(self, address: SshAddress, pinned: PinnedKeys, jump: "NodeConnection | None" = None) -> None:
+        self.address = address
+        self._pinned = pinned
+        self._jump = jump
+        self._connection: Connection | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The node's name in the inventory."""
+        return self.address.name
+
+    def open(self) -> "Connection":
+        """The Fabric connection, opened now if it was not. Raises NodeUnreachableError."""
+        with self._opening:
+            if self._connection is None or not self._connection.is_connected:
+                self._connection = self._open()
+            return self._connection
+
+    def run(
+        self, command: str, *, deadline_seconds: float = 30.0, stdin: bytes | None = None, root: bool = False
+    ) -> Outcome:
+        """Run a shell command line to its end; any return code is an outcome.
+
+        It is ended on the node when `deadline_seconds` are over. Raises NodeUnreachableError, NodeDeadlineError.
+        """
+        limit = f"timeout -k {GRACE_SECONDS} {deadline_seconds:.0f} sh -c {shlex.quote(command)}"
+        channel = self._channel()
+        begun = time.monotonic()
+        try:
+            channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
+            channel.exec_command(f"sudo -n {limit}" if root else limit)
+            stdout, stderr = _exchange(channel, stdin)
+            code = channel.recv_exit_status()
+        except TimeoutError as error:
+            raise self._overdue(command, deadline_seconds) from error
+        except (OSError, EOFError) as error:
+            raise NodeUnreachableError(
+                f"{self.name}: the connection broke during `{_short(command)}`: {error}"
+            ) from error
+        finally:
+            channel.close()
+        seconds = time.monotonic() - begun
+        if code in DEADLINE_CODES and seconds >= deadline_seconds:
+            raise self._overdue(command, deadline_seconds)
+        if code == -1:
+            raise NodeUnreachableError(f"{self.name}: the connection broke during `{_short(command)}`")
+        return Outcome(command, code, stdout, stderr.decode("utf-8", errors="replace"), seconds)
+
+    def stream(
+        self,
+        command: str,
+        on_line: Callable[[str], None],
+        *,
+        root: bool = False,
+        stop: threading.Event | None = None,
+    ) -> int:
+        """Pass on each line of a simple command until it ends, or until `stop` is set; its return code (-1: stopped).
+
+        The command dies with the channel. Raises NodeUnreachableError when the connection breaks.
+        """
+        words = f"sh -c {shlex.quote(_dies_with_its_input(command))}"
+        channel = self._channel()
+        try:
+            channel.settimeout(0.25)
+            channel.set_combine_stderr(True)
+            channel.exec_command(f"sudo -n {words}" if root else words)
+            rest = b""
+            while not (stop is not None and stop.is_set()):
+                try:
+                    received = channel.recv(_CHUNK_BYTES)
+                except TimeoutError:
+                    if not channel.active or not channel.transport.is_active():
+                        raise NodeUnreachableError(f"{self.name}: the connection broke") from None
+                    continue
+                if not received:
+                    if rest:
+                        on_line(rest.decode("utf-8", errors="replace"))
+                    return int(channel.recv_exit_status())
+                *lines, rest = (rest + received).split(b"\n")
+                for line in lines:
+                    on_line(line.decode("utf-8", errors="replace"))
+            return -1
+        finally:
+            channel.close()
+
+    def put(
+        self, content: Path | bytes, remote: str, *, deadline_seconds: float, root: bool = False, mode: int = 0o644
+    ) -> None:
+        """Write a file, whole or not at all. Raises as `run`, and NodeUnreachableError when the node cannot keep it."""
+        partial = shlex.quote(f"{remote}.partial")
+        command = (
+            f"umask 077; cat > {partial} && chmod {mode:o} {partial} && mv -f {partial} {shlex.quote(remote)} "
+            f"|| {{ rm -f {partial}; exit 1; }}"
+        )
+        data = content if isinstance(content, bytes) else content.read_bytes()
+        outcome = self.run(command, deadline_seconds=deadline_seconds, stdin=data, root=root)
+        if not outcome.ok:
+            raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(outcome.last_lines)}")
+
+    def close(self) -> None:
+        """Hang up."""
+        with self._opening:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _channel(self) -> Any:
+        from paramiko import SSHException
+
+        try:
+            return self.open().transport.open_session(timeout=self.address.connect_seconds)
+        except (SSHException, OSError, EOFError) as error:
+            self.close()
+            raise NodeUnreachableError(f"{self.name}: the connection broke: {error}") from error
+
+    def _open(self) -> "Connection":
+        from fabric import Connection
+        from paramiko import RejectPolicy
+
+        address = self.address
+        keywords: dict[str, Any] = {
+            "banner_timeout": address.connect_seconds,
+            "auth_timeout": address.connect_seconds,
+        }
+        if address.key is not None:
+            keywords["key_filename"] = str(Path(address.key).expanduser())
+        for attempt in range(_BANNER_TRIES):
+            connection = Connection(
+                address.host,
+                user=address.user,
+                port=address.port,
+                gateway=None if self._jump is None else self._jump.open(),
+                connect_timeout=address.connect_seconds,
+                connect_kwargs=keywords,
+            )
+            if self._pinned.path.exists():
+                connection.client.load_host_keys(str(self._pinned.path))
+            connection.client.set_missing_host_key_policy(RejectPolicy())
+            try:
+                connection.open()
+            except Exception as error:
+                connection.close()
+                if attempt + 1 < _BANNER_TRIES and _server_was_busy(error):
+                    # sshd drops logins beyond MaxStartups; all nodes that share a jump host come at once.
+                    time.sleep(random.uniform(0.2, 0.6) * (attempt + 1))
+                    continue
+                raise NodeUnreachableError(self._why(error)) from error
+            connection.transport.set_keepalive(KEEPALIVE_SECONDS)
+            return connection
+        raise AssertionError("the last attempt returns or raises")
+
+    def _why(self, error: Exception) -> str:
+        from paramiko import AuthenticationException, BadHostKeyException, PasswordRequiredException, SSHException
+
+        address = self.address
+        where = f"{self.name} ({address.user}@{address.host}:{address.port})"
+        if isinstance(error, BadHostKeyException):
+            return (
+                f"{where}: its host key is not the one that is pinned: somebody else may answer there, or the system "
+                "was installed anew; after comparing the fingerprints, `fab deploy trust` pins the new one"
+            )
+        if isinstance(error, SSHException) and "not found in known_hosts" in str(error):
+            return f"{where}: its host key is not known: `fab deploy trust` shows the fingerprints and records them"
+        if isinstance(error, PasswordRequiredException):
+            return f"{where}: the private key has a passphrase: load it into the agent (ssh-add)"
+        if isinstance(error, AuthenticationException):
+            return (
+                f"{where}: login refused: put your public key into ~{address.user}/.ssh/authorized_keys there "
+                f"(`ssh-copy-id {address.user}@{address.host}`), or name the key in `ssh.key`"
+            )
+        if isinstance(error, FileNotFoundError):
+            return f"{where}: no private key in {error.filename}: correct `ssh.key`"
+        what = str(error) or type(error).__name__
+        return f"{where}: no connection: {what}; is it switched on, and is the address right?"
+
+    def _overdue(self, command: str, deadline_seconds: float) -> NodeDeadlineError:
+        return NodeDeadlineError(
+            f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{_short(command)}`"
+        )
+
+
+def _exchange(channel: Any, stdin: bytes | None) -> tuple[bytes, bytes]:
+    """Send all of `stdin` while reading both streams to their ends: any order of the two could block for ever."""
+    failure: list[Exception] = []
+
+    def send() -> None:
+        try:
+            if stdin:
+                channel.sendall(stdin)
+            channel.shutdown_write()
+        except OSError as error:  # the command ended without reading it all, or the deadline closed the channel
+            failure.append(error)
+
+    errors = bytearray()
+
+    def read_errors() -> None:
+        try:
+            while received := channel.recv_stderr(_CHUNK_BYTES):
+                errors.extend(received)
+        except OSError as error:
+            failure.append(error)
+
+    threads = [threading.Thread(target=one, daemon=True) for one in (send, read_errors)]
+    for thread in threads:
+        thread.start()
+    output = bytearray()
+    try:
+        while received := channel.recv(_CHUNK_BYTES):
+            output.extend(received)
+    except BaseException:
+        channel.close()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+    return bytes(output), bytes(errors)
+
+
+def _dies_with_its_input(command: str) -> str:
+    # sshd leaves a command alone when its channel goes; a `tail -f` that nobody reads would stay for ever.
+    return (
+        f"exec 3<&0; {{ exec {command}; }} </dev/null & child=$!; "
+        "{ cat <&3 >/dev/null; kill $child 2>/dev/null; } & watcher=$!; "
+        "wait $child; code=$?; kill $watcher 2>/dev/null; exit $code"
+    )
+
+
+def _server_was_busy(error: Exception) -> bool:
+    from paramiko import SSHException
+
+    busy = isinstance(error, SSHException) and "banner" in str(error).lower()
+    return busy or isinstance(error, EOFError | ConnectionResetError)
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= _WORDS_IN_A_MESSAGE else line[:_WORDS_IN_A_MESSAGE] + "..."

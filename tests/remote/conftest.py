@@ -1,0 +1,26 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.remote.connection import NodeConnection
+from deploy.remote.host_keys import PinnedKeys, ask_for_key
+from tests.remote.sshd import Sshd, running_sshd, why_not
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with running_sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture
+def node(sshd: Sshd, tmp_path: Path) -> Iterator[NodeConnection]:
+    pinned = PinnedKeys(tmp_path / "known_hosts")
+    pinned.record([pinned.standing(sshd.address(), ask_for_key(sshd.address()))])
+    connection = NodeConnection(sshd.address(), pinned)
+    yield connection
+    connection.close()

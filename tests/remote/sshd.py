@@ -1,0 +1,92 @@
+"""A real sshd on a loopback port, started by the tests, in which the account that runs them may log in with one key."""
+
+import getpass
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.remote.address import SshAddress
+
+_UP_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """One server; `folder` holds its keys."""
+
+    port: int
+    folder: Path
+
+    @property
+    def user_key(self) -> Path:
+        return self.folder / "user_key"
+
+    def address(self, name: str = "node", **changes: object) -> SshAddress:
+        given = {
+            "name": name,
+            "host": "127.0.0.1",
+            "user": getpass.getuser(),
+            "port": self.port,
+            "key": str(self.user_key),
+            "connect_seconds": 10.0,
+        }
+        return SshAddress(**(given | changes))  # type: ignore[arg-type]
+
+
+def why_not() -> str:
+    """Why no sshd can be started here, empty when one can."""
+    if shutil.which("sshd", path="/usr/sbin:/sbin:/usr/bin") is None:
+        return "no sshd here: apt-get install openssh-server"
+    return ""
+
+
+def new_key(path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+
+
+@contextmanager
+def running_sshd(folder: Path, *options: str) -> Iterator[Sshd]:
+    """An sshd with a host key and an authorized key made in `folder`."""
+    for name in ("host_key", "user_key"):
+        if not (folder / name).exists():
+            new_key(folder / name)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "ListenAddress": f"127.0.0.1:{port}",
+        "HostKey": str(folder / "host_key"),
+        "AuthorizedKeysFile": str(folder / "user_key.pub"),
+        "PidFile": "none",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PasswordAuthentication": "no",
+        "PermitRootLogin": "prohibit-password",
+    }
+    Path("/run/sshd").mkdir(exist_ok=True)
+    words = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+    words += [word for option in options for word in ("-o", option)]
+    server = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/bin")
+    assert server is not None
+    with (folder / "sshd.log").open("ab") as log:
+        process = subprocess.Popen(
+            [server, "-D", "-e", "-f", "/dev/null", *words], stderr=log, stdin=subprocess.DEVNULL
+        )
+    try:
+        deadline = time.monotonic() + _UP_SECONDS
+        while True:
+            assert process.poll() is None, (folder / "sshd.log").read_text()
+            assert time.monotonic() < deadline
+            with socket.socket() as trial:
+                if trial.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.02)
+        yield Sshd(port, folder)
+    finally:
+        process.terminate()
+        process.wait(10)
