@@ -1,0 +1,76 @@
+"""What is to be changed on a node, and the steps that change it. Pure data."""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from deploy.converge.machine_facts import MachineFacts
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A script for `sh`, run as root. `hint` is what a person could do when it fails."""
+
+    what: str
+    script: str
+    deadline_seconds: float = 60.0
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file written whole; `owner` may be the service account, root otherwise."""
+
+    what: str
+    content: bytes | Path
+    path: str
+    mode: int = 0o644
+    owner: str = "root"
+    deadline_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Reconnect:
+    """A new SSH connection: whether the way in is still open."""
+
+    what: str
+    deadline_seconds: float = 20.0
+
+
+Step = Shell | Upload | Reconnect
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that is not as the inventory wants it. `diff` shows the texts of a file, where there are any."""
+
+    kind: str
+    subject: str
+    action: str
+    detail: str
+    steps: tuple[Step, ...]
+    diff: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`, without the steps."""
+        return {"kind": self.kind, "subject": self.subject, "action": self.action, "detail": self.detail} | (
+            {"diff": self.diff} if self.diff else {}
+        )
+
+
+class Resource(Protocol):
+    """Something that has to be so on a node."""
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """What to change, nothing where it is so already."""
+
+
+def text_diff(path: str, before: bytes | None, after: bytes) -> str:
+    """A unified diff of two texts, empty where one is no text."""
+    try:
+        old = [] if before is None else before.decode().splitlines()
+        new = after.decode().splitlines()
+    except UnicodeDecodeError:
+        return ""
+    return "\n".join(difflib.unified_diff(old, new, f"{path} on the node", f"{path} of the inventory", lineterm=""))

@@ -1,0 +1,182 @@
+"""From the answer of `fact_script` to `MachineFacts`. Pure."""
+
+import base64
+import io
+import re
+import tarfile
+from collections.abc import Mapping
+
+from cluster.errors import ClusterError
+from deploy.converge.fact_script import SECTION
+from deploy.converge.machine_facts import FileFact, MachineFacts, UnitFact
+
+_KIB = 1024
+
+
+def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> MachineFacts:
+    """The facts of a node whose clock was read between the two times of ours (seconds since the epoch).
+
+    Raises ClusterError when the answer is not whole: the script was cut off, or is no POSIX shell's.
+    """
+    sections = _sections(answer)
+    if "end" not in sections:
+        last = answer.strip().splitlines()[-1:] or [""]
+        raise ClusterError(
+            f"the node's answer about itself is cut off, after {last[0][:120]!r}: is its disk or memory full?"
+        )
+    system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
+    python = sections["python"].split()
+    memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
+    boot_id, uptime = (*sections["boot"].split("\n"), "", "")[:2]
+    clock = float(sections["clock"] or 0.0)
+    booted_seconds = clock - float((uptime.split() or ["0"])[0])
+    throttled = sections["throttled"].partition("=")[2].strip()
+    firewall = sections["firewall"].split()
+    return MachineFacts(
+        os_id=system[0],
+        os_version=system[1],
+        machine=system[2],
+        bits=_number(system[3]),
+        kernel=system[4],
+        cores=max(1, _number(system[5])),
+        model=sections["model"].strip(),
+        python=python[0] if python else None,
+        python_bits=_number(python[1]) if len(python) > 1 else 0,
+        memory_bytes=int(memory.get("MemTotal", 0)) * _KIB,
+        available_bytes=int(memory.get("MemAvailable", 0)) * _KIB,
+        controllers=tuple(sections["controllers"].split()),
+        cmdline_path=sections["cmdline"].strip() or None,
+        boot_id=boot_id,
+        clock_offset_seconds=clock - (asked_seconds + answered_seconds) / 2,
+        clock_error_seconds=(answered_seconds - asked_seconds) / 2,
+        clock_synchronized={"yes": True, "no": False}.get(sections["synchronized"].strip()),
+        disk_free_bytes={line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(sections["space"])},
+        addresses=_addresses(sections["addresses"]),
+        users=_users(sections["users"]),
+        uid_owner=_first_field(sections["uid"]),
+        gid_owner=_first_field(sections["gid"]),
+        packages=_packages(sections["packages"]),
+        added_packages=tuple(sections["added"].split()),
+        files=_files(sections["files"]),
+        units=_units(sections["units"], sections["processes"], booted_seconds),
+        mounts=_mounts(sections["mounts"]),
+        fstab=tuple(sections["fstab"].splitlines()),
+        exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
+        firewall=firewall[-1] if firewall else None,
+        environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
+        releases=tuple(line.split()[0].split("/")[-1] for line in _lines(sections["releases"])),
+        current=sections["current"].strip().split("/")[-1] or None,
+        published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"])),
+        listening=_listening(sections["listening"]),
+        temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"] else None,
+        throttled=int(throttled, 16) if throttled else None,
+    )
+
+
+def _sections(answer: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in ("\n" + answer).split(f"\n{SECTION}")[1:]:
+        name, _, body = part.partition("\n")
+        found[name.strip()] = body.rstrip("\n") if body.strip() else ""
+    return found
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.strip().isdigit() else 0
+
+
+def _first_field(text: str) -> str | None:
+    return text.strip().split(":")[0] or None
+
+
+def _addresses(text: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for line in _lines(text):
+        words = line.split()
+        if "inet" in words:
+            address = words[words.index("inet") + 1].partition("/")[0]
+            found[words[1]] = (*found.get(words[1], ()), address)
+    return found
+
+
+def _users(text: str) -> dict[str, tuple[int, int]]:
+    fields = text.strip().split(":")
+    return {fields[0]: (int(fields[2]), int(fields[3]))} if len(fields) > 3 else {}
+
+
+def _packages(text: str) -> dict[str, str]:
+    installed = (line.split() for line in _lines(text))
+    return {words[0]: words[2] for words in installed if len(words) == 3 and words[1].startswith("ii")}
+
+
+def _files(text: str) -> dict[str, FileFact]:
+    found: dict[str, FileFact] = {}
+    kinds = {tarfile.REGTYPE: "file", tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "link"}
+    content = base64.b64decode(text.encode())
+    if not content.strip(b"\0"):
+        return found
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        for member in archive:
+            stream = archive.extractfile(member) if member.isreg() else None
+            # tar writes the second name of a file with two names as a link to the first, and a folder with a slash.
+            found[member.name.rstrip("/") or "/"] = FileFact(
+                kind=kinds.get(member.type, "other"),
+                mode=member.mode,
+                owner=member.uname or str(member.uid),
+                group=member.gname or str(member.gid),
+                content=None if stream is None else stream.read(),
+                target=member.linkname if member.issym() else None,
+                modified_seconds=float(member.mtime),
+            )
+    return found
+
+
+def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFact]:
+    alive: dict[int, tuple[int, str]] = {}
+    for line in _lines(processes):
+        words = line.split()
+        if len(words) >= 2:
+            alive[int(words[0])] = (_number(words[1]) * _KIB, words[2] if len(words) > 2 else "")
+    found: dict[str, UnitFact] = {}
+    for block in text.split("\n\n"):
+        values: Mapping[str, str] = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if "Id" not in values:
+            continue
+        pid = _number(values.get("MainPID", "0"))
+        memory, folder = alive.get(pid, (None, ""))
+        started = _number(values.get("ExecMainStartTimestampMonotonic", "0"))
+        found[values["Id"]] = UnitFact(
+            load=values.get("LoadState", ""),
+            active=values.get("ActiveState", ""),
+            sub=values.get("SubState", ""),
+            enabled=values.get("UnitFileState", ""),
+            needs_reload=values.get("NeedDaemonReload") == "yes",
+            result=values.get("Result", ""),
+            pid=pid,
+            restarts=_number(values.get("NRestarts", "0")),
+            status=values.get("StatusText", ""),
+            release=folder.split("/")[-1] or None,
+            started_seconds=booted_seconds + started / 1e6 if pid else None,
+            anonymous_memory_bytes=memory,
+        )
+    return found
+
+
+def _mounts(text: str) -> dict[str, str]:
+    """Source and type by mount point; of several on one point the last, which is the one that is seen."""
+    fields = (line.split() for line in _lines(text))
+    return {words[1]: f"{words[0]} {words[2]}" for words in fields if len(words) > 2}
+
+
+def _listening(text: str) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for line in _lines(text):
+        words = line.split()
+        if len(words) > 3 and words[3].rpartition(":")[2].isdigit():
+            holder = re.search(r'\(\("([^"]*)",pid=(\d+)', line)
+            found[int(words[3].rpartition(":")[2])] = f"process {holder[2]} ({holder[1]})" if holder else "a process"
+    return found

@@ -1,0 +1,123 @@
+"""Files, folders and links that have to be so on a node. Pure."""
+
+import shlex
+from dataclasses import dataclass
+
+from deploy.converge.change import Change, Shell, Step, Upload, text_diff
+from deploy.converge.machine_facts import MachineFacts
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder with its owner and mode; what is in it stays."""
+
+    path: str
+    mode: int = 0o755
+    owner: str = "root"
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Make it, or set owner and mode."""
+        now = facts.files.get(self.path)
+        if now is not None and (now.kind, now.mode, now.owner) == ("folder", self.mode, self.owner):
+            return ()
+        script = f"install -d -m {self.mode:o} -o {self.owner} -g {self.owner} {shlex.quote(self.path)}"
+        action = "create" if now is None else "change"
+        detail = f"mode {self.mode:04o}, owner {self.owner}"
+        return (Change("file", self.path, action, detail, (Shell(f"make {self.path}", script),)),)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file with exactly this content; `then` is run when it was written."""
+
+    path: str
+    content: bytes
+    mode: int = 0o644
+    then: tuple[Shell, ...] = ()
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write it anew unless content, owner and mode are as wanted."""
+        now = facts.files.get(self.path)
+        if now is not None and (now.content, now.mode, now.owner) == (self.content, self.mode, "root"):
+            return ()
+        before = None if now is None else now.content
+        detail = f"{len(self.content)} bytes, mode {self.mode:04o}"
+        folder = shlex.quote(self.path.rpartition("/")[0])
+        steps: tuple[Step, ...] = (
+            Shell(f"make {folder}", f"mkdir -p {folder}"),
+            Upload(f"write {self.path}", self.content, self.path, self.mode),
+            *self.then,
+        )
+        diff = text_diff(self.path, before, self.content)
+        return (Change("file", self.path, "create" if now is None else "change", detail, steps, diff),)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A path of ours that must not be there any more; `before` is run first."""
+
+    path: str
+    before: tuple[Shell, ...] = ()
+    then: tuple[Shell, ...] = ()
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Remove it."""
+        if self.path not in facts.files:
+            return ()
+        steps = (*self.before, Shell(f"remove {self.path}", f"rm -rf -- {shlex.quote(self.path)}"), *self.then)
+        return (Change("file", self.path, "remove", "not in the inventory any more", steps),)
+
+
+@dataclass(frozen=True)
+class FstabLines:
+    """Our lines of /etc/fstab, between two marks; the others stay as they are. The mounts themselves are `Mounted`."""
+
+    lines: tuple[str, ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write our part anew."""
+        wanted = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
+        if own_fstab_lines(facts.fstab) == wanted:
+            return ()
+        text = "\n".join(wanted) + "\n" if wanted else ""
+        script = (
+            f"sed '/^{FSTAB_BEGIN}$/,/^{FSTAB_END}$/d' /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
+            f"printf %s {shlex.quote(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
+            "mv -f /etc/fstab.pscluster /etc/fstab && systemctl daemon-reload"
+        )
+        diff = text_diff("/etc/fstab", "\n".join(own_fstab_lines(facts.fstab)).encode(), text.encode())
+        detail = f"{len(self.lines)} lines"
+        return (Change("mount", "/etc/fstab", "change", detail, (Shell("write /etc/fstab", script),), diff),)
+
+
+FSTAB_BEGIN = "# pscluster: begin"
+FSTAB_END = "# pscluster: end"
+
+
+def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The part of fstab between our marks, marks included; empty without it."""
+    if FSTAB_BEGIN not in lines:
+        return ()
+    begin = lines.index(FSTAB_BEGIN)
+    end = lines.index(FSTAB_END, begin) if FSTAB_END in lines[begin:] else len(lines) - 1
+    return lines[begin : end + 1]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link, replaced in one step."""
+
+    path: str
+    target: str
+    subject: str = ""
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Point it to its target."""
+        now = facts.files.get(self.path)
+        if now is not None and now.target == self.target:
+            return ()
+        partial = shlex.quote(f"{self.path}.partial")
+        script = f"ln -sfn {shlex.quote(self.target)} {partial} && mv -fT {partial} {shlex.quote(self.path)}"
+        detail = f"to {self.target}" + (f", was {now.target}" if now is not None and now.target else "")
+        steps = (Shell(f"link {self.path}", script),)
+        return (Change("link", self.subject or self.path, "create" if now is None else "change", detail, steps),)

@@ -1,0 +1,93 @@
+"""What is true of one node before anything is changed: `fact_script` asks, `fact_reader` reads, resources compare."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class FileFact:
+    """A file, folder or link on the node. `content` is None for what is no plain file; `target` is a link's."""
+
+    kind: str
+    mode: int
+    owner: str
+    group: str
+    content: bytes | None = None
+    target: str | None = None
+    modified_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class UnitFact:
+    """A systemd unit. `release` is the one its process was started from, times are seconds since the epoch."""
+
+    load: str
+    active: str
+    sub: str
+    enabled: str
+    needs_reload: bool
+    result: str
+    pid: int
+    restarts: int
+    status: str = ""
+    release: str | None = None
+    started_seconds: float | None = None
+    anonymous_memory_bytes: int | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether systemd counts it as up."""
+        return self.active == "active"
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """One node. Sizes are in bytes; `clock_offset_seconds` is its clock minus ours, `clock_error_seconds` the doubt."""
+
+    os_id: str
+    os_version: str
+    machine: str
+    bits: int
+    kernel: str
+    model: str
+    python: str | None
+    python_bits: int
+    cores: int
+    memory_bytes: int
+    available_bytes: int
+    controllers: tuple[str, ...]
+    cmdline_path: str | None
+    boot_id: str
+    clock_offset_seconds: float
+    clock_error_seconds: float
+    clock_synchronized: bool | None
+    disk_free_bytes: Mapping[str, int]
+    addresses: Mapping[str, tuple[str, ...]]
+    users: Mapping[str, tuple[int, int]]
+    uid_owner: str | None
+    gid_owner: str | None
+    packages: Mapping[str, str]
+    added_packages: tuple[str, ...]
+    files: Mapping[str, FileFact]
+    units: Mapping[str, UnitFact]
+    mounts: Mapping[str, str]
+    fstab: tuple[str, ...]
+    exports: tuple[str, ...]
+    firewall: str | None
+    environments: tuple[str, ...]
+    releases: tuple[str, ...]
+    current: str | None
+    published: tuple[str, ...]
+    listening: Mapping[int, str] = field(default_factory=dict)
+    temperature_celsius: float | None = None
+    throttled: int | None = None
+
+    @property
+    def python_version(self) -> str | None:
+        """`3.11`, without what comes after."""
+        return None if self.python is None else ".".join(self.python.split(".")[:2])
+
+    def unit(self, name: str) -> UnitFact | None:
+        """A unit that systemd has a file for."""
+        found = self.units.get(name)
+        return None if found is None or found.load == "not-found" else found

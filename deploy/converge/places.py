@@ -1,0 +1,65 @@
+"""Where a deployment keeps things: on the nodes, on the storage server, in the folder that all share. Pure."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+ROOT = "/opt/pscluster"
+ENVIRONMENTS = f"{ROOT}/environments"
+RELEASES = f"{ROOT}/releases"
+CURRENT = f"{ROOT}/current"
+STATE = "/var/lib/pscluster"
+"""The service account's own folder: jobs on the coordinator's node."""
+DEPLOY_STATE = "/var/lib/pscluster-deploy"
+"""What the deployment remembers on a node for `reset`."""
+CONFIGURATION = "/etc/pscluster"
+UNIT_FOLDER = "/etc/systemd/system"
+SERVICE_USER = "pscluster"
+
+
+@dataclass(frozen=True)
+class SharedFolders:
+    """The shared folder: `shared` is read by all, `runs` written by the coordinator alone."""
+
+    server: str | None
+    """Name of the node that exports it; None for an export that exists already."""
+    export: str
+    mount: str
+    source: str
+    """What NFS clients mount, e.g. `192.168.1.26:/srv/pscluster`."""
+
+    @property
+    def shared_mount(self) -> str:
+        """Where every node finds prepared windows and wheels."""
+        return f"{self.mount}/shared"
+
+    @property
+    def runs_mount(self) -> str:
+        """Where the coordinator leaves its runs."""
+        return f"{self.mount}/runs"
+
+    @property
+    def publish_folder(self) -> str:
+        """Where files are put for all: on the server's own disk, or through the mount of an existing export."""
+        return f"{self.export}/shared" if self.server is not None else self.shared_mount
+
+    def published(self, kind: str, key: str) -> str:
+        """Folder of a published thing (`wheels`, `prepared`) as `publish_folder` sees it."""
+        return f"{self.publish_folder}/{kind}/{key}"
+
+    def seen(self, kind: str, key: str) -> str:
+        """The same as every node sees it."""
+        return f"{self.shared_mount}/{kind}/{key}"
+
+
+def shared_folders(inventory: "Inventory") -> SharedFolders:
+    """The shared folders of an inventory that has a section `storage`."""
+    storage = inventory.storage
+    assert storage is not None  # refused before anything is planned
+    if storage.server is None:
+        assert storage.external is not None  # the inventory has one of the two
+        return SharedFolders(None, storage.external.partition(":")[2], storage.mount, storage.external)
+    address = inventory.hosts[storage.server]
+    return SharedFolders(storage.server, storage.export, storage.mount, f"{address}:{storage.export}")

@@ -1,0 +1,182 @@
+"""Everything about one node that would make a `start` fail there, with what to do about it. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deploy.check import Finding
+from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.places import ENVIRONMENTS, SERVICE_USER
+from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.render.roles import unit_name
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory, Task
+
+MACHINES = ("x86_64", "aarch64")
+PYTHONS = ("3.11", "3.12", "3.13")
+ENVIRONMENT_BYTES = 2_400 * MEGABYTE
+"""Free space for an environment: 1.7 GB with its compiled modules, the wheels' unpacking beside it, some to live."""
+RELEASE_BYTES = 100 * MEGABYTE
+WRONG_CLOCK_SECONDS = 60.0
+DRIFTING_CLOCK_SECONDS = 5.0
+HOT_CELSIUS = 80.0
+_UNDER_VOLTAGE_NOW, _THROTTLED_NOW, _UNDER_VOLTAGE_SEEN = 0x1, 0x4, 0x10000
+
+
+@dataclass(frozen=True)
+class NodeWish:
+    """What the inventory wants of one node, as far as the preflight needs it."""
+
+    name: str
+    address: str
+    interface: str | None
+    tasks: "tuple[Task, ...]"
+    memory: RoleMemory
+    service_uid: int
+    environment_key: str | None
+
+    @classmethod
+    def of(cls, inventory: "Inventory", name: str, memory: RoleMemory, environment_key: str | None) -> "NodeWish":
+        """The wish for the node called `name`."""
+        node = inventory.node(name)
+        return cls(
+            name=name,
+            address=inventory.hosts[name],
+            interface=node.interface or inventory.interface,
+            tasks=tuple(task for task in inventory.tasks() if task.node == name),
+            memory=memory,
+            service_uid=inventory.deployment.service_uid,
+            environment_key=environment_key,
+        )
+
+
+def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
+    """The findings for one node; a problem keeps it out of the run."""
+    found = [
+        *_system(facts),
+        *_python(facts),
+        *_space(wish, facts),
+        *_memory(wish, facts),
+        *_clock(facts),
+        *_network(wish, facts),
+        *_account(wish, facts),
+        *_ports(wish.tasks, facts),
+        *_board(facts),
+    ]
+    if not any(level == "problem" for level, _, _ in found):
+        what = facts.model or f"{facts.os_id} {facts.os_version}"
+        line = f"{what}, {facts.cores} cores, {facts.memory_bytes // MEGABYTE} MB, Python {facts.python}"
+        found.insert(0, ("ok", "node", line))
+    return tuple(Finding(level, f"{wish.name} {subject}", line) for level, subject, line in found)
+
+
+_Found = Iterator[tuple["Level", str, str]]
+if TYPE_CHECKING:
+    from deploy.check import Level
+
+
+def _system(facts: MachineFacts) -> _Found:
+    if facts.machine not in MACHINES:
+        line = f"the processor runs as {facts.machine}, and TensorFlow has wheels for {' and '.join(MACHINES)} only"
+        yield "problem", "platform", f"{line}: install a 64-bit Raspberry Pi OS on a Pi 3 or later"
+    elif facts.bits != 64:
+        line = f"a 64-bit kernel ({facts.machine}) under a {facts.bits}-bit system"
+        yield "problem", "platform", f"{line}: TensorFlow has no 32-bit wheels; install the 64-bit Raspberry Pi OS"
+    if facts.os_id not in ("debian", "raspbian", "ubuntu"):
+        line = f"{facts.os_id or 'unknown'} {facts.os_version}: deployments know apt and systemd"
+        yield "warning", "system", f"{line}, as Debian, Raspberry Pi OS and Ubuntu have them"
+
+
+def _python(facts: MachineFacts) -> _Found:
+    if facts.python is None:
+        yield "problem", "python", "no python3 that starts: `sudo apt install python3` there"
+    elif facts.python_version not in PYTHONS:
+        line = f"Python {facts.python}, and TensorFlow 2.21 has wheels for {', '.join(PYTHONS)}"
+        yield "problem", "python", f"{line}: use Raspberry Pi OS bookworm (3.11) or trixie (3.13)"
+    elif facts.python_bits != 64:
+        yield "problem", "python", f"a {facts.python_bits}-bit Python: TensorFlow has 64-bit wheels only"
+
+
+def _space(wish: NodeWish, facts: MachineFacts) -> _Found:
+    installed = wish.environment_key is not None and wish.environment_key in facts.environments
+    needed = RELEASE_BYTES if installed else ENVIRONMENT_BYTES
+    free = facts.disk_free_bytes.get(ENVIRONMENTS, 0)
+    if free < needed:
+        line = f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are needed"
+        yield "problem", "disk", f"{line}: remove something (`sudo apt clean`), or use a larger card"
+
+
+def _memory(wish: NodeWish, facts: MachineFacts) -> _Found:
+    needed = sum(wish.memory.of(task.role) for task in wish.tasks)
+    roles = " + ".join(f"{task.role} {wish.memory.of(task.role) // MEGABYTE}" for task in wish.tasks)
+    line = f"{roles} = {needed // MEGABYTE} MB of {facts.memory_bytes // MEGABYTE} MB"
+    if needed > LARGEST_SHARE * facts.memory_bytes:
+        remedy = "move the coordinator or the PS to another node, or train a smaller model"
+        yield "problem", "memory", f"{line}: more than {LARGEST_SHARE:.0%}; {remedy}"
+    elif wish.tasks:
+        yield "ok", "memory", line
+    if "memory" not in facts.controllers:
+        where = facts.cmdline_path or "/boot/firmware/cmdline.txt"
+        yield (
+            "warning",
+            "memory limits",
+            "the kernel's memory controller is switched off, so nothing can hold the roles to a limit: append "
+            f"`cgroup_enable=memory` to the one line of {where} and reboot",
+        )
+
+
+def _clock(facts: MachineFacts) -> _Found:
+    apart = max(0.0, abs(facts.clock_offset_seconds) - facts.clock_error_seconds)
+    where = "ahead of" if facts.clock_offset_seconds > 0 else "behind"
+    line = f"its clock is {abs(facts.clock_offset_seconds):.0f} s {where} this machine's"
+    remedy = "`sudo timedatectl set-ntp true` there, with a time server it can reach"
+    if apart > WRONG_CLOCK_SECONDS:
+        yield "problem", "clock", f"{line}: {remedy}"
+    elif apart > DRIFTING_CLOCK_SECONDS:
+        yield "warning", "clock", f"{line}: {remedy}"
+
+
+def _network(wish: NodeWish, facts: MachineFacts) -> _Found:
+    own = {address for found in facts.addresses.values() for address in found}
+    if wish.interface is not None and wish.address not in facts.addresses.get(wish.interface, ()):
+        has = ", ".join(facts.addresses.get(wish.interface, ())) or "no IPv4 address"
+        line = f"{wish.interface} has {has}, and the inventory says {wish.address}"
+        yield "problem", "network", f"{line}: correct the address, or `interface:`"
+    elif wish.address not in own:
+        line = f"{wish.address} is no address of this node (it has {', '.join(sorted(own))})"
+        yield "problem", "network", f"{line}: correct its `address:`; `ssh.address` is where it is logged into"
+
+
+def _account(wish: NodeWish, facts: MachineFacts) -> _Found:
+    uid = wish.service_uid
+    present = facts.users.get(SERVICE_USER)
+    if present is not None and present != (uid, uid):
+        line = f"the account {SERVICE_USER} has uid {present[0]} and gid {present[1]} here, not {uid}"
+        yield "problem", "account", f"{line}: `sudo userdel {SERVICE_USER}` there, or change `deployment.service_uid`"
+    for kind, owner in (("uid", facts.uid_owner), ("gid", facts.gid_owner)):
+        if owner not in (None, SERVICE_USER):
+            line = f"{kind} {uid} belongs to {owner} here"
+            yield "problem", "account", f"{line}: choose one that is free everywhere as `deployment.service_uid`"
+
+
+def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> _Found:
+    for task in tasks:
+        unit = facts.unit(unit_name(task))
+        if task.role == "coordinator" or (unit is not None and unit.active in ("active", "activating")):
+            continue
+        for port in (task.port, task.metrics_port):
+            if port in facts.listening:
+                line = f"port {port} of {task.name} is taken by {facts.listening[port]}"
+                yield "problem", "port", f"{line}: stop it, or choose another port"
+
+
+def _board(facts: MachineFacts) -> _Found:
+    throttled = facts.throttled or 0
+    if throttled & _UNDER_VOLTAGE_NOW:
+        yield "warning", "power", "under-voltage now: use a stronger supply or a shorter cable"
+    elif throttled & _UNDER_VOLTAGE_SEEN:
+        yield "warning", "power", "under-voltage since it was switched on: use a stronger supply or a shorter cable"
+    if throttled & _THROTTLED_NOW or (facts.temperature_celsius or 0.0) > HOT_CELSIUS:
+        heat = "" if facts.temperature_celsius is None else f" at {facts.temperature_celsius:.0f} °C"
+        yield "warning", "heat", f"throttled{heat}: cool it"

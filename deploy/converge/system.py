@@ -1,0 +1,229 @@
+"""Packages, the service account, mounts, exports, units and the firewall, as they have to be on a node. Pure."""
+
+import shlex
+from dataclasses import dataclass
+
+from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
+from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.places import DEPLOY_STATE, SERVICE_USER, STATE
+from deploy.render import firewall
+
+APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
+PACKAGE_SECONDS = 900.0
+ROLLBACK_SECONDS = 60
+RELOAD = Shell("reload systemd", "systemctl daemon-reload")
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Debian packages that have to be there; what their installation adds is remembered for `reset`."""
+
+    names: tuple[str, ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Install what is missing, in one go."""
+        missing = [name for name in self.names if name not in facts.packages]
+        if not missing:
+            return ()
+        words = " ".join(shlex.quote(name) for name in missing)
+        listing = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' | sed -n 's/^ii *//p' | sort -u"
+        script = f"""\
+set -e
+mkdir -p {DEPLOY_STATE}; before=$(mktemp); after=$(mktemp); trap 'rm -f $before $after' EXIT
+{listing} >$before
+remember() {{ {listing} >$after; comm -13 $before $after >>{DEPLOY_STATE}/packages; }}
+install() {{ {APT} install --no-install-recommends {words}; }}
+install >/dev/null || {{ remember; {APT} update >/dev/null && install; }} || {{ remember; exit 1; }}
+remember
+"""
+        hint = "look into `apt-get update` there: the node needs its package sources, or the packages installed by hand"
+        steps = (Shell(f"install {', '.join(missing)}", script, PACKAGE_SECONDS, hint),)
+        return (Change("package", ", ".join(missing), "install", "and what it depends on", steps),)
+
+
+@dataclass(frozen=True)
+class ServiceUser:
+    """The account of all processes, with the same uid and gid everywhere; nobody can log in as it."""
+
+    uid: int
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Create it. That the uid is free, or the account's own, is the preflight's matter."""
+        if facts.users.get(SERVICE_USER) == (self.uid, self.uid):
+            return ()
+        script = (
+            f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid} {SERVICE_USER}; "
+            f"useradd --system --uid {self.uid} --gid {self.uid} --no-create-home --home-dir {STATE} "
+            f"--shell /usr/sbin/nologin {SERVICE_USER}"
+        )
+        detail = f"uid and gid {self.uid}"
+        return (Change("user", SERVICE_USER, "create", detail, (Shell(f"add the account {SERVICE_USER}", script),)),)
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A mount point of our fstab lines that systemd has to serve: an automount, or a bind mount on the server."""
+
+    path: str
+    source: str
+    automount: bool
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Start it; one that comes from somewhere else is taken down first."""
+        now = facts.mounts.get(self.path, "")
+        if now.split(" ")[0] in (self.source, "systemd-1") or (now and not self.automount):
+            return ()
+        unit = shlex.quote(self.path)
+        kind = "automount" if self.automount else "mount"
+        script = (
+            f"mkdir -p {unit}; systemctl daemon-reload; "
+            f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {unit})" 2>/dev/null; '
+            f'systemctl start "$(systemd-escape -p --suffix={kind} {unit})"'
+        )
+        if now:
+            script = f'systemctl stop "$(systemd-escape -p --suffix=automount {unit})"; umount -l {unit}; {script}'
+        steps = (Shell(f"mount {self.path}", script, 60.0),)
+        return (Change("mount", self.path, "change" if now else "create", f"from {self.source}", steps),)
+
+
+@dataclass(frozen=True)
+class Exports:
+    """/etc/exports.d of the storage server, and that the running server knows them."""
+
+    path: str
+    text: str
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write and export anew. Never a restart: it would hold up whoever writes for up to ninety seconds."""
+        now = facts.files.get(self.path)
+        before = None if now is None else now.content
+        known = {(line.split(" ")[0], word) for line in facts.exports for word in _clients(line)}
+        wanted = {(line.split(" ")[0], word) for line in self.text.splitlines() for word in _clients(line)}
+        if before == self.text.encode() and wanted <= known:
+            return ()
+        steps = (
+            Shell("make /etc/exports.d", "mkdir -p /etc/exports.d"),
+            Upload(f"write {self.path}", self.text.encode(), self.path),
+            Shell("export the folders", "exportfs -ra"),
+        )
+        detail = f"{len(wanted)} entries, one for each client and folder"
+        diff = text_diff(self.path, before, self.text.encode())
+        return (Change("export", self.path, "create" if now is None else "change", detail, steps, diff),)
+
+
+def _clients(line: str) -> list[str]:
+    return [] if line.startswith("#") else [word.partition("(")[0] for word in line.split()[1:]]
+
+
+@dataclass(frozen=True)
+class UnitFiles:
+    """Unit files and drop-ins, and systemd's knowledge of them."""
+
+    texts: tuple[tuple[str, str], ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write what differs; the last change has systemd read them."""
+        made: list[Change] = []
+        for path, text in self.texts:
+            now = facts.files.get(path)
+            if now is not None and (now.content, now.mode) == (text.encode(), 0o644):
+                continue
+            folder = shlex.quote(path.rpartition("/")[0])
+            steps = (
+                Shell(f"make {folder}", f"mkdir -p {folder}"),
+                Upload(f"write {path}", text.encode(), path),
+            )
+            action = "create" if now is None else "change"
+            diff = text_diff(path, None if now is None else now.content, text.encode())
+            made.append(Change("unit", path, action, "unit file", steps, diff))
+        if made:
+            last = made[-1]
+            made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, RELOAD), last.diff)
+        elif any(unit.needs_reload for unit in facts.units.values()):
+            made.append(Change("unit", "systemd", "change", "its files changed after it read them", (RELOAD,)))
+        return tuple(made)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A unit that is enabled and runs, from this release and this unit file."""
+
+    name: str
+    file_path: str | None = None
+    text: str | None = None
+    release: str | None = None
+    deadline_seconds: float = 330.0
+    hint: str = ""
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Start or restart it; the step ends when systemd counts it as up (with Type=notify: when it said READY=1)."""
+        now = facts.unit(self.name)
+        reason = self._reason(facts)
+        enabled = now is not None and now.enabled in ("enabled", "static", "indirect", "generated", "alias")
+        if not reason and enabled:
+            return ()
+        verb = "restart" if reason and now is not None and now.running else "start"
+        name = shlex.quote(self.name)
+        failed = f"{{ systemctl status --no-pager --lines=8 {name} | tail -n 9 >&2; exit 1; }}"
+        lines = [f"systemctl reset-failed {name} 2>/dev/null"] if reason else []
+        lines += [] if enabled else [f"systemctl enable --quiet {name} || exit 1"]
+        lines += [f"systemctl {verb} {name} || {failed}"] if reason else []
+        what = verb if reason else "enable"
+        steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)
+        return (Change("unit", self.name, what, reason or "it does not start at boot", steps),)
+
+    def _reason(self, facts: MachineFacts) -> str:
+        now = facts.unit(self.name)
+        if now is None or not now.running:
+            state = "not there yet" if now is None else f"{now.active} ({now.sub})"
+            return state if now is None or now.result in ("", "success") else f"{state}, result {now.result}"
+        if self.release is not None and now.release != self.release:
+            return f"runs release {now.release or 'unknown'}"
+        if self.file_path is not None and self.text is not None:
+            file = facts.files.get(self.file_path)
+            if file is None or file.content != self.text.encode():
+                return "its unit file changes"
+            # An earlier run may have written the file and been cut off before the restart.
+            if now.started_seconds is not None and file.modified_seconds > now.started_seconds + 1:
+                return "its unit file is newer than its process"
+        return ""
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """The nftables table. Should the new rules keep us out, the old ones come back after a minute by themselves."""
+
+    rules: str
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Load and keep the rules, unless those very rules are loaded and kept."""
+        now = facts.files.get(firewall.PATH)
+        before = None if now is None else now.content
+        if before == self.rules.encode() and facts.firewall == firewall.loaded_mark(self.rules):
+            return ()
+        trial, undo = f"{firewall.PATH}.trial", "pscluster-firewall-undo"
+        table = f"inet {firewall.TABLE}"
+        begin = f"""\
+set -e
+nft list table {table} >/run/pscluster-firewall.before 2>/dev/null || :
+nft -c -f {trial}
+systemctl stop {undo}.timer 2>/dev/null || :
+systemd-run --quiet --collect --unit={undo} --on-active={ROLLBACK_SECONDS} /bin/sh -c \
+'nft delete table {table}; [ ! -s /run/pscluster-firewall.before ] || nft -f /run/pscluster-firewall.before'
+nft -f {trial}
+"""
+        keep = f"systemctl stop {undo}.timer; mv -f {trial} {firewall.PATH}; rm -f /run/pscluster-firewall.before"
+        steps = (
+            Shell("make /etc/pscluster", "mkdir -p /etc/pscluster"),
+            Upload("write the new rules", self.rules.encode(), trial),
+            Shell(
+                "load the new rules, to be undone in a minute",
+                begin,
+                hint=f"nft refuses them: `sudo nft -c -f {trial}` there says why",
+            ),
+            Reconnect("log in anew through the new rules"),
+            Shell("keep the new rules", keep),
+        )
+        detail = "only the inventory's addresses reach the cluster's ports"
+        diff = text_diff(firewall.PATH, before, self.rules.encode())
+        return (Change("firewall", firewall.TABLE, "create" if now is None else "change", detail, steps, diff),)

@@ -1,0 +1,96 @@
+"""The nftables table of a node. Pure."""
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from deploy.converge.places import CONFIGURATION
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+PATH = f"{CONFIGURATION}/firewall.nft"
+UNIT = "pscluster-firewall.service"
+TABLE = "pscluster"
+NFS_PORT = 2049
+NODE_EXPORTER_PORT = 9100
+
+
+def ruleset(inventory: "Inventory") -> str:
+    """A table that lets nodes alone reach the cluster's ports, and whoever is in `deployment.allow` the metrics.
+
+    All other ports are left as they are. The table's comment carries a hash of the rules, by which a node tells what
+    is loaded.
+    """
+    tasks = inventory.tasks()
+    tensorflow = sorted({task.port for task in tasks} | {NFS_PORT})
+    metrics = sorted({task.metrics_port for task in tasks} | {NODE_EXPORTER_PORT})
+    nodes = sorted(set(inventory.hosts.values()))
+    readers = [line for line in (_set("readers", inventory.deployment.allow, interval=True),) if line]
+    reading = [f"        tcp dport {{ {_list(metrics)} }} ip saddr @readers accept"] if readers else []
+    body = "\n".join(
+        [
+            _set("nodes", nodes, interval=False),
+            *readers,
+            "    chain input {",
+            "        type filter hook input priority -10; policy accept;",
+            '        iif "lo" accept',
+            f"        tcp dport {{ {_list(sorted({*tensorflow, *metrics}))} }} ip saddr @nodes accept",
+            *reading,
+            f"        tcp dport {{ {_list(sorted({*tensorflow, *metrics}))} }} drop",
+            "    }",
+        ]
+    )
+    return (
+        f"# Written by pscluster from the inventory of cluster {inventory.cluster}.\n"
+        f"table inet {TABLE}\n"
+        f"delete table inet {TABLE}\n"
+        f"table inet {TABLE} {{\n"
+        f'    comment "pscluster {fingerprint(body)}"\n'
+        f"{body}\n"
+        "}\n"
+    )
+
+
+def fingerprint(text: str) -> str:
+    """Sixteen hexadecimal digits of SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def loaded_mark(rules: str) -> str:
+    """The hash in a ruleset's own comment."""
+    return rules.partition('comment "pscluster ')[2].partition('"')[0]
+
+
+def unit() -> str:
+    """Loads the table at boot, before the network is up."""
+    return f"""\
+# Written by pscluster.
+[Unit]
+Description=pscluster: only the cluster's nodes reach the cluster's ports
+DefaultDependencies=no
+After=local-fs.target
+Before=network-pre.target shutdown.target
+Wants=network-pre.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/sbin/nft -f {PATH}
+ExecReload=/usr/sbin/nft -f {PATH}
+ExecStop=-/usr/sbin/nft delete table inet {TABLE}
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+def _list(ports: list[int]) -> str:
+    return ", ".join(str(port) for port in ports)
+
+
+def _set(name: str, addresses: "tuple[str, ...] | list[str]", *, interval: bool) -> str:
+    if not addresses:
+        return ""
+    flags = " flags interval;" if interval else ""
+    return f"    set {name} {{ type ipv4_addr;{flags} elements = {{ {', '.join(addresses)} }}; }}"

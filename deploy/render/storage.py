@@ -1,0 +1,58 @@
+"""NFS: the server's exports and settings, the clients' lines of fstab. Pure."""
+
+from typing import TYPE_CHECKING
+
+from deploy.converge.places import SharedFolders
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+EXPORTS_PATH = "/etc/exports.d/pscluster.exports"
+SETTINGS_PATH = "/etc/nfs.conf.d/pscluster.conf"
+_THREADS_FOR_A_CLIENT = 2
+_LEAST_THREADS = 8
+_COMMON = "sync,no_subtree_check"
+
+
+def exports(inventory: "Inventory", folders: SharedFolders) -> str:
+    """One entry a client address: the shared folder read-only for all, the runs for the coordinator's node alone.
+
+    Everything a client writes belongs to the service account (`all_squash`), whoever wrote it there.
+    """
+    uid = inventory.deployment.service_uid
+    clients = [inventory.hosts[node.name] for node in inventory.nodes if node.name != folders.server]
+    coordinator = inventory.of_role("coordinator")[0]
+    lines = ["# Written by pscluster from the inventory: one entry for each node, never a wildcard."]
+    if clients:
+        readers = " ".join(f"{address}(ro,{_COMMON},all_squash,anonuid={uid},anongid={uid})" for address in clients)
+        lines.append(f"{folders.export}/shared {readers}")
+    if coordinator.node != folders.server:
+        writer = f"{coordinator.host}(rw,{_COMMON},all_squash,anonuid={uid},anongid={uid})"
+        lines.append(f"{folders.export}/runs {writer}")
+    return "\n".join(lines) + "\n"
+
+
+def server_settings(inventory: "Inventory") -> str:
+    """nfs.conf: version 4 alone, which needs one port, and threads for the number of clients (Debian starts 8)."""
+    threads = max(_LEAST_THREADS, _THREADS_FOR_A_CLIENT * len(inventory.nodes))
+    return f"# Written by pscluster.\n[nfsd]\nthreads={threads}\nvers3=n\nvers4=y\nudp=n\n"
+
+
+def fstab_lines(inventory: "Inventory", node: str, folders: SharedFolders) -> tuple[str, ...]:
+    """How one node sees the shared folder: over NFS when something first looks, by a bind mount on the server itself.
+
+    `nofail` and the automount let a Pi boot while the server is down; a later access waits for it (`hard`), because a
+    write that is given up is a damaged checkpoint.
+    """
+    coordinator = inventory.of_role("coordinator")[0].node
+    parts = ["shared", *(["runs"] if node == coordinator else [])]
+    if node == folders.server:
+        return tuple(f"{folders.export}/{part} {folders.mount}/{part} none bind,nofail 0 0" for part in parts)
+    options = "hard,_netdev,nofail,noatime,nodev,nosuid,x-systemd.automount,x-systemd.mount-timeout=30"
+    if folders.server is None:  # an export that exists already holds both, and only the coordinator writes to it
+        access = "rw" if node == coordinator else "ro"
+        return (f"{folders.source} {folders.mount} nfs4 {access},{options} 0 0",)
+    access_to = {"shared": "ro", "runs": "rw"}
+    return tuple(
+        f"{folders.source}/{part} {folders.mount}/{part} nfs4 {access_to[part]},{options} 0 0" for part in parts
+    )
