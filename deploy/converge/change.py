@@ -38,7 +38,34 @@ class Reconnect:
     deadline_seconds: float = 20.0
 
 
-Step = Shell | Upload | Reconnect
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file of ours that is to lie in a published folder."""
+
+    name: str
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Publish:
+    """A folder for all nodes: what of it is missing is sent, all of it is checked there, and then it is complete."""
+
+    what: str
+    folder: str
+    files: tuple[PublishedFile, ...]
+    user: str | None
+    """The account that may write there; None is root."""
+    deadline_seconds: float = 1800.0
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+Step = Shell | Upload | Reconnect | Publish
 
 
 @dataclass(frozen=True)

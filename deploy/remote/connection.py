@@ -51,9 +51,15 @@ class NodeConnection:
             return self._connection
 
     def run(
-        self, command: str, *, deadline_seconds: float = 30.0, stdin: bytes | None = None, root: bool = False
+        self,
+        command: str,
+        *,
+        deadline_seconds: float = 30.0,
+        stdin: bytes | None = None,
+        root: bool = False,
+        user: str | None = None,
     ) -> Outcome:
-        """Run a shell command line to its end; any return code is an outcome.
+        """Run a shell command line to its end, as the account logged in, as root or as `user`; any code is an outcome.
 
         It is ended on the node when `deadline_seconds` are over. Raises NodeUnreachableError, NodeDeadlineError.
         """
@@ -62,7 +68,7 @@ class NodeConnection:
         begun = time.monotonic()
         try:
             channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
-            channel.exec_command(f"sudo -n {limit}" if root else limit)
+            channel.exec_command(_as(limit, root, user))
             stdout, stderr = _exchange(channel, stdin)
             code = channel.recv_exit_status()
         except TimeoutError as error:
@@ -97,7 +103,7 @@ class NodeConnection:
         try:
             channel.settimeout(0.25)
             channel.set_combine_stderr(True)
-            channel.exec_command(f"sudo -n {words}" if root else words)
+            channel.exec_command(_as(words, root, None))
             rest = b""
             while not (stop is not None and stop.is_set()):
                 try:
@@ -118,7 +124,14 @@ class NodeConnection:
             channel.close()
 
     def put(
-        self, content: Path | bytes, remote: str, *, deadline_seconds: float, root: bool = False, mode: int = 0o644
+        self,
+        content: Path | bytes,
+        remote: str,
+        *,
+        deadline_seconds: float,
+        root: bool = False,
+        user: str | None = None,
+        mode: int = 0o644,
     ) -> None:
         """Write a file, whole or not at all. Raises as `run`, and NodeUnreachableError when the node cannot keep it."""
         partial = shlex.quote(f"{remote}.partial")
@@ -127,7 +140,7 @@ class NodeConnection:
             f"|| {{ rm -f {partial}; exit 1; }}"
         )
         data = content if isinstance(content, bytes) else content.read_bytes()
-        outcome = self.run(command, deadline_seconds=deadline_seconds, stdin=data, root=root)
+        outcome = self.run(command, deadline_seconds=deadline_seconds, stdin=data, root=root, user=user)
         if not outcome.ok:
             raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(outcome.last_lines)}")
 
@@ -211,6 +224,12 @@ class NodeConnection:
         return NodeDeadlineError(
             f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{_short(command)}`"
         )
+
+
+def _as(words: str, root: bool, user: str | None) -> str:
+    if user is not None:
+        return f"sudo -n -u {shlex.quote(user)} {words}"
+    return f"sudo -n {words}" if root else words
 
 
 def _exchange(channel: Any, stdin: bytes | None) -> tuple[bytes, bytes]:

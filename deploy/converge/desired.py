@@ -1,0 +1,209 @@
+"""What a cluster's nodes have to be like, phase by phase: the inventory as resources. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deploy.converge.change import Resource, Shell
+from deploy.converge.code import Environment, Release
+from deploy.converge.fact_script import Questions
+from deploy.converge.files import Absent, File, Folder, FstabLines, Link
+from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.places import (
+    CONFIGURATION,
+    CURRENT,
+    DEPLOY_STATE,
+    ENVIRONMENTS,
+    RELEASES,
+    ROOT,
+    SERVICE_USER,
+    STATE,
+    UNIT_FOLDER,
+    SharedFolders,
+    shared_folders,
+)
+from deploy.converge.publication import Publication, Published
+from deploy.converge.release_choice import ReleaseChoice
+from deploy.converge.system import Exports, Firewall, Mounted, Packages, Running, ServiceUser, UnitFiles
+from deploy.render import firewall, job_unit, roles, storage
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory, Task
+
+PHASES = ("prepare", "storage", "mounts", "publish", "code", "firewall", "services")
+"""Each is done on all nodes before the next begins: a mount needs its server, an installation its wheels."""
+
+ADDRESSES_PATH = f"{UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf"
+SLICE_PATH = f"{UNIT_FOLDER}/pscluster.slice"
+FIREWALL_UNIT_PATH = f"{UNIT_FOLDER}/{firewall.UNIT}"
+NODE_EXPORTER = "prometheus-node-exporter"
+NFS_SERVER_UNIT = "nfs-server.service"
+JOBS = f"{STATE}/jobs"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Everything that the nodes of an inventory are to be. `publications` are for the node that can write them."""
+
+    inventory: "Inventory"
+    release: ReleaseChoice
+    publications: tuple[Publication, ...] = ()
+
+    @property
+    def folders(self) -> SharedFolders:
+        """The shared folders."""
+        return shared_folders(self.inventory)
+
+    @property
+    def publisher(self) -> str:
+        """The node through which folders are published: the storage server, or the one that writes to the NAS."""
+        return self.folders.server or self.inventory.of_role("coordinator")[0].node
+
+    def tasks(self, node: str) -> "tuple[Task, ...]":
+        """The parameter servers and workers of a node."""
+        return tuple(task for task in self.inventory.tasks() if task.node == node and task.role in roles.MODULES)
+
+    def questions(self, node: str) -> Questions:
+        """What to ask of a node."""
+        folders = self.folders
+        units = [roles.unit_name(task) for task in self.tasks(node)]
+        return Questions(
+            files=(
+                *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, DEPLOY_STATE, CONFIGURATION),
+                *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
+                *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
+            ),
+            units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service"),
+            packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER),
+            service_uid=self.inventory.deployment.service_uid,
+            published=tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared")),
+            space=(ENVIRONMENTS, folders.export),
+        )
+
+    def phase(self, phase: str, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        """The resources of one phase on one node, in order."""
+        of_phase = {
+            "prepare": self._prepare,
+            "storage": self._storage,
+            "mounts": self._mounts,
+            "publish": self._publish,
+            "code": self._code,
+            "firewall": self._firewall,
+            "services": self._services,
+        }
+        return of_phase[phase](node, facts)
+
+    def _prepare(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        deployment = self.inventory.deployment
+        serves = node == self.folders.server
+        settings = storage.server_settings(self.inventory)
+        packages = [
+            "nfs-kernel-server" if serves else "nfs-common",
+            *(["nftables"] if deployment.firewall else []),
+            *([NODE_EXPORTER] if deployment.node_exporter else []),
+        ]
+        return (
+            # Before the package: it starts the server, which should come up as it is to stay.
+            *([File(storage.SETTINGS_PATH, settings.encode(), then=(_nfsd_settings(settings),))] if serves else []),
+            Packages(tuple(packages)),
+            ServiceUser(deployment.service_uid),
+            *(Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)),
+            Folder(DEPLOY_STATE, mode=0o700),
+            Folder(STATE, mode=0o750, owner=SERVICE_USER),
+            *([Folder(JOBS, mode=0o750, owner=SERVICE_USER)] if self._coordinates(node) else []),
+        )
+
+    def _storage(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        folders = self.folders
+        if node != folders.server:
+            return ()
+        return (
+            Folder(folders.export),
+            Folder(f"{folders.export}/shared"),
+            Folder(f"{folders.export}/runs", mode=0o755, owner=SERVICE_USER),
+            Running(NFS_SERVER_UNIT),
+            Exports(storage.EXPORTS_PATH, storage.exports(self.inventory, folders)),
+        )
+
+    def _mounts(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        lines = storage.fstab_lines(self.inventory, node, self.folders)
+        points = [line.split() for line in lines]
+        return (
+            FstabLines(lines),
+            *(Mounted(words[1], words[0], automount="x-systemd.automount" in words[3]) for words in points),
+        )
+
+    def _publish(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        if node != self.publisher:
+            return ()
+        return tuple(Published(publication, self.folders) for publication in self.publications)
+
+    def _code(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        environment = self.release.environment_for(facts)
+        if environment is None:
+            return ()
+        wheels = self.folders.seen("wheels", environment)
+        return (
+            Environment(environment, wheels),
+            Release(self.release.code_key, environment, self.release.wheel),
+            Link(CURRENT, f"releases/{self.release.code_key}", subject="release"),
+        )
+
+    def _firewall(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        if not self.inventory.deployment.firewall:
+            off = Shell("take the firewall down", f"systemctl disable --now {firewall.UNIT} 2>/dev/null || :")
+            gone = Shell("drop its table", f"nft delete table inet {firewall.TABLE} 2>/dev/null || :")
+            return (Absent(FIREWALL_UNIT_PATH, before=(off, gone)), Absent(firewall.PATH))
+        return (
+            Firewall(firewall.ruleset(self.inventory)),
+            UnitFiles(((FIREWALL_UNIT_PATH, firewall.unit()),)),
+            Running(firewall.UNIT),
+        )
+
+    def _services(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        tasks = self.tasks(node)
+        texts = {roles.unit_path(roles.unit_name(task)): roles.role_unit(self.inventory, task) for task in tasks}
+        files = {
+            **texts,
+            SLICE_PATH: roles.slice_unit("memory" in facts.controllers),
+            ADDRESSES_PATH: roles.addresses_drop_in(self.inventory),
+        }
+        if self._coordinates(node):
+            files[job_unit.PATH] = job_unit.job_unit()
+        return (
+            *stale_units(facts, {*files, FIREWALL_UNIT_PATH}),
+            UnitFiles(tuple(files.items())),
+            *(self._role(task, texts) for task in tasks),
+            *([Running(f"{NODE_EXPORTER}.service")] if self.inventory.deployment.node_exporter else []),
+        )
+
+    def _role(self, task: "Task", texts: Mapping[str, str]) -> Running:
+        name = roles.unit_name(task)
+        path = roles.unit_path(name)
+        hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
+        return Running(name, path, texts[path], self.release.code_key, hint=hint)
+
+    def _coordinates(self, node: str) -> bool:
+        return any(task.node == node for task in self.inventory.of_role("coordinator"))
+
+
+def stale_units(facts: MachineFacts, wanted: set[str]) -> tuple[Absent, ...]:
+    """Units of ours on the node that the inventory does not have: stopped, then removed."""
+    made = []
+    for path, file in facts.files.items():
+        name = path.rpartition("/")[2]
+        if file.kind != "file" or path in wanted or not path.startswith(f"{UNIT_FOLDER}/pscluster"):
+            continue
+        stop = Shell(f"stop {name}", f"systemctl disable --now {name} 2>/dev/null || :", 60.0)
+        made.append(Absent(path, before=(stop,), then=(Shell("reload systemd", "systemctl daemon-reload"),)))
+    return tuple(made)
+
+
+def _nfsd_settings(settings: str) -> Shell:
+    threads = settings.partition("threads=")[2].split()[0]
+    # A restart stalls whoever writes for the grace period: only where nothing is exported yet.
+    script = (
+        "systemctl -q is-active nfs-server.service || exit 0; "
+        f'if [ -z "$(exportfs -s)" ]; then systemctl restart nfs-server.service; else rpc.nfsd {threads}; fi'
+    )
+    return Shell("apply the NFS server's settings", script, 120.0)

@@ -1,0 +1,37 @@
+"""Folders published for all nodes: wheels of an environment, prepared windows. Pure."""
+
+from dataclasses import dataclass
+
+from deploy.converge.change import Change, Publish, PublishedFile
+from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.places import SERVICE_USER, SharedFolders
+
+MEGABYTE = 10**6
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One folder, named by what is in it: `kind` is `wheels` or `prepared`."""
+
+    kind: str
+    key: str
+    files: tuple[PublishedFile, ...]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A publication that has to be complete in the shared folder; looked at from the node that can write there."""
+
+    publication: Publication
+    folders: SharedFolders
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Send what is missing."""
+        publication = self.publication
+        folder = self.folders.published(publication.kind, publication.key)
+        if folder in facts.published:
+            return ()
+        user = None if self.folders.server is not None else SERVICE_USER
+        step = Publish(f"publish {publication.kind}/{publication.key}", folder, publication.files, user)
+        detail = f"{len(publication.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
+        return (Change("publish", f"{publication.kind}/{publication.key}", "create", detail, (step,)),)

@@ -1,0 +1,115 @@
+"""What became of a deployment: node by phase, with seconds, changes and failures. Pure but for being written."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cluster.whole_file import write_whole
+from deploy.converge.apply import StepFailure
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One node in one phase."""
+
+    changed: int
+    seconds: float
+
+
+@dataclass
+class Recap:
+    """Grows while a deployment runs."""
+
+    action: str
+    cluster: str
+    nodes: tuple[str, ...]
+    phases: list[str] = field(default_factory=list)
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    failures: dict[str, StepFailure] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def changed(self) -> int:
+        """Changes carried out on all nodes."""
+        return sum(cell.changed for cell in self.cells.values())
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Nodes that left the run."""
+        return tuple(node for node in self.nodes if node in self.failures)
+
+    def add(self, node: str, phase: str, changed: int, seconds: float) -> None:
+        """A node's part of a phase."""
+        if phase not in self.phases:
+            self.phases.append(phase)
+        before = self.cells.get((node, phase), Cell(0, 0.0))
+        self.cells[node, phase] = Cell(before.changed + changed, before.seconds + seconds)
+
+    def state(self, node: str) -> str:
+        """`failed`, `changed` or `ok`."""
+        if node in self.failures:
+            return "failed"
+        return "changed" if any(cell.changed for (name, _), cell in self.cells.items() if name == node) else "ok"
+
+    def rows(self) -> Sequence[tuple[str, ...]]:
+        """A row a node: name, one cell a phase, what became of it."""
+        made = []
+        for node in self.nodes:
+            cells = []
+            for phase in self.phases:
+                cell = self.cells.get((node, phase))
+                failed = node in self.failures and self.failures[node].phase == phase
+                text = "-" if cell is None else f"{cell.changed or 'ok'} {cell.seconds:.1f} s"
+                cells.append("failed" if failed else text)
+            made.append((node, *cells, self.state(node)))
+        return made
+
+    def summary(self) -> str:
+        """`16 nodes: 3 changed, 1 failed, 42 changes in 81 s`."""
+        states = [self.state(node) for node in self.nodes]
+        parts = [f"{states.count(state)} {state}" for state in ("ok", "changed", "failed") if state in states]
+        return f"{len(self.nodes)} nodes: {', '.join(parts)}; {self.changed} changed in {self.seconds:.0f} s"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "action": self.action,
+            "cluster": self.cluster,
+            "changed": self.changed,
+            "seconds": round(self.seconds, 3),
+            "notes": self.notes,
+            "nodes": {
+                node: {
+                    "state": self.state(node),
+                    "phases": {
+                        phase: {"changed": cell.changed, "seconds": round(cell.seconds, 3)}
+                        for (name, phase), cell in self.cells.items()
+                        if name == node
+                    },
+                    "failure": self.failures[node].to_json() if node in self.failures else None,
+                }
+                for node in self.nodes
+            },
+        }
+
+    def write(self, folder: Path, name: str) -> Path:
+        """Keep it as `folder/name.json`; the path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}.json"
+        write_whole(path, json.dumps(self.to_json(), indent=1).encode() + b"\n")
+        return path
+
+
+def failed_of_last(folder: Path) -> tuple[str, ...]:
+    """The nodes that failed in the newest recap of `folder`; empty without one."""
+    newest = max(folder.glob("*.json"), default=None, key=lambda path: path.name)
+    if newest is None:
+        return ()
+    try:
+        nodes: Mapping[str, Mapping[str, Any]] = json.loads(newest.read_text(encoding="utf-8"))["nodes"]
+    except (OSError, ValueError, KeyError):
+        return ()
+    return tuple(name for name, node in nodes.items() if node.get("state") == "failed")
