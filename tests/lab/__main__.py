@@ -163,6 +163,8 @@ def _outsider(arguments: argparse.Namespace) -> int:
 def _apart(arguments: argparse.Namespace) -> int:
     """The namespace stays for the next call with the same name until its lab is down and nothing runs in it."""
     places = Places.of(arguments.name)
+    requirements.check()
+    image()  # in there is no route out
     space = f"{places.lab}-operator"
     if not Path("/run/netns", space).exists():
         run("ip", "netns", "add", space)
