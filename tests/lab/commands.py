@@ -1,0 +1,54 @@
+"""Running the system's commands (ip, tc, mount, chroot ...), and saying in one line what one of them complained about."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+HANG_SECONDS = 600.0
+"""No command of the lab takes this long but a bootstrap over a slow line."""
+
+
+class LabError(Exception):
+    """The lab can't do what was asked of it; the message is one line and says what to do."""
+
+
+def clean_environment() -> dict[str, str]:
+    """What a process of a node inherits: nothing of whoever runs the lab, so no mark of a test session either."""
+    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
+
+def run(
+    *words: str | Path,
+    stdin: str | None = None,
+    check: bool = True,
+    environment: Mapping[str, str] | None = None,
+    timeout_seconds: float = HANG_SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """The finished command with its output.
+
+    Raises:
+        LabError: It ended with another code than 0, and `check` is true.
+    """
+    command = [str(word) for word in words]
+    done = subprocess.run(
+        command,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=dict(environment) if environment is not None else {**os.environ, "LC_ALL": "C.UTF-8"},
+        timeout=timeout_seconds,
+    )
+    if check and done.returncode != 0:
+        raise LabError(complaint(command, done.returncode, done.stderr or done.stdout))
+    return done
+
+
+def complaint(command: Sequence[str], return_code: int, said: str) -> str:
+    """One line: the command, its code, the last thing it said."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"`{shlex.join(command)}` ended with {return_code}: {' / '.join(lines[-3:]) or 'it said nothing'}"

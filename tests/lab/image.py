@@ -1,0 +1,140 @@
+"""The root image of a node: Debian 12 with what Raspberry Pi OS Lite has, and a local repository with what may be added.
+
+Built once and cached under a hash of all that goes into it.
+"""
+
+import fcntl
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.lab import standins
+from tests.lab.commands import run
+from tests.lab.places import FILES, cache_folder
+
+SUITE = "bookworm"
+
+ON_THE_IMAGE = (
+    *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "openssh-server", "openssh-sftp-server", "sudo", "python3"),
+    *("rsync", "iproute2", "iputils-ping", "procps", "psmisc", "netbase", "ca-certificates", "less", "libstdc++6"),
+)
+"""`nfs-common` is there too, as a stand-in. `python3-venv`, `nftables` and an NFS server are not, as on a Pi."""
+
+IN_THE_REPOSITORY = ("nftables", "python3-venv", "prometheus-node-exporter")
+"""What a deployment may install; their dependencies and the stand-ins are added."""
+
+REPOSITORY = "var/lib/pi-repo"
+SOURCES = f"deb [trusted=yes] file:/{REPOSITORY} ./\n"
+
+DISABLED = "systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer"
+MASKED = (
+    "nfs-ganesha.service nfs-ganesha-lock.service getty@tty1.service console-getty.service systemd-logind.service "
+    "systemd-udev-settle.service dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount"
+)
+
+SETUP = f"""
+set -e
+printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
+chmod 755 /usr/sbin/policy-rc.d
+ln -sf /dev/null /etc/systemd/system/nfs-ganesha.service
+apt-get update -qq
+cd /{REPOSITORY}
+chmod 777 .
+apt-get download -qq $(apt-get install --print-uris -qq {{wanted}} | sed "s/^'[^']*' \\([^_]*\\)_.*/\\1/")
+rm -f nfs-common_* # the real one needs a kernel
+chmod 755 .
+rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+rm -rf /var/lib/apt/lists/*
+"""
+"""First half, with a route out: collects the packages of the repository."""
+
+FINISH = f"""
+set -e
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends nfs-common
+useradd --create-home --shell /bin/bash --groups adm,sudo,users,dialout,video pi
+echo 'pi ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/010_pi-nopasswd
+chmod 440 /etc/sudoers.d/010_pi-nopasswd
+printf 'PermitRootLogin no\\nPasswordAuthentication no\\nUseDNS no\\n' >/etc/ssh/sshd_config.d/lab.conf
+systemctl disable --quiet {DISABLED} 2>/dev/null || true
+systemctl mask --quiet {MASKED}
+systemctl enable --quiet ssh.service
+install -d -o pi -g pi -m 700 /home/pi/.ssh
+install -d -m 755 /srv
+rm -f /etc/ssh/ssh_host_* /etc/machine-id /var/lib/dbus/machine-id /usr/sbin/policy-rc.d /etc/resolv.conf
+rm -rf /var/cache/apt/archives/*.deb /var/log/*.log /var/log/apt /tmp/* /var/tmp/*
+: >/etc/machine-id
+: >/etc/resolv.conf
+"""
+"""Second half, with the local repository as the only source."""
+
+
+def recipe_key() -> str:
+    """Hash of everything that decides what the image contains, the dates of Debian's packages apart."""
+    digest = hashlib.sha256()
+    parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, SOURCES, SETUP, FINISH, standins.VERSION)
+    digest.update("\0".join(parts).encode())
+    for file in sorted(FILES.rglob("*")):
+        if file.is_file() and "node" not in file.relative_to(FILES).parts:
+            digest.update(file.relative_to(FILES).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def image() -> Path:
+    """The folder with the root image; about a minute when it has to be built.
+
+    Raises:
+        LabError: A step of the build failed; nothing half-built is left where an image is looked for.
+    """
+    folder = cache_folder() / f"image-{recipe_key()}"
+    with locked(folder):
+        if not folder.exists():
+            partial = folder.with_suffix(".partial")
+            _remove(partial)
+            try:
+                _build(partial)
+                partial.rename(folder)
+            finally:
+                _remove(partial)
+    return folder
+
+
+def in_root(root: Path, script: str) -> None:
+    """Runs a shell script inside of a root folder, with /proc, in a mount namespace that vanishes with it."""
+    inside = 'mount -t proc proc "$0/proc" && exec chroot "$0" /bin/sh -c "$1"'
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    run(
+        *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
+        *("sh", "-c", inside, root, script),
+        environment=environment,
+    )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time builds what will be at `folder`."""
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(root: Path) -> None:
+    run(
+        *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(ON_THE_IMAGE)}"),
+        *("--skip=cleanup/apt/lists", SUITE, root),
+    )
+    repository = root / REPOSITORY
+    repository.mkdir(parents=True)
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    in_root(root, SETUP.format(wanted=" ".join((*IN_THE_REPOSITORY, *standins.NEEDED))))
+    standins.build(repository)
+    standins.index(repository)
+    (root / "etc/apt/sources.list").write_text(SOURCES)
+    in_root(root, FINISH)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        run("rm", "-rf", "--one-file-system", folder)

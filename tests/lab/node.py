@@ -1,0 +1,169 @@
+"""One emulated Raspberry Pi: its card, its cable, its limits, and the power switch."""
+
+import os
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab import cgroups, network
+from tests.lab.card import Card
+from tests.lab.commands import LabError, clean_environment, complaint, run
+from tests.lab.places import FILES, Places
+from tests.lab.snapshot import Snapshot, snapshot
+
+BOOT_SECONDS = 60.0
+USER = "pi"
+USER_ID = 1000
+
+MEMINFO = """\
+MemTotal:       {total:8d} kB
+MemFree:        {free:8d} kB
+MemAvailable:   {free:8d} kB
+Buffers:               0 kB
+Cached:                0 kB
+SwapCached:            0 kB
+SwapTotal:             0 kB
+SwapFree:              0 kB
+"""
+
+
+@dataclass(frozen=True)
+class LabNode:
+    """A node of a lab that is up. `name` is its host name, too."""
+
+    places: Places
+    name: str
+    address: str
+    card: Card
+    mbit_per_second: float = network.LINK_MBIT_PER_SECOND
+
+    @property
+    def folder(self) -> Path:
+        return self.places.folder(self.name)
+
+    @property
+    def console(self) -> str:
+        """What pid 1 has said since the first boot."""
+        return (self.folder / "console.log").read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        """Whether the power is on."""
+        return bool(cgroups.processes(self.places, self.name))
+
+    def boot(self) -> None:
+        """Switches the power on; `wait_until_reachable` tells when the node can be used.
+
+        Raises:
+            LabError: It is on.
+        """
+        if self.running:
+            raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
+        network.plug_in(self.places, self.name, self.address, self.mbit_per_second)
+        cgroups.make(self.places, self.name)
+        (self.folder / "pid").unlink(missing_ok=True)
+        lower = ":".join(str(folder) for folder in self.card.lower)
+        groups = [str(self.places.cgroup(controller, self.name)) for controller in cgroups.CONTROLLERS]
+        with (self.folder / "console.log").open("ab") as console:
+            subprocess.run(
+                [
+                    *("setsid", "--fork", FILES / "node" / "power-on"),
+                    *(self.folder / "pid", self.places.namespace(self.name), *groups, "--"),
+                    *(FILES / "node" / "init", self.name, self.folder, lower, self.card.image_file or ""),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env=clean_environment(),
+                check=True,
+            )
+
+    def crash(self) -> None:
+        """Pulls the plug: nobody is told, what was written stays on the card."""
+        network.unplug(self.places, self.name)
+        cgroups.kill_all(self.places, self.name)
+
+    def link(self, up: bool) -> None:
+        """Pulls the network cable out of the switch, or puts it back in."""
+        network.set_link(self.places, self.name, up)
+
+    def shape(self, mbit_per_second: float) -> None:
+        """Limits the cable, both ways, until the next boot."""
+        network.shape(self.places, self.name, mbit_per_second)
+
+    def limit_memory(self, limit_bytes: int | None) -> None:
+        """Memory of all that runs on the node; /proc/meminfo there tells the same. None for no limit."""
+        cgroups.limit_memory(self.places, self.name, limit_bytes)
+        total = (limit_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) >> 10
+        # Written in place: the node has this very file bound over its /proc/meminfo.
+        with (self.folder / "meminfo").open("w") as file:
+            file.write(MEMINFO.format(total=total, free=round(total * 0.9)))
+
+    def limit_cpu(self, percent: float | None) -> None:
+        """Percent of one core for all that runs on the node; None for no limit. 10 % is about a Raspberry Pi 3."""
+        cgroups.limit_cpu(self.places, self.name, percent)
+
+    def command(self, *words: str) -> list[str]:
+        """The command line that runs a command as root on the node, within its limits, not over the network."""
+        enter = 'for group in $1; do echo $$ >"$group/cgroup.procs"; done; shift; exec "$@"'
+        groups = [str(self.places.cgroup(controller, self.name)) for controller in ("memory", "cpu")]
+        entering = ["nsenter", f"--target={self._pid_one()}", *"-m -u -i -n -p -C -r -w".split()]
+        return ["env", "-i", *_words(clean_environment()), "sh", "-c", enter, "sh", " ".join(groups), *entering, *words]
+
+    def execute(
+        self, *words: str, stdin: str | None = None, check: bool = True, timeout_seconds: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command as root on the node, as if at its keyboard.
+
+        Raises:
+            LabError: It ended with another code than 0, and `check` is true.
+        """
+        done = run(*self.command(*words), stdin=stdin, check=False, timeout_seconds=timeout_seconds)
+        if check and done.returncode != 0:
+            said = complaint(words, done.returncode, done.stderr or done.stdout)
+            raise LabError(f"{self.name}: {said}")
+        return done
+
+    def reachable(self) -> bool:
+        """Whether its sshd greets, and users may log in already."""
+        try:
+            with socket.create_connection((self.address, 22), timeout=1) as connection:
+                greeted = connection.recv(4) == b"SSH-"
+        except OSError:
+            return False
+        return greeted and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
+
+    def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
+        """Returns when user pi can log in.
+
+        Raises:
+            LabError: Not within the deadline; says what pid 1 said last.
+        """
+        deadline = time.monotonic() + deadline_seconds
+        while not self.reachable():
+            if time.monotonic() > deadline:
+                last = " / ".join(self.console.splitlines()[-3:])
+                raise LabError(
+                    f"{self.name}: no login within {deadline_seconds:.0f} s of its boot; its console: {last}"
+                )
+            time.sleep(0.05)
+
+    def snapshot(self) -> Snapshot:
+        """Units and files as they are, to be compared with another one."""
+        units = self.execute("sh", "-c", "systemctl list-unit-files --no-legend --plain | awk '{print $1, $2}'").stdout
+        active = self.execute("systemctl", "list-units", "--no-legend", "--plain", "--all").stdout
+        return snapshot(self.card, units, active)
+
+    def _pid_one(self) -> int:
+        """Its pid 1, by the host's count."""
+        try:
+            outer = int((self.folder / "pid").read_text())
+            return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            raise LabError(f"{self.name} is off: `boot {self.name}` switches it on") from None
+
+
+def _words(environment: dict[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in environment.items()]

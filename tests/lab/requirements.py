@@ -1,0 +1,66 @@
+"""What this machine must have for a lab, and how it gets it."""
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.lab.commands import LabError, run
+from tests.lab.places import CGROUPS
+
+PACKAGE_OF = {
+    "mmdebstrap": "mmdebstrap",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "mkfs.ext4": "e2fsprogs",
+    "dpkg-deb": "dpkg",
+}
+"""Debian package by the command that is needed from it."""
+
+
+def missing() -> list[str]:
+    """Debian packages that are not here."""
+    return sorted({package for command, package in PACKAGE_OF.items() if shutil.which(command) is None})
+
+
+def install() -> None:
+    """Installs them.
+
+    Raises:
+        LabError: apt-get can't.
+    """
+    if packages := missing():
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        run("apt-get", "update", "-qq", environment=environment)
+        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, environment=environment)
+
+
+def why_not() -> str:
+    """Why no lab can run here, in one line; empty where one can, given the packages."""
+    if os.geteuid() != 0:
+        return "the lab needs root: it makes network namespaces, mounts and control groups"
+    if packages := missing():
+        return f"the lab needs {', '.join(packages)}: `python -m tests.lab install` installs them (Debian)"
+    for controller in ("memory", "cpu", "unified"):
+        if not os.access(CGROUPS / controller / "cgroup.procs", os.W_OK):
+            return f"the lab needs control groups of version 1, writable, and {CGROUPS / controller} is not"
+    known = Path("/proc/filesystems").read_text().split()
+    if lacking := sorted({"overlay", "fuse", "autofs", "ext4"} - set(known)):
+        return f"the lab needs a kernel with {', '.join(lacking)}: /proc/filesystems does not list it"
+    tried = run(
+        "unshare", "--net", "--mount", "--pid", "--fork", "ip", "link", "add", "trial", "type", "veth", check=False
+    )
+    if tried.returncode != 0:
+        return f"the lab needs namespaces with virtual cables: {tried.stderr.strip().splitlines()[-1]}"
+    return ""
+
+
+def check() -> None:
+    """Raises:
+    LabError: No lab can run here.
+    """
+    if reason := why_not():
+        raise LabError(reason)
