@@ -1,0 +1,195 @@
+"""`check`, `plan`, `start`, `push` and `storage` for `connection: ssh`."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from invoke.exceptions import Exit
+
+from cluster.errors import ExitCode, UsageError
+from deploy.commands.edge import DegradedError
+from deploy.converge import quorum
+from deploy.converge.apply import StepFailure
+from deploy.converge.change import Change
+from deploy.converge.deployment import Deployment, Survey, findings, plan, survey
+from deploy.converge.desired import PHASES, Wish
+from deploy.converge.publication import Publication
+from deploy.converge.reachability import unreachable
+from deploy.converge.recap import Recap, failed_of_last
+from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
+from deploy.hints import command
+from deploy.remote.fleet import Fleet
+from deploy.ssh_cluster import SshCluster
+
+PUSH_PHASES = ("prepare", "mounts", "publish", "code")
+STORAGE_PHASES = ("prepare", "storage", "mounts", "publish")
+
+Plans = Mapping[str, Mapping[str, Sequence[Change]]]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What was found before anything is changed, and what would be changed."""
+
+    wish: Wish
+    survey: Survey
+    unfit: Mapping[str, StepFailure]
+    plans: Plans
+
+    @property
+    def changes(self) -> int:
+        """How many changes the plans hold."""
+        return sum(len(changes) for phase in self.plans.values() for changes in phase.values())
+
+
+def check(cluster: SshCluster, for_programs: bool) -> None:
+    """Everything that would make a start fail, at once; exit code 1 with a problem."""
+    from deploy.console import show_findings
+
+    wish = Wish(cluster.inventory, cluster.release)
+    with cluster.fleet() as fleet:
+        found = findings(wish, survey(fleet, wish), cluster.memory)
+    found = (*found, *cluster.operator_findings())
+    if for_programs:
+        print(json.dumps({"cluster": cluster.inventory.cluster, "findings": [one.to_json() for one in found]}))
+    else:
+        show_findings(found)
+    if any(one.level == "problem" for one in found):
+        raise Exit(None, ExitCode.FAILED)
+
+
+def show_plan(cluster: SshCluster, limit: Sequence[str], with_data: bool, for_programs: bool) -> None:
+    """What a start would do, with the texts that change."""
+    with cluster.fleet() as fleet:
+        outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data)
+    if for_programs:
+        print(json.dumps({"cluster": cluster.inventory.cluster, **plans_json(outlook)}))
+    else:
+        show_plans(outlook.plans, outlook.unfit)
+        if outlook.changes:
+            hint = command("deploy start", cluster.inventory.path)
+            print(f"{outlook.changes} to change; `{hint}` does it", flush=True)
+        else:
+            print("nothing to change", flush=True)
+    if outlook.unfit:
+        raise Exit(None, ExitCode.DEGRADED)
+
+
+def plans_json(outlook: Outlook) -> dict[str, object]:
+    """Plain values."""
+    return {
+        "changes": outlook.changes,
+        "phases": {
+            phase: {node: [change.to_json() for change in changes] for node, changes in nodes.items() if changes}
+            for phase, nodes in outlook.plans.items()
+        },
+        "unfit": {name: failure.to_json() for name, failure in outlook.unfit.items()},
+    }
+
+
+def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool) -> Outlook:
+    """Survey and plan. Wheels are downloaded here if a node needs them and they are not in the cache."""
+    wish = Wish(cluster.inventory, cluster.release)
+    seen = survey(fleet, wish, names)
+    unfit = dict(seen.lost)
+    for one in findings(wish, seen, cluster.memory):
+        name, _, subject = one.subject.partition(" ")
+        if one.level == "problem" and name not in unfit:
+            unfit[name] = StepFailure(name, "facts", subject, "", None, (one.line,), "")
+    fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
+    publications: list[Publication] = []
+    if fit:
+        needed = {wish.release.environment_for(facts) for facts in fit.values()} - {None}
+        installed = {key for facts in fit.values() for key in facts.environments}
+        missing = {
+            (facts.python_version or "", facts.machine)
+            for facts in fit.values()
+            if wish.release.environment_for(facts) not in facts.environments
+        }
+        del needed, installed
+        publications += [cluster.wheels(python, machine) for python, machine in sorted(missing)]
+    if with_data:
+        publications += cluster.data_publications()
+    wish = Wish(cluster.inventory, cluster.release, tuple(publications))
+    return Outlook(wish, seen, unfit, plan(wish, fit))
+
+
+def converge(
+    cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool
+) -> tuple[Recap, Outlook, bool]:
+    """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
+    recap = Recap(action, cluster.inventory.cluster, tuple(names))
+    with progress_of_deployment() as event:
+        event("", "looking at the nodes")
+        outlook = look(cluster, fleet, names, with_data)
+        deployment = Deployment(fleet, outlook.wish, recap, event)
+        for failure in outlook.unfit.values():
+            deployment.lose(failure)
+        reason = quorum.missing(cluster.inventory, recap.failures)
+        if reason:
+            recap.notes.append(f"nothing was changed: {reason}")
+            whole = False
+        else:
+            whole = deployment.carry_out({phase: outlook.plans[phase] for phase in phases}, phases)
+        if recap.changed and whole:
+            _verify(cluster, fleet, outlook, deployment, phases)
+        if whole and "services" in phases:
+            lost = unreachable(cluster.inventory, fleet, set(names) - set(recap.failures))
+            for failure in lost:
+                deployment.lose(failure)
+    deployment.finish()
+    path = recap.write(cluster.deployments, cluster.recap_name(action))
+    show_recap(recap, path)
+    return recap, outlook, whole
+
+
+def _verify(cluster: SshCluster, fleet: Fleet, outlook: Outlook, deployment: Deployment, phases: Sequence[str]) -> None:
+    """What was done is looked at again: whatever still differs has not worked, whatever its exit code said."""
+    names = [name for name in outlook.survey.facts if name not in deployment.recap.failures]
+    seen = survey(fleet, outlook.wish, names)
+    for failure in seen.lost.values():
+        deployment.lose(failure)
+    again = plan(outlook.wish, seen.facts)
+    for phase in phases:
+        for name, changes in again[phase].items():
+            if changes:
+                words = "; ".join(
+                    f"{change.action} {change.kind} {change.subject}: {change.detail}" for change in changes
+                )
+                hint = "run it again; if it stays so, something on the node changes it back"
+                deployment.lose(
+                    StepFailure(name, "verify", "still to change after it was done", "", None, (words,), hint)
+                )
+
+
+def start_roles(cluster: SshCluster, limit: Sequence[str], retry: bool, with_data: bool) -> tuple[Recap, Outlook]:
+    """Converge everything. Raises DegradedError when roles could not be started."""
+    with cluster.fleet() as fleet:
+        names = _names(cluster, limit, retry)
+        recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data)
+    if not whole:
+        raise DegradedError("; ".join(recap.notes))
+    return recap, outlook
+
+
+def run_phases(cluster: SshCluster, action: str, limit: Sequence[str], with_data: bool) -> None:
+    """`push` and `storage`: a part of a start."""
+    phases = PUSH_PHASES if action == "push" else STORAGE_PHASES
+    with cluster.fleet() as fleet:
+        recap, _, whole = converge(cluster, fleet, action, cluster.chosen_nodes(limit), phases, with_data)
+    if recap.failures or not whole:
+        raise Exit(None, ExitCode.DEGRADED)
+
+
+def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str, ...]:
+    if not retry:
+        return cluster.chosen_nodes(limit)
+    if limit:
+        raise UsageError("--limit and --retry: give one of them")
+    failed = failed_of_last(cluster.deployments)
+    names = tuple(node.name for node in cluster.inventory.nodes if node.name in failed)
+    if not names:
+        raise UsageError("--retry: no node failed in the last deployment")
+    print(f"once more: {', '.join(names)}", file=sys.stderr)
+    return names

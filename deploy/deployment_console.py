@@ -1,0 +1,73 @@
+"""What a deployment shows: its plan, its progress, its recap."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.console import console
+from deploy.converge.apply import StepFailure
+from deploy.converge.change import Change
+from deploy.converge.recap import Recap
+
+_STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
+
+
+def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mapping[str, StepFailure]) -> None:
+    """Every change once, with the nodes it is for, and the differences of texts that are there already."""
+    from rich.markup import escape
+
+    screen = console()
+    for failure in unfit.values():
+        screen.print(f"  [red]unfit[/]    {escape(failure.line)}")
+    for phase, nodes in plans.items():
+        same: dict[tuple[str, str, str, str, str], list[str]] = {}
+        for node, changes in nodes.items():
+            for change in changes:
+                diff = change.diff if change.action == "change" else ""
+                key = (change.action, change.kind, change.subject, change.detail, diff)
+                same.setdefault(key, []).append(node)
+        if same:
+            screen.print(f"[bold]{phase}[/]")
+        for (action, kind, subject, detail, diff), names in same.items():
+            where = names[0] if len(names) == 1 else f"{len(names)} nodes ({names[0]}, ...)"
+            screen.print(f"  {action:<8} {kind:<12} {escape(subject)}: {escape(detail)}  on {where}")
+            for line in diff.splitlines():
+                colour = {"+": "green", "-": "red"}.get(line[:1], "dim")
+                screen.print(f"      [{colour}]{escape(line)}[/]")
+
+
+@contextmanager
+def progress_of_deployment() -> Iterator[Callable[[str, str], None]]:
+    """A spinner with the last thing done on a terminal, else one line for each thing."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.status import Status
+
+        with Status("connecting", console=Console(highlight=False)) as spinner:
+            yield lambda node, line: spinner.update(escape(f"{node}: {line}" if node else line))
+    else:
+        yield lambda node, line: print(f"{node}: {line}" if node else line, flush=True)
+
+
+def show_recap(recap: Recap, path: Path) -> None:
+    """Node by phase, why nodes left the run, and one line of sums."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    screen = console()
+    if recap.phases or recap.failures:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+        for heading in ("node", *recap.phases, "state"):
+            table.add_column(heading, no_wrap=True)
+        for row in recap.rows():
+            colour = _STATE_COLOURS[row[-1]]
+            table.add_row(*row[:-1], f"[{colour}]{row[-1]}[/]")
+        screen.print(table)
+    for failure in recap.failures.values():
+        screen.print(f"[red]failed[/] {escape(failure.line)}")
+    for note in recap.notes:
+        screen.print(escape(note))
+    screen.print(f"{escape(recap.summary())}  ({path})")

@@ -1,0 +1,82 @@
+"""`connection: ssh`: one cluster's nodes, its files beside the inventory, and the release they are to run."""
+
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.errors import UsageError
+from deploy.converge.release_choice import ReleaseChoice
+from deploy.memory_estimate import RoleMemory, estimate, layer_units, rows_of_a_step
+from deploy.remote.fleet import Fleet
+from deploy.state_folder import StateFolder
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+
+class SshCluster:
+    """The operator's end of a cluster. Making one connects to nobody."""
+
+    def __init__(self, inventory: "Inventory", overrides: Sequence[str] = ()) -> None:
+        if inventory.storage is None:
+            raise UsageError(
+                f"{inventory.path}: no section `storage`: the nodes share data and runs through it; add "
+                "`storage: {server: NODE}` and give that node the role storage"
+            )
+        self.inventory = inventory
+        self.overrides = tuple(overrides)
+        self.folder = StateFolder.beside(inventory.path, inventory.cluster)
+
+    @property
+    def known_hosts(self) -> Path:
+        """The pinned host keys."""
+        return self.folder.path / "known_hosts"
+
+    @property
+    def deployments(self) -> Path:
+        """Folder of the recaps."""
+        return self.folder.path / "deployments"
+
+    def fleet(self) -> Fleet:
+        """The nodes; the caller closes it."""
+        return Fleet.of(self.inventory, self.known_hosts)
+
+    @cached_property
+    def release(self) -> ReleaseChoice:
+        """The release made of this checkout."""
+        from deploy.release.choice import choose
+
+        return choose()
+
+    @property
+    def memory(self) -> RoleMemory:
+        """What one process of each role takes for the inventory's model."""
+        train = self.inventory.jobs.train
+        return estimate(layer_units(train.model.model_dump()), rows_of_a_step(train.mode, train.micro_batches))
+
+    def recap_name(self, action: str) -> str:
+        """`20261121T224200Z-start`."""
+        return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{action}"
+
+    def chosen_nodes(self, limit: Sequence[str]) -> tuple[str, ...]:
+        """The nodes that `--limit` names, by node or by role; all without it. Raises UsageError for an unknown name."""
+        names = [node.name for node in self.inventory.nodes]
+        if not limit:
+            return tuple(names)
+        of_role: dict[str, set[str]] = {"storage": set()}
+        for node in self.inventory.nodes:
+            for entry in node.roles:
+                of_role.setdefault(entry.role, set()).add(node.name)
+        for task in self.inventory.tasks():
+            of_role[task.name] = {task.node}
+        chosen: set[str] = set()
+        for word in [part for given in limit for part in given.split(",") if part]:
+            if word in names:
+                chosen.add(word)
+            elif word in of_role:
+                chosen |= of_role[word]
+            else:
+                raise UsageError(f"--limit {word}: expected a node or a role: {', '.join([*names, *of_role])}")
+        return tuple(name for name in names if name in chosen)
