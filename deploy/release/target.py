@@ -1,4 +1,4 @@
-"""The kinds of node there are: a Python version and a machine, with the markers and wheel tags that follow from them."""
+"""The kinds of node there are: a Python version and a machine, with the markers and wheel tags that follow."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
 """A folder with every wheel that one kind of node installs, downloaded once on the operator's machine.
 
-pip downloads: unlike uv it can for another Python and machine, it takes the user's own index, proxy and certificates, and
-it checks every file against the list's hashes. What it cannot do is judge the list's markers for another machine, nor
-derive an older glibc's tag from a newer one's; so it gets lines without markers, and every tag by name.
+pip downloads: unlike uv it can for another Python and machine, it takes the user's own index, proxy and certificates,
+and it checks every file against the list's hashes. What it cannot do is judge the list's markers for another machine,
+nor derive an older glibc's tag from a newer one's; so it gets lines without markers, and every tag by name.
 """
 
 import contextlib
@@ -29,6 +29,8 @@ from deploy.release.target import Target
 CACHE = ROOT / ".cache" / "wheels"
 COMPLETE = ".complete"
 REQUIREMENTS = "requirements.txt"
+INSTALLER_WHEEL = f"{required.INSTALLER}-"
+"""How the name of the installer's wheel begins."""
 _BLOCK_BYTES = 4096
 """A small file takes one of these on a node's disk."""
 _BYTECODE_SHARE = 1.1
@@ -39,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wheelhouse:
-    """A complete one. `files` has sizes by name, `SHA256SUMS` included; `installed_bytes` is what its environment takes."""
+    """A complete one. `files` has sizes by name, `SHA256SUMS` included; an environment takes `installed_bytes`."""
 
     folder: Path
     key: str
@@ -57,7 +59,7 @@ class Wheelhouse:
     @property
     def needed_bytes(self) -> int:
         """Disk that an installation takes on a node at its worst: environment, unpacked installer, some room."""
-        return int(self.installed_bytes * 1.05) + (64 << 20)
+        return int(self.installed_bytes * 1.05) + (128 << 20)
 
     def sums(self) -> str:
         """The text of its `SHA256SUMS`."""
@@ -136,7 +138,7 @@ def _download(wanted: Path, folder: Path, target: Target) -> None:
 
 
 def _reason(stderr: str) -> str:
-    """pip's own words, in one line."""
+    """What pip said, in one line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     refused = [line for line in lines if "Failed to establish" in line or "Connection" in line or "resol" in line]
@@ -167,7 +169,7 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
         machine=target.machine,
         sums_sha256=checksums.file_sha256(folder / checksums.NAME),
         files={name: (folder / name).stat().st_size for name in (*sums, checksums.NAME)},
-        installed_bytes=sum(map(_installed_bytes, wheels)),
+        installed_bytes=sum(_installed_bytes(wheel) for wheel in wheels if not wheel.name.startswith(INSTALLER_WHEEL)),
     )
     facts = {name: value for name, value in asdict(made).items() if name != "folder"}
     partial = folder / f"{COMPLETE}.partial"
