@@ -7,10 +7,10 @@ BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-long check format lint types imports lengths lock docs bench clean
+.PHONY: help .venv run test test-long check format lint types imports lengths lock requirements docs bench clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
 
 .venv:  ## the environment from uv.lock, made again only when the lock or the Python changed
 	@PYTHON="$(PYTHON)" sh tools/make_venv.sh
@@ -41,7 +41,11 @@ lengths: .venv
 
 lock: .venv
 	@uv=$$(sh tools/make_venv.sh --uv) && $$uv lock --check --quiet
-	@$(python) tools/check_wheels.py uv.lock
+	@$(python) -m tools.check_wheels uv.lock
+	@sh tools/export_requirements.sh --check
+
+requirements:  ## what a node installs, written again from uv.lock
+	@sh tools/export_requirements.sh
 
 format: .venv  ## rewrite the sources the way `make check` wants them
 	@.venv/bin/ruff check --fix --quiet . || true

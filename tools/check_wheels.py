@@ -7,60 +7,16 @@ only where its markers hold (`tensorflow-cpu` is not wanted on aarch64). Everyth
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from packaging.markers import Marker
-from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from deploy.release.target import Target
 
 REGISTRY = "https://pypi.org/simple"
 FILES = "https://files.pythonhosted.org/"
-OLDEST_GLIBC_MINOR = 17
-NEWEST_GLIBC_MINOR = 36
-"""glibc 2.36 is Debian 12's and so the Raspberry Pi OS of the oldest supported Python, 3.11."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """A machine the lock must serve, by Python version `3.11.2` and machine `aarch64`."""
-
-    python: str
-    machine: str
-
-    def environment(self) -> dict[str, str]:
-        """Values of the marker variables on this target."""
-        short = ".".join(self.python.split(".")[:2])
-        return {
-            "implementation_name": "cpython",
-            "implementation_version": self.python,
-            "os_name": "posix",
-            "platform_machine": self.machine,
-            "platform_python_implementation": "CPython",
-            "platform_release": "6.1",
-            "platform_system": "Linux",
-            "platform_version": "",
-            "python_full_version": self.python,
-            "python_version": short,
-            "sys_platform": "linux",
-        }
-
-    def tags(self) -> frozenset[Tag]:
-        """Wheel tags that pip accepts on this target."""
-        major, minor = (int(part) for part in self.python.split(".")[:2])
-        minors = range(NEWEST_GLIBC_MINOR, OLDEST_GLIBC_MINOR - 1, -1)
-        platforms = [f"manylinux_2_{glibc}_{self.machine}" for glibc in minors]
-        platforms += [f"manylinux2014_{self.machine}", f"linux_{self.machine}"]
-        version = (major, minor)
-        return frozenset(
-            [
-                *cpython_tags(version, platforms=platforms),
-                *compatible_tags(version, interpreter=f"cp{major}{minor}", platforms=platforms),
-            ]
-        )
-
-
 TARGETS = (Target("3.11.2", "aarch64"), Target("3.13.5", "aarch64"))
 
 

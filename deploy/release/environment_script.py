@@ -1,0 +1,98 @@
+"""Installing an environment on a node: from the shared wheelhouse onto its own disk, complete or not there.
+
+An environment over NFS would page 300 MB through one link, and a Pi has neither a compiler nor python3-venv. So uv, a
+wheel of the wheelhouse itself, makes the environment and installs into it. Everything happens in a folder beside the
+environments, which is renamed when it is done; whatever an earlier attempt left there is removed first.
+"""
+
+from deploy.release.keys import checked
+from deploy.release.script import ROOT, script
+from deploy.release.wheelhouse import Wheelhouse
+
+PYTHON = "/usr/bin/python3"
+
+LOCK = """\
+exec 9>>"$root/.lock"
+flock -w 5 9 || refuse 75 "another installation is at work in $root; wait for it to end"
+"""
+"""Part of a body: holds `root` against other scripts until this one ends."""
+
+_BODY = (
+    """\
+exec </dev/null
+final=$root/environments/$key
+[ -e "$final/.complete" ] && { echo "unchanged: environment $key"; return; }
+[ -x "$python" ] || refuse 73 "no $python: install Python $version (sudo apt install python3)"
+ask='import platform, struct, sys; print("%d.%d" % sys.version_info[:2], platform.machine(), struct.calcsize("P") * 8)'
+found=$("$python" -c "$ask") ||
+    refuse 73 "$python does not start: install it again (sudo apt install --reinstall python3)"
+[ "$found" = "$version $machine 64" ] ||
+    refuse 73 "$python: expected Python $version, $machine, 64 bits, got $found: the wheels would not fit"
+[ -r "$wheels/SHA256SUMS" ] ||
+    refuse 74 "$wheels/SHA256SUMS is not there: is the shared folder mounted, and the wheelhouse published?"
+echo "$sums_sha256  $wheels/SHA256SUMS" | sha256sum --check --status ||
+    refuse 72 "$wheels/SHA256SUMS is not the one that was published: publish the wheelhouse again"
+mkdir -p "$root/environments"
+"""
+    + LOCK
+    + """\
+[ -e "$final/.complete" ] && { echo "unchanged: environment $key"; return; }
+work=$root/environments/.partial-$key
+rm -rf "$final" "$root"/environments/.partial-*
+free_kib=$(df -Pk "$root/environments" | { read -r _; read -r _ _ _ free _; echo "$free"; })
+[ "$free_kib" -ge "$needed_kib" ] || refuse 71 "$root: the environment needs $((needed_kib / 1024)) MiB of disk," \\
+    "$((free_kib / 1024)) MiB are free: free $(((needed_kib - free_kib) / 1024 + 1)) MiB"
+broken=$(cd "$wheels" &&
+    grep -E '  (requirements[.]txt|uv-[^ /]*[.]whl)$' SHA256SUMS | sha256sum --check --quiet 2>&1) ||
+    refuse 72 "$wheels: $(echo "$broken" | head -n 1): publish the wheelhouse again"
+mkdir "$work"
+trap 'rm -rf "$work"' EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT HUP
+"$python" -m zipfile -e "$wheels"/uv-*.whl "$work/installer" || refuse 76 "$python cannot unpack the installer"
+uv=$(echo "$work"/installer/uv-*.data/scripts/uv)
+chmod +x "$uv"
+mkdir "$work/temporary"
+# Nothing of the caller's own settings, and no second copy: uv links from its cache, which is on the same disk.
+with_uv() {
+    env -i PATH="$PATH" LC_ALL=C HOME="$work/temporary" TMPDIR="$work/temporary" UV_CACHE_DIR="$work/cache" \\
+        UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink \\
+        UV_COMPILE_BYTECODE_TIMEOUT=900 nice -n 10 "$uv" "$@" 2>&1
+}
+said=$(with_uv venv --quiet --relocatable --python "$python" "$work/environment" &&
+    with_uv pip install --quiet --python "$work/environment/bin/python" --no-index --find-links "$wheels" \\
+        --no-deps --require-hashes --only-binary :all: --compile-bytecode -r "$wheels/requirements.txt") || {
+    line=$(echo "$said" | tr -s '\\n ' '  ')
+    case $line in
+        *"o space left"*|*"os error 28"*)
+            refuse 71 "$root: the disk is full: free some MiB beyond $((needed_kib / 1024))" ;;
+        *"ash mismatch"*)
+            refuse 72 "$wheels: a wheel is not the one of the list: publish the wheelhouse again: $line" ;;
+        *) refuse 76 "the environment could not be installed: ${line:-uv ended without a word}" ;;
+    esac
+}
+rm -rf "$work/cache"
+touch "$work/environment/.complete"
+sync -f "$work/environment"
+mv -T "$work/environment" "$final"
+echo "changed: environment $key"
+"""
+)
+
+
+def install_environment(wheelhouse: Wheelhouse, wheels: str, *, root: str = ROOT, python: str = PYTHON) -> str:
+    """The script that installs the environment of `wheelhouse` from `wheels`, its published folder as the node sees it.
+
+    A complete environment is left alone. May take minutes on a Pi (1.7 GB, 22,000 files).
+    """
+    values: dict[str, str | int] = {
+        "root": root,
+        "key": checked(wheelhouse.key),
+        "wheels": wheels,
+        "sums_sha256": wheelhouse.sums_sha256,
+        "needed_kib": -(-wheelhouse.needed_bytes // 1024),
+        "python": python,
+        "version": wheelhouse.python,
+        "machine": wheelhouse.machine,
+    }
+    return script(_BODY, values)

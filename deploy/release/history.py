@@ -1,0 +1,83 @@
+"""What is on a node, and what follows from it: where a rollback goes, and what is no longer needed. Pure."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+KEPT = 3
+"""Releases that stay, the current one among them."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release on a node, by key, with its environment. `current_since` is Unix time by the node's own clock."""
+
+    key: str
+    environment: str
+    unpacked: int
+    current_since: int | None
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What is on a node: `releases` in the order in which they were current, the newest first, then the others."""
+
+    current: str | None
+    releases: tuple[Release, ...]
+    environments: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """Keys of what may go."""
+
+    releases: tuple[str, ...]
+    environments: tuple[str, ...]
+
+
+def read(listing: str) -> Installed:
+    """The output of `list_releases`. Raises ValueError for lines that are none of its own."""
+    current = None
+    found: list[tuple[str, str, int]] = []
+    environments = set()
+    made_current: dict[str, tuple[int, int]] = {}
+    for number, line in enumerate(listing.splitlines()):
+        match line.split():
+            case ["current", key]:
+                current = key
+            case ["environment", key]:
+                environments.add(key)
+            case ["release", key, environment, unpacked]:
+                found.append((key, environment, int(unpacked)))
+            case ["history", seconds, key]:
+                # The line's place counts, not the time: a Pi without a battery may have started in 1970.
+                made_current[key] = (number, int(seconds))
+            case ["unchanged:", *_]:
+                pass
+            case _:
+                raise ValueError(f"expected a line of a listing of releases, got {line!r}")
+    found.sort(key=lambda entry: (entry[0] == current, made_current.get(entry[0], (-1,))[0], entry[2]), reverse=True)
+    releases = tuple(
+        Release(key, environment, unpacked, made_current[key][1] if key in made_current else None)
+        for key, environment, unpacked in found
+    )
+    return Installed(current, releases, frozenset(environments))
+
+
+def previous(installed: Installed) -> Release | None:
+    """The release that was current before the current one and is still whole, None without one."""
+    for release in installed.releases:
+        was_current = release.key != installed.current and release.current_since is not None
+        if was_current and release.environment in installed.environments:
+            return release
+    return None
+
+
+def unneeded(installed: Installed, *, kept: int = KEPT, also_needed: Collection[str] = ()) -> Unneeded:
+    """What may go: releases beyond the newest `kept`, never the current one, and environments no other release needs.
+
+    `also_needed` has keys of environments to keep because a release is about to need them.
+    """
+    stay = installed.releases[:kept]
+    gone = tuple(release.key for release in installed.releases[kept:])
+    needed = {release.environment for release in stay} | set(also_needed)
+    return Unneeded(gone, tuple(sorted(installed.environments - needed)))

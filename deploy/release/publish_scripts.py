@@ -1,0 +1,96 @@
+"""Publishing a folder on the storage server: only the files that are not there yet travel.
+
+`missing_files` says which; the caller puts those into the folder; `finish_folder` checks everything once more and marks
+the folder complete. It serves wheelhouses and prepared data alike: a folder named after a key, whose files' hashes are
+known. Files of the same name and hash in other folders beside it are linked, so that TensorFlow is uploaded once.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from posixpath import basename, dirname
+
+from deploy.release import checksums
+from deploy.release.keys import checked
+from deploy.release.script import script
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
+
+_MISSING = """\
+exec </dev/null
+if [ -e "$folder/.complete" ] && printf '%s\\n' "$sums" | cmp -s - "$folder/SHA256SUMS"; then
+    echo "unchanged: $folder is complete"
+    return
+fi
+mkdir -p "$folder"
+rm -f "$folder/.complete"
+is() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status 2>/dev/null; }
+printf '%s\\n' "$sums" | while read -r sha256 name; do
+    is "$folder/$name" && continue
+    for other in "$folder"/../*/"$name"; do
+        if is "$other"; then ln -f "$other" "$folder/$name"; continue 2; fi
+    done
+    echo "missing $name"
+done
+free_kib=$(df -Pk "$folder" | { read -r _; read -r _ _ _ free _; echo "$free"; })
+echo "free $free_kib"
+echo "changed: $folder is to be filled"
+"""
+
+_FINISH = """\
+exec </dev/null
+[ -d "$folder" ] || refuse 77 "$folder is not there: publish it again"
+broken=$(cd "$folder" && printf '%s\\n' "$sums" | sha256sum --check --quiet --strict 2>&1) ||
+    refuse 72 "$folder: $(echo "$broken" | head -n 1): publish it again"
+for file in "$folder"/* "$folder"/.[!.]*; do
+    case " SHA256SUMS $names " in *" ${file##*/} "*) ;; *) rm -rf "$file" ;; esac
+done
+chmod a+rX "$folder" "$folder"/*
+printf '%s\\n' "$sums" >"$folder/SHA256SUMS"
+sync -f "$folder"
+touch "$folder/.complete"
+echo "changed: $folder is complete"
+"""
+
+_PRUNE = """\
+exec </dev/null
+count=0
+for each in "$parent"/*; do
+    case " $kept " in *" ${each##*/} "*) continue ;; esac
+    case ${each##*/} in *[!0-9a-f]*) continue ;; ????????????????) ;; *) continue ;; esac
+    [ -d "$each" ] || continue
+    rm -f "$each/.complete"
+    rm -rf "$each"
+    count=$((count + 1))
+done
+[ "$count" -gt 0 ] && echo "changed: removed $count" || echo "unchanged: nothing to remove"
+"""
+
+
+def missing_files(folder: str, sums: Mapping[str, str]) -> str:
+    """The script that says which files of `sums` (SHA-256 by name) `folder` lacks; `read_missing` reads it."""
+    return script(_MISSING, _values(folder, sums))
+
+
+def read_missing(stdout: str) -> tuple[str, ...]:
+    """Names of the files to put into the folder."""
+    return tuple(line.removeprefix("missing ") for line in stdout.splitlines() if line.startswith("missing "))
+
+
+def finish_folder(folder: str, sums: Mapping[str, str]) -> str:
+    """The script that marks `folder` complete when each file of `sums` is there, and removes others."""
+    return script(_FINISH, _values(folder, sums))
+
+
+def prune_folders(parent: str, kept: Iterable[str]) -> str:
+    """The script that removes the folders of `parent` that are named after keys, but for those `kept`."""
+    if not dirname(parent).startswith("/"):
+        raise ValueError(f"expected an absolute path, got {parent!r}")
+    return script(_PRUNE, {"parent": parent, "kept": " ".join(checked(key) for key in kept)})
+
+
+def _values(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
+    checked(basename(folder))
+    for name in sums:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"expected a plain file name, got {name!r}")
+    return {"folder": folder, "sums": checksums.render(sums).rstrip("\n"), "names": " ".join(sums)}

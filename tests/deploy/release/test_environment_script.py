@@ -1,0 +1,182 @@
+"""Installing an environment on a node: whole or not there, whatever comes in between."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.release.checksums import NAME, file_sha256
+from deploy.release.environment_script import install_environment
+from deploy.release.script import Refusal, RefusedError
+from deploy.release.wheelhouse import Wheelhouse
+from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, run, times
+
+ODD = 'o\'clock $(touch pwned) "x" ;&'
+"""A folder's name that a shell would like to run."""
+
+
+def script(wheelhouse: Wheelhouse, root: Path, wheels: Path | None = None) -> str:
+    return install_environment(wheelhouse, str(wheels or wheelhouse.folder), root=str(root), python=EXECUTABLE)
+
+
+def refusal(text: str) -> tuple[Refusal | None, str]:
+    with pytest.raises(RefusedError) as caught:
+        run(text)
+    assert "\n" not in str(caught.value)
+    return caught.value.refusal, str(caught.value)
+
+
+@pytest.fixture
+def published(wheelhouse: Wheelhouse, tmp_path: Path) -> Path:
+    """A copy of the wheelhouse, to be damaged."""
+    return Path(shutil.copytree(wheelhouse.folder, tmp_path / "published"))
+
+
+def environments(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "environments").iterdir())
+
+
+def test_an_environment_is_installed_once_with_its_bytecode(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
+    root = tmp_path / ODD
+    text = script(wheelhouse, root)
+    done = run(text)
+    assert done.changed
+    assert wheelhouse.key in done.line
+    home = root / "environments" / wheelhouse.key
+    said = subprocess.run(
+        [home / "bin" / "python", "-c", "import alpha, beta; print(alpha.TEXT + beta.TEXT, alpha.__cached__)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert said[0] == "ab"
+    assert Path(said[1] if len(said) == 2 else " ".join(said[1:])).exists()
+    assert not list(home.glob("bin/uv"))
+    assert environments(root) == [wheelhouse.key]
+    before = times(root)
+    again = run(text)
+    assert not again.changed
+    assert times(root) == before
+
+
+def test_one_killed_in_the_middle_is_begun_anew(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
+    text = script(wheelhouse, tmp_path)
+    process = subprocess.Popen(["sh", "-c", text], start_new_session=True, stdin=subprocess.DEVNULL)
+    begun = tmp_path / "environments" / f".partial-{wheelhouse.key}" / "installer"
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not begun.exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert environments(tmp_path) == [f".partial-{wheelhouse.key}"]
+    assert run(text).changed
+    assert environments(tmp_path) == [wheelhouse.key]
+
+
+def test_too_little_disk_is_said_with_both_numbers_before_anything_is_written(
+    wheelhouse: Wheelhouse, tmp_path: Path
+) -> None:
+    found, line = refusal(script(replace(wheelhouse, installed_bytes=1 << 50), tmp_path))
+    assert found is Refusal.NO_SPACE
+    assert "needs 1127429043 MiB" in line
+    assert "MiB are free" in line
+    assert environments(tmp_path) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of one's own takes root")
+def test_a_disk_that_fills_up_on_the_way_is_said_and_cleaned(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
+    uv_bytes = max(wheelhouse.files.values())
+    text = script(replace(wheelhouse, installed_bytes=-(128 << 20)), tmp_path)
+    small = f'mount -t tmpfs -o size={uv_bytes + 32768} none {tmp_path} && sh -c "$1"; rc=$?; '
+    listing = f'ls -A {tmp_path}/environments; exit "$rc"'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", small + listing, "sh", text], capture_output=True, text=True)
+    if "mount" in done.stderr:
+        pytest.skip(f"no file system of one's own here: {done.stderr.strip()}")
+    assert (done.returncode, done.stdout) == (Refusal.NO_SPACE, ""), done.stderr
+    assert "the disk is full" in done.stderr
+
+
+def test_sums_that_are_not_the_published_ones_are_refused(
+    wheelhouse: Wheelhouse, published: Path, tmp_path: Path
+) -> None:
+    (published / NAME).write_text("")
+    found, line = refusal(script(wheelhouse, tmp_path / "root", published))
+    assert found is Refusal.HASH_MISMATCH
+    assert str(published / NAME) in line
+
+
+@pytest.mark.parametrize("damaged", ["requirements.txt", "uv-*.whl"])
+def test_a_damaged_list_or_installer_is_never_run(
+    wheelhouse: Wheelhouse, published: Path, tmp_path: Path, damaged: str
+) -> None:
+    (path,) = published.glob(damaged)
+    with path.open("ab") as stream:
+        stream.write(b"#")
+    found, line = refusal(script(wheelhouse, tmp_path / "root", published))
+    assert found is Refusal.HASH_MISMATCH
+    assert path.name in line
+
+
+def test_a_damaged_wheel_is_refused_by_its_hash(wheelhouse: Wheelhouse, published: Path, tmp_path: Path) -> None:
+    (path,) = published.glob("alpha-*.whl")
+    path.write_bytes((published / path.name.replace("alpha", "beta")).read_bytes())
+    found, _ = refusal(script(wheelhouse, tmp_path / "root", published))
+    assert found in (Refusal.HASH_MISMATCH, Refusal.INSTALL_FAILED)
+    assert environments(tmp_path / "root") == []
+
+
+def test_a_missing_wheel_is_named(wheelhouse: Wheelhouse, published: Path, tmp_path: Path) -> None:
+    next(published.glob("alpha-*.whl")).unlink()
+    found, line = refusal(script(wheelhouse, tmp_path / "root", published))
+    assert found is Refusal.INSTALL_FAILED
+    assert "alpha" in line
+    assert environments(tmp_path / "root") == []
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [("/nonexistent/python3", "install Python"), ("/bin/false", "does not start"), ("/bin/echo", "64 bits, got")],
+)
+def test_a_python_that_will_not_do_is_told(wheelhouse: Wheelhouse, tmp_path: Path, python: str, words: str) -> None:
+    text = install_environment(wheelhouse, str(wheelhouse.folder), root=str(tmp_path), python=python)
+    found, line = refusal(text)
+    assert found is Refusal.NO_PYTHON
+    assert words in line
+
+
+def test_another_pythons_wheelhouse_is_refused(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
+    found, line = refusal(script(replace(wheelhouse, python="3.99"), tmp_path))
+    assert found is Refusal.NO_PYTHON
+    assert "expected Python 3.99" in line
+
+
+def test_a_wheelhouse_that_is_not_mounted_is_told(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
+    found, line = refusal(script(wheelhouse, tmp_path / "root", tmp_path / "nowhere"))
+    assert found is Refusal.NOT_PUBLISHED
+    assert "mounted" in line
+
+
+def test_two_at_once_do_not_mix(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
+    text = script(wheelhouse, tmp_path)
+    (tmp_path / "environments").mkdir()
+    with subprocess.Popen(
+        ["flock", str(tmp_path / ".lock"), "sh", "-c", "echo held; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        found, line = refusal(text)
+        holder.communicate(b"\n")
+    assert found is Refusal.BUSY
+    assert "another installation" in line
+
+
+def test_the_sums_a_script_expects_are_those_of_the_file(wheelhouse: Wheelhouse) -> None:
+    assert wheelhouse.sums_sha256 == file_sha256(wheelhouse.folder / NAME)

@@ -1,0 +1,75 @@
+"""A tiny wheelhouse that is real in every respect but its size: pip fetches it, and the real uv installs from it."""
+
+import os
+import platform
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from deploy.release.checksums import file_sha256
+from deploy.release.script import Done, outcome
+from deploy.release.uv import uv_executable
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+MACHINE = platform.machine()
+EXECUTABLE = str(Path(sys.executable).resolve())
+DEADLINE_SECONDS = 100.0
+
+
+def pure_wheel(folder: Path, name: str, version: str = "1.0", text: str = "") -> Path:
+    """A wheel with one module of this name, whose `TEXT` is `text`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    about = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": f"TEXT = {text!r}\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": "",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(zipfile.ZipInfo(file), content)
+    return path
+
+
+def uv_wheel(folder: Path) -> Path:
+    """The uv that made .venv, in a wheel laid out as uv's own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tag = f"py3-none-manylinux_2_17_{MACHINE}"
+    path = folder / f"uv-0.13.8-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(uv_executable(), "uv-0.13.8.data/scripts/uv")
+        for file, content in {
+            "METADATA": "Metadata-Version: 2.1\nName: uv\nVersion: 0.13.8\n",
+            "WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n",
+            "RECORD": "",
+        }.items():
+            archive.writestr(f"uv-0.13.8.dist-info/{file}", content)
+    return path
+
+
+def requirements(*wheels: Path) -> str:
+    """The list that asks for these wheels."""
+    lines = []
+    for wheel in wheels:
+        name, version, *_ = wheel.name.split("-")
+        lines.append(f"{name}=={version} ; sys_platform == 'linux' \\\n    --hash=sha256:{file_sha256(wheel)}\n")
+    return "# a list\n" + "".join(lines)
+
+
+def run(script: str, stdin: bytes | None = None) -> Done:
+    """What the script did. Raises RefusedError."""
+    done = subprocess.run(["sh", "-c", script], input=stdin or b"", capture_output=True, timeout=DEADLINE_SECONDS)
+    return outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def printed(script: str) -> str:
+    """What the script printed."""
+    return subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True).stdout
+
+
+def times(folder: Path) -> dict[str, int]:
+    """When each file below `folder` was written, in nanoseconds."""
+    return {str(path.relative_to(folder)): os.lstat(path).st_mtime_ns for path in folder.rglob("*")}
