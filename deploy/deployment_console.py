@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.console import console
+from deploy.console import console, duration
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
+from deploy.converge.node_table import NodeRow
 from deploy.converge.recap import Recap
 
 _STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
@@ -71,3 +72,27 @@ def show_recap(recap: Recap, path: Path) -> None:
     for note in recap.notes:
         screen.print(escape(note))
     screen.print(f"{escape(recap.summary())}  ({path})")
+
+
+def show_nodes(rows: Sequence[NodeRow]) -> None:
+    """One row a node, and beneath them what is wrong."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    headings = ("node", "address", "roles", "ports", "mounts", "memory", "temperature", "release", "uptime", "restarts")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        colour = "green" if row.well else "red"
+        figures = (duration(row.uptime_seconds), str(row.restarts))
+        columns = (row.address, f"[{colour}]{escape(row.roles)}[/]", row.ports, row.mounts, row.memory)
+        table.add_row(row.node, *columns, row.temperature, row.release, *figures)
+    screen = console()
+    screen.print(table)
+    for row in rows:
+        if row.trouble:
+            screen.print(f"{row.node}: {escape(row.trouble)}")
+    well = sum(row.well for row in rows)
+    screen.print(f"{well} of {len(rows)} nodes are well")

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
+from deploy.check import Finding
+from deploy.converge.publication import Publication
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.memory_estimate import RoleMemory, estimate, layer_units, rows_of_a_step
+from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.state_folder import StateFolder
 
@@ -46,9 +49,19 @@ class SshCluster:
     @cached_property
     def release(self) -> ReleaseChoice:
         """The release made of this checkout."""
-        from deploy.release.choice import choose
+        return ReleaseChoice.of_this_checkout()
 
-        return choose()
+    def wheelhouse(self, python: str, machine: str) -> Wheelhouse:
+        """The wheels for nodes of one kind, downloaded now if they are not in the cache."""
+        return make_wheelhouse(self.release.requirements, python, machine, say=lambda line: print(line, flush=True))
+
+    def data_publications(self) -> list[Publication]:
+        """The prepared windows that the jobs of the inventory need."""
+        return []
+
+    def operator_findings(self) -> list[Finding]:
+        """What this machine lacks."""
+        return []
 
     @property
     def memory(self) -> RoleMemory:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from deploy.services import Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
+    from deploy.ssh_cluster import SshCluster
 
 OPENER = InventoryOpener()
 """One for the process: several tasks of one call must mean one inventory."""
@@ -29,7 +30,13 @@ Names = Sequence[str] | None
 @at_the_edge
 def check(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
     """Could the cluster be started: ports, TensorFlow, memory, port guard, data. Changes nothing."""
-    opened, services = _open(inventory, set_, json_)
+    opened = _opened(inventory, set_, json_)
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_start
+
+        ssh_start.check(_ssh(opened, set_), json_)
+        return
+    services = _services(opened, set_)
     from deploy.check import check_node
     from deploy.console import show_findings
     from deploy.facts import gather_here
@@ -56,10 +63,18 @@ def plan(
     set_: Names = None,
     jobs: bool = False,
     no_jobs: bool = False,
+    limit: Names = None,
     json_: bool = False,
 ) -> None:
     """What `start` would do now. Changes nothing."""
-    opened, services = _open(inventory, set_, json_)
+    opened = _opened(inventory, set_, json_)
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_start
+
+        ssh_start.show_plan(_ssh(opened, set_), limit or (), _wanted(jobs, no_jobs), json_)
+        return
+    _only_over_ssh({"--limit": limit})
+    services = _services(opened, set_)
     from deploy.console import show_plan
     from deploy.plan import plan_start
 
@@ -80,12 +95,28 @@ def start(
     jobs: bool = False,
     no_jobs: bool = False,
     data: str | None = None,
+    limit: Names = None,
+    retry: bool = False,
+    dry_run: bool = False,
+    json_: bool = False,
     quiet: bool = False,
 ) -> None:
     """Start what is not running, wait until it is ready, then run the inventory's jobs in order."""
     wanted = _wanted(jobs, no_jobs)
     overrides = [*data_settings(data), *(set_ or ())]
-    opened, services = _open(inventory, overrides)
+    if json_ and not dry_run:
+        raise UsageError("--json: goes with --dry-run; `fab deploy status --json` tells what came of a start")
+    if dry_run:
+        plan(context, inventory, overrides, jobs, no_jobs, limit, json_)
+        return
+    opened = _opened(inventory, overrides)
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_start
+
+        ssh_start.start(_ssh(opened, overrides), limit or (), retry, wanted, quiet)
+        return
+    _only_over_ssh({"--limit": limit, "--retry": retry})
+    services = _services(opened, overrides)
     from deploy.plan import plan_start
 
     made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
@@ -118,9 +149,16 @@ def _refuse_missing_recordings(opened: Any, jobs: Collection[str]) -> None:
 
 
 @at_the_edge
-def stop(context: Any, inventory: str | None = None, set_: Names = None) -> None:
+def stop(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
-    opened, services = _open(inventory, set_, as_written=True)
+    opened = _opened(inventory, set_, as_written=True)
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_day_two
+
+        ssh_day_two.stop(_ssh(opened, set_), limit or ())
+        return
+    _only_over_ssh({"--limit": limit})
+    services = _services(opened, set_)
     report = services.stop()
     line = "stopped" if report.ran else "nothing was running"
     if report.killed:
@@ -131,10 +169,23 @@ def stop(context: Any, inventory: str | None = None, set_: Names = None) -> None
 
 @at_the_edge
 def restart(
-    context: Any, inventory: str | None = None, set_: Names = None, role: Names = None, node: Names = None
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    role: Names = None,
+    node: Names = None,
+    serial: str = "0",
 ) -> None:
     """Stop and start every role with the inventory as it is now, or only some roles. Runs no jobs."""
-    opened, services = _open(inventory, set_)
+    count = whole_number("--serial", serial, 0, 1024)
+    opened = _opened(inventory, set_)
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_day_two
+
+        ssh_day_two.restart(_ssh(opened, set_), role or (), node or (), count)
+        return
+    _only_over_ssh({"--serial": count})
+    services = _services(opened, set_)
     if not role and not node:
         services.stop()
         _bring_up(services, opened.path)
@@ -150,9 +201,18 @@ def restart(
 
 
 @at_the_edge
-def status(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
-    """One line a role: address, pid, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
-    opened, services = _open(inventory, set_, json_, as_written=True)
+def status(
+    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, json_: bool = False
+) -> None:
+    """One line a role or node: address, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
+    opened = _opened(inventory, set_, json_, as_written=True)
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_day_two
+
+        ssh_day_two.status(_ssh(opened, set_), limit or (), json_)
+        return
+    _only_over_ssh({"--limit": limit})
+    services = _services(opened, set_)
     now, job_pid = services.status(), services.running_job()
     if json_:
         print(json.dumps({**now.to_json(), "job_pid": job_pid}))
@@ -175,11 +235,19 @@ def logs(
     role: Names = None,
     node: Names = None,
     lines: str = "20",
+    since: str | None = None,
     follow: bool = False,
 ) -> None:
     """The last lines of the roles' logs, and with --follow the new ones. `--role supervisor` is the supervisor's."""
     count = whole_number("--lines", lines, 0, 1_000_000)
-    opened, services = _open(inventory, set_, as_written=True)
+    opened = _opened(inventory, set_, as_written=True)
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_day_two
+
+        ssh_day_two.logs(_ssh(opened, set_), role or (), node or (), count, since, follow)
+        return
+    _only_over_ssh({"--since": since})
+    services = _services(opened, set_)
     from deploy import log_reader
     from deploy.selection import select
 
@@ -200,6 +268,72 @@ def logs(
             print(f"{name:<{width}} | {line}", flush=True)
 
 
+@at_the_edge
+def push(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
+    """Bring environment and code onto the nodes, without restarting anything."""
+    from deploy.commands import ssh_start
+
+    ssh_start.run_phases(_ssh_only("push", inventory, set_), "push", limit or ())
+
+
+@at_the_edge
+def storage(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
+    """Set up the shared folder on its server and on the nodes, with the prepared recordings in it."""
+    from deploy.commands import ssh_start
+
+    ssh_start.run_phases(_ssh_only("storage", inventory, set_), "storage", limit or ())
+
+
+@at_the_edge
+def rollback(
+    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
+) -> None:
+    """Go back to the release that was current before, and restart the roles from it."""
+    count = whole_number("--serial", serial, 0, 1024)
+    from deploy.commands import ssh_day_two
+
+    ssh_day_two.rollback(_ssh_only("rollback", inventory, set_), limit or (), count)
+
+
+@at_the_edge
+def reset(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    limit: Names = None,
+    yes: bool = False,
+    with_data: bool = False,
+) -> None:
+    """Remove everything that was ever installed on the nodes; data and runs only with --with-data. Asks first."""
+    from deploy.commands import ssh_day_two
+
+    ssh_day_two.reset(_ssh_only("reset", inventory, set_), limit or (), yes, with_data)
+
+
+@at_the_edge
+def trust(
+    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, yes: bool = False
+) -> None:
+    """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
+    from deploy.commands import ssh_day_two
+
+    ssh_day_two.trust(_ssh_only("trust", inventory, set_), limit or (), yes)
+
+
+@at_the_edge
+def ssh(
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    node: Names = None,
+    run_command: str | None = None,
+) -> None:
+    """A shell on one node (--node NAME), or one command there."""
+    from deploy.commands import ssh_day_two
+
+    ssh_day_two.ssh(_ssh_only("ssh", inventory, set_), node or (), run_command)
+
+
 def open_cluster(
     inventory: str | None, overrides: Sequence[str], for_programs: bool = False, as_written: bool = False
 ) -> "tuple[Inventory, Services]":
@@ -209,14 +343,43 @@ def open_cluster(
     """
     from deploy.connections import services_for
 
-    opened = OPENER.open(inventory, overrides, sys.stderr if for_programs else None, check_interfaces=not as_written)
+    opened = _opened(inventory, overrides, for_programs, as_written)
     return opened, services_for(opened, overrides)
 
 
-def _open(
+def _opened(
     inventory: str | None, overrides: Names, for_programs: bool = False, as_written: bool = False
-) -> "tuple[Inventory, Services]":
-    return open_cluster(inventory, overrides or (), for_programs, as_written)
+) -> "Inventory":
+    announce = sys.stderr if for_programs else None
+    return OPENER.open(inventory, overrides or (), announce, check_interfaces=not as_written)
+
+
+def _services(inventory: "Inventory", overrides: Names) -> Services:
+    from deploy.connections import services_for
+
+    return services_for(inventory, overrides or ())
+
+
+def _ssh(inventory: "Inventory", overrides: Names) -> "SshCluster":
+    from deploy.ssh_cluster import SshCluster
+
+    return SshCluster(inventory, overrides or ())
+
+
+def _ssh_only(action: str, inventory: str | None, overrides: Names) -> "SshCluster":
+    opened = _opened(inventory, overrides)
+    if opened.connection != "ssh":
+        raise UsageError(
+            f"{opened.path}: connection: {opened.connection}: `{action}` is for machines reached over SSH; here every "
+            "role is a process of this machine"
+        )
+    return _ssh(opened, overrides)
+
+
+def _only_over_ssh(flags: Mapping[str, object]) -> None:
+    given = [flag for flag, value in flags.items() if value]
+    if given:
+        raise UsageError(f"{', '.join(given)}: goes with `connection: ssh`")
 
 
 def _kept(inventory: "Inventory") -> "tuple[Task, ...]":
@@ -265,4 +428,7 @@ def _started_from(other: str, inventory: Path) -> str:
     return f"the cluster was started from {other}, not from {inventory}: both files give it the same name"
 
 
-ACTIONS = (check, plan, start, stop, restart, status, logs)
+ACTIONS = (
+    *(check, plan, push, storage, start, stop, restart, status, logs),
+    *(rollback, reset, trust, ssh),
+)

@@ -13,6 +13,14 @@ HELP = {
     "no_jobs": "only start the roles",
     "role": "only this role: ps, worker or e.g. worker:1 (repeatable)",
     "node": "only the roles of this node (repeatable)",
+    "limit": "only these nodes, by name or by role (repeatable, or with commas)",
+    "retry": "only the nodes that failed in the last deployment",
+    "dry_run": "show the plan, change nothing",
+    "serial": "restart so many nodes at a time; 0 is all at once",
+    "since": "lines from then on, as journalctl reads it, e.g. '10 min ago'",
+    "yes": "do not ask",
+    "with_data": "remove the shared data and the runs too",
+    "run_command": "a command line for the node; else a shell",
     "follow": "go on with new lines until Ctrl-C",
     "lines": "how many last lines of each log",
     "mode": "how updates meet: async, ssp, sync, local, allreduce or single",
@@ -37,7 +45,7 @@ HELP = {
 }
 """By parameter name; `set_` and `json_` are the flags --set and --json, which Python already uses as names."""
 
-REPEATABLE = frozenset({"set_", "role", "node"})
+REPEATABLE = frozenset({"set_", "role", "node", "limit"})
 
 
 def whole_number(flag: str, text: str, low: int, high: int) -> int:

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
-from deploy.commands.edge import DegradedError
+from deploy.commands.edge import end_as_the_job_did
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
 from deploy.converge.deployment import Deployment, Survey, findings, plan, survey
 from deploy.converge.desired import PHASES, Wish
-from deploy.converge.publication import Publication
+from deploy.converge.publication import Publication, of_wheelhouse
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, failed_of_last
 from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
 from deploy.hints import command
+from deploy.release.wheelhouse import Wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.ssh_cluster import SshCluster
 
@@ -59,8 +60,9 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
         raise Exit(None, ExitCode.FAILED)
 
 
-def show_plan(cluster: SshCluster, limit: Sequence[str], with_data: bool, for_programs: bool) -> None:
+def show_plan(cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool) -> None:
     """What a start would do, with the texts that change."""
+    with_data = jobs is not False and needs_data(cluster)
     with cluster.fleet() as fleet:
         outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data)
     if for_programs:
@@ -99,19 +101,20 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
             unfit[name] = StepFailure(name, "facts", subject, "", None, (one.line,), "")
     fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
     publications: list[Publication] = []
+    wheelhouses: dict[str, Wheelhouse] = {}
     if fit:
-        needed = {wish.release.environment_for(facts) for facts in fit.values()} - {None}
-        installed = {key for facts in fit.values() for key in facts.environments}
         missing = {
             (facts.python_version or "", facts.machine)
             for facts in fit.values()
             if wish.release.environment_for(facts) not in facts.environments
         }
-        del needed, installed
-        publications += [cluster.wheels(python, machine) for python, machine in sorted(missing)]
+        for python, machine in sorted(missing):
+            wheelhouse = cluster.wheelhouse(python, machine)
+            wheelhouses[wheelhouse.key] = wheelhouse
+            publications.append(of_wheelhouse(wheelhouse))
     if with_data:
         publications += cluster.data_publications()
-    wish = Wish(cluster.inventory, cluster.release, tuple(publications))
+    wish = Wish(cluster.inventory, cluster.release, tuple(publications), wheelhouses)
     return Outlook(wish, seen, unfit, plan(wish, fit))
 
 
@@ -163,19 +166,45 @@ def _verify(cluster: SshCluster, fleet: Fleet, outlook: Outlook, deployment: Dep
                 )
 
 
-def start_roles(cluster: SshCluster, limit: Sequence[str], retry: bool, with_data: bool) -> tuple[Recap, Outlook]:
-    """Converge everything. Raises DegradedError when roles could not be started."""
+def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | None, quiet: bool) -> None:
+    """Converge, then run the inventory's jobs; exit code 3 when a node was lost on the way."""
+    from deploy.ssh_services import SshServices
+
+    names = _names(cluster, limit, retry)
     with cluster.fleet() as fleet:
-        names = _names(cluster, limit, retry)
+        with_data = jobs is not False and needs_data(cluster)
         recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data)
     if not whole:
-        raise DegradedError("; ".join(recap.notes))
-    return recap, outlook
+        raise Exit(None, ExitCode.DEGRADED)
+    changed = any(
+        change.kind == "unit" or change.kind == "link"
+        for phase in outlook.plans.values()
+        for changes in phase.values()
+        for change in changes
+    )
+    order = cluster.inventory.jobs.order
+    if jobs is False:
+        print("jobs not run: --no-jobs", flush=True)
+    elif jobs is None and not changed:
+        print("already running, jobs not repeated (--jobs runs them)", flush=True)
+    else:
+        services = SshServices(cluster.inventory, cluster.overrides)
+        for number, job in enumerate(order, 1):
+            print(f"job {number} of {len(order)}: {job}", flush=True)
+            end_as_the_job_did(services.run_job(job, ["--quiet"] if quiet else []))
+    if recap.failures:
+        raise Exit(None, ExitCode.DEGRADED)
 
 
-def run_phases(cluster: SshCluster, action: str, limit: Sequence[str], with_data: bool) -> None:
+def needs_data(cluster: SshCluster) -> bool:
+    """Whether a job of the inventory reads windows."""
+    return bool({"train", "evaluate"} & set(cluster.inventory.jobs.order))
+
+
+def run_phases(cluster: SshCluster, action: str, limit: Sequence[str]) -> None:
     """`push` and `storage`: a part of a start."""
     phases = PUSH_PHASES if action == "push" else STORAGE_PHASES
+    with_data = action == "storage" and needs_data(cluster)
     with cluster.fleet() as fleet:
         recap, _, whole = converge(cluster, fleet, action, cluster.chosen_nodes(limit), phases, with_data)
     if recap.failures or not whole:

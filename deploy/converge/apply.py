@@ -7,10 +7,10 @@ from typing import Any
 
 from cluster.errors import ClusterError
 from deploy.converge.change import Change, Publish, Reconnect, Shell, Step, Upload
+from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
 from deploy.remote.connection import NodeConnection
 from deploy.remote.outcome import Outcome
 
-COMPLETE = ".complete"
 _SECONDS_A_MEGABYTE = 2.0
 """Longest for a megabyte on its way: a Pi 3 on a bad switch."""
 
@@ -75,7 +75,9 @@ class _RefusedError(Exception):
 def _carry_out(node: NodeConnection, step: Step) -> None:
     match step:
         case Shell():
-            _run(node, step.script, step.deadline_seconds)
+            _run(
+                node, step.script, step.deadline_seconds, stdin=None if step.stdin is None else step.stdin.read_bytes()
+            )
         case Upload():
             node.put(step.content, step.path, deadline_seconds=step.deadline_seconds, root=True, mode=step.mode)
             if step.owner != "root":
@@ -87,22 +89,21 @@ def _carry_out(node: NodeConnection, step: Step) -> None:
             _publish(node, step)
 
 
-def _run(node: NodeConnection, script: str, deadline_seconds: float, user: str | None = None) -> Outcome:
-    outcome = node.run(script, deadline_seconds=deadline_seconds, root=user is None, user=user)
+def _run(
+    node: NodeConnection, script: str, deadline_seconds: float, user: str | None = None, stdin: bytes | None = None
+) -> Outcome:
+    outcome = node.run(script, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user)
     if not outcome.ok:
         raise _RefusedError(outcome)
     return outcome
 
 
 def _publish(node: NodeConnection, step: Publish) -> None:
-    folder = shlex.quote(step.folder)
-    sums = "".join(f"{file.sha256}  {file.name}\n" for file in step.files)
-    check = f"umask 022; mkdir -p {folder} && cd {folder} && sha256sum --check 2>/dev/null"
+    sums = {file.name: file.sha256 for file in step.files}
     seconds = 30.0 + step.size_bytes / 1e6 * _SECONDS_A_MEGABYTE
-    found = node.run(check, deadline_seconds=seconds, stdin=sums.encode(), root=step.user is None, user=step.user)
-    good = {line.removesuffix(": OK") for line in found.text.splitlines() if line.endswith(": OK")}
+    missing = frozenset(read_missing(_run(node, missing_files(step.folder, sums), seconds, step.user).text))
     for file in step.files:
-        if file.name not in good:
+        if file.name in missing:
             node.put(
                 file.path,
                 f"{step.folder}/{file.name}",
@@ -110,8 +111,4 @@ def _publish(node: NodeConnection, step: Publish) -> None:
                 root=step.user is None,
                 user=step.user,
             )
-    if len(good) < len(step.files):
-        checked = node.run(check, deadline_seconds=seconds, stdin=sums.encode(), root=step.user is None, user=step.user)
-        if not checked.ok:
-            raise _RefusedError(checked)
-    _run(node, f": >{folder}/{COMPLETE}", 10.0, step.user)
+    _run(node, finish_folder(step.folder, sums), seconds, step.user)

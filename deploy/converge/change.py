@@ -16,6 +16,8 @@ class Shell:
     script: str
     deadline_seconds: float = 60.0
     hint: str = ""
+    stdin: Path | None = None
+    """A file that the script reads; the script then comes as an argument."""
 
 
 @dataclass(frozen=True)

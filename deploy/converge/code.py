@@ -1,32 +1,73 @@
-"""placeholder until deploy.release is merged."""
+"""The environment, the release and which one is current, as they have to be on a node. Pure."""
 
+import shlex
 from dataclasses import dataclass
-from pathlib import Path
 
-from deploy.converge.change import Change
+from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.places import CURRENT
+from deploy.release.code_wheel import CodeWheel
+from deploy.release.environment_script import install_environment
+from deploy.release.release_scripts import make_current, unpack_release
+from deploy.release.wheelhouse import Wheelhouse
+
+INSTALL_SECONDS = 3600.0
+"""For 22,000 files on a slow SD card."""
+_MEGABYTE = 10**6
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Env."""
+    """An environment on the node's own disk. `wheelhouse` may be None where every node has it."""
 
     key: str
+    wheelhouse: Wheelhouse | None
     wheels: str
+    """The published wheelhouse as the node sees it."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """None."""
-        return ()
+        """Install it."""
+        if self.key in facts.environments or self.wheelhouse is None:
+            return ()
+        # The automount is there, the mount may not be: looking mounts it, and says why it cannot be.
+        see = Shell(
+            "look into the shared folder",
+            f"ls {shlex.quote(self.wheels)}/SHA256SUMS >/dev/null",
+            60.0,
+            "is the storage server up, and does it export to this node's address?",
+        )
+        install = Shell("install the environment", install_environment(self.wheelhouse, self.wheels), INSTALL_SECONDS)
+        detail = f"{self.wheelhouse.installed_bytes / _MEGABYTE:,.0f} MB from {self.wheels}"
+        return (Change("environment", self.key, "install", detail, (see, install)),)
 
 
 @dataclass(frozen=True)
 class Release:
-    """Rel."""
+    """The code, unpacked beside other releases."""
 
-    key: str
+    wheel: CodeWheel
     environment: str
-    wheel: Path
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """None."""
-        return ()
+        """Send and unpack it, or give it another environment."""
+        if facts.release_environments.get(self.wheel.key) == self.environment:
+            return ()
+        script = unpack_release(self.wheel, self.environment)
+        steps = (Shell("send and unpack the code", script, 120.0, stdin=self.wheel.path),)
+        detail = f"version {self.wheel.version}, environment {self.environment}"
+        return (Change("release", self.wheel.key, "create", detail, steps),)
+
+
+@dataclass(frozen=True)
+class Current:
+    """The release that processes are started from."""
+
+    key: str
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Flip the link, in one step."""
+        if facts.current == self.key:
+            return ()
+        detail = f"release {self.key}" + (f", was {facts.current}" if facts.current else "")
+        action = "create" if facts.current is None else "change"
+        return (Change("link", CURRENT, action, detail, (Shell("make the release current", make_current(self.key)),)),)

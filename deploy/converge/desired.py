@@ -1,13 +1,14 @@
 """What a cluster's nodes have to be like, phase by phase: the inventory as resources. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from deploy.converge.change import Resource, Shell
-from deploy.converge.code import Environment, Release
+from deploy.converge.code import Current, Environment, Release
 from deploy.converge.fact_script import Questions
-from deploy.converge.files import Absent, File, Folder, FstabLines, Link
+from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.places import (
     CONFIGURATION,
@@ -24,7 +25,8 @@ from deploy.converge.places import (
 )
 from deploy.converge.publication import Publication, Published
 from deploy.converge.release_choice import ReleaseChoice
-from deploy.converge.system import Exports, Firewall, Mounted, Packages, Running, ServiceUser, UnitFiles
+from deploy.converge.system import Exports, Firewall, Mounted, Packages, Remembered, Running, ServiceUser, UnitFiles
+from deploy.release.wheelhouse import Wheelhouse
 from deploy.render import firewall, job_unit, roles, storage
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class Wish:
     inventory: "Inventory"
     release: ReleaseChoice
     publications: tuple[Publication, ...] = ()
+    wheelhouses: Mapping[str, Wheelhouse] = field(default_factory=dict)
+    """By the key of the environment, where a node lacks one."""
 
     @property
     def folders(self) -> SharedFolders:
@@ -69,7 +73,8 @@ class Wish:
         units = [roles.unit_name(task) for task in self.tasks(node)]
         return Questions(
             files=(
-                *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, DEPLOY_STATE, CONFIGURATION),
+                *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, CONFIGURATION),
+                *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders"),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
             ),
@@ -103,6 +108,7 @@ class Wish:
             *([NODE_EXPORTER] if deployment.node_exporter else []),
         ]
         return (
+            Remembered(self._made_folders(serves)),
             # Before the package: it starts the server, which should come up as it is to stay.
             *([File(storage.SETTINGS_PATH, settings.encode(), then=(_nfsd_settings(settings),))] if serves else []),
             Packages(tuple(packages)),
@@ -112,6 +118,13 @@ class Wish:
             Folder(STATE, mode=0o750, owner=SERVICE_USER),
             *([Folder(JOBS, mode=0o750, owner=SERVICE_USER)] if self._coordinates(node) else []),
         )
+
+    def _made_folders(self, serves: bool) -> tuple[str, ...]:
+        folders = self.folders
+        ends = [f"{folders.mount}/shared", *([f"{folders.export}/shared"] if serves else [])]
+        made = [str(parent) for end in ends for parent in PurePosixPath(end).parents]
+        of_server = ["/etc/exports.d", "/etc/nfs.conf.d"] if serves else []
+        return (*dict.fromkeys(path for path in made if path != "/"), *of_server)
 
     def _storage(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         folders = self.folders
@@ -144,9 +157,9 @@ class Wish:
             return ()
         wheels = self.folders.seen("wheels", environment)
         return (
-            Environment(environment, wheels),
-            Release(self.release.code_key, environment, self.release.wheel),
-            Link(CURRENT, f"releases/{self.release.code_key}", subject="release"),
+            Environment(environment, self.wheelhouses.get(environment), wheels),
+            Release(self.release.code, environment),
+            Current(self.release.code.key),
         )
 
     def _firewall(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
@@ -181,7 +194,7 @@ class Wish:
         name = roles.unit_name(task)
         path = roles.unit_path(name)
         hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
-        return Running(name, path, texts[path], self.release.code_key, hint=hint)
+        return Running(name, path, texts[path], self.release.code.key, hint=hint)
 
     def _coordinates(self, node: str) -> bool:
         return any(task.node == node for task in self.inventory.of_role("coordinator"))

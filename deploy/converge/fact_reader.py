@@ -64,7 +64,7 @@ def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> Ma
         exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
         firewall=firewall[-1] if firewall else None,
         environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
-        releases=tuple(line.split()[0].split("/")[-1] for line in _lines(sections["releases"])),
+        release_environments=dict(_release(line) for line in _lines(sections["releases"])),
         current=sections["current"].strip().split("/")[-1] or None,
         published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"])),
         listening=_listening(sections["listening"]),
@@ -83,6 +83,11 @@ def _sections(answer: str) -> dict[str, str]:
 
 def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
+
+
+def _release(line: str) -> tuple[str, str]:
+    folder, _, environment = line.partition(" ")
+    return folder.split("/")[-1], environment.split("/")[-1]
 
 
 def _number(text: str) -> int:

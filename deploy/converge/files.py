@@ -101,23 +101,3 @@ def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
     begin = lines.index(FSTAB_BEGIN)
     end = lines.index(FSTAB_END, begin) if FSTAB_END in lines[begin:] else len(lines) - 1
     return lines[begin : end + 1]
-
-
-@dataclass(frozen=True)
-class Link:
-    """A symbolic link, replaced in one step."""
-
-    path: str
-    target: str
-    subject: str = ""
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Point it to its target."""
-        now = facts.files.get(self.path)
-        if now is not None and now.target == self.target:
-            return ()
-        partial = shlex.quote(f"{self.path}.partial")
-        script = f"ln -sfn {shlex.quote(self.target)} {partial} && mv -fT {partial} {shlex.quote(self.path)}"
-        detail = f"to {self.target}" + (f", was {now.target}" if now is not None and now.target else "")
-        steps = (Shell(f"link {self.path}", script),)
-        return (Change("link", self.subject or self.path, "create" if now is None else "change", detail, steps),)

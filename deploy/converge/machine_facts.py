@@ -75,7 +75,7 @@ class MachineFacts:
     exports: tuple[str, ...]
     firewall: str | None
     environments: tuple[str, ...]
-    releases: tuple[str, ...]
+    release_environments: Mapping[str, str]
     current: str | None
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)

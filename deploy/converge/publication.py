@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from deploy.converge.change import Change, Publish, PublishedFile
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.places import SERVICE_USER, SharedFolders
+from deploy.release import checksums
+from deploy.release.wheelhouse import Wheelhouse
 
 MEGABYTE = 10**6
 
@@ -16,6 +18,15 @@ class Publication:
     kind: str
     key: str
     files: tuple[PublishedFile, ...]
+
+
+def of_wheelhouse(wheelhouse: Wheelhouse) -> Publication:
+    """The wheels that one kind of node installs."""
+    sums = checksums.parse(wheelhouse.sums())
+    files = tuple(
+        PublishedFile(name, wheelhouse.folder / name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()
+    )
+    return Publication("wheels", wheelhouse.key, files)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,28 @@
-"""Which release and which environment a node is to run. Pure data."""
+"""Which release and which environment a node is to run."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Self
 
 from deploy.converge.machine_facts import MachineFacts
+from deploy.release.code_wheel import CodeWheel, build_code_wheel
+from deploy.release.keys import environment_key
+from deploy.release.requirements import committed
 
 
 @dataclass(frozen=True)
 class ReleaseChoice:
     """The code, by the hash of its wheel, and for each kind of node the environment, by the hash of its lock."""
 
-    code_key: str
-    wheel: Path
-    environment_key: Callable[[str, str], str]
-    """Of a Python (`3.11`) and an architecture (`aarch64`)."""
+    code: CodeWheel
+    requirements: str
+
+    @classmethod
+    def of_this_checkout(cls) -> Self:
+        """The release that the files here make."""
+        return cls(build_code_wheel(), committed())
 
     def environment_for(self, facts: MachineFacts) -> str | None:
         """The environment of a node; None for one that has no Python we have wheels for."""
-        return None if facts.python_version is None else self.environment_key(facts.python_version, facts.machine)
+        if facts.python_version is None:
+            return None
+        return environment_key(self.requirements, facts.python_version, facts.machine)

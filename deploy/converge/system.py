@@ -42,6 +42,28 @@ remember
 
 
 @dataclass(frozen=True)
+class Remembered:
+    """Which of the folders that a deployment makes were not there before it, for `reset`."""
+
+    folders: tuple[str, ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Note those that are missing now, unless these very folders were looked at before."""
+        path = f"{DEPLOY_STATE}/folders"
+        mark = f"# {' '.join(self.folders)}"
+        now = facts.files.get(path)
+        if now is not None and now.content is not None and mark in now.content.decode().splitlines():
+            return ()
+        words = " ".join(shlex.quote(folder) for folder in self.folders)
+        script = (
+            f"set -e; install -d -m 700 {DEPLOY_STATE}; {{ echo {shlex.quote(mark)}; for folder in {words}; do "
+            f'[ -d "$folder" ] || echo "$folder"; done; }} >>{path}; [ -e /etc/fstab ] || touch {DEPLOY_STATE}/no-fstab'
+        )
+        steps = (Shell("note which folders are there", script),)
+        return (Change("file", path, "create", "what `reset` has to know", steps),)
+
+
+@dataclass(frozen=True)
 class ServiceUser:
     """The account of all processes, with the same uid and gid everywhere; nobody can log in as it."""
 
@@ -51,7 +73,12 @@ class ServiceUser:
         """Create it. That the uid is free, or the account's own, is the preflight's matter."""
         if facts.users.get(SERVICE_USER) == (self.uid, self.uid):
             return ()
-        script = (
+        # useradd leaves copies of what was there before (passwd-): `reset` puts back the ones that are there now.
+        keep = (
+            f"set -e; mkdir -p {DEPLOY_STATE}/account; for file in passwd group shadow gshadow subuid subgid; do "
+            f"[ ! -e /etc/$file- ] || cp -p /etc/$file- {DEPLOY_STATE}/account/; done; "
+        )
+        script = keep + (
             f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid} {SERVICE_USER}; "
             f"useradd --system --uid {self.uid} --gid {self.uid} --no-create-home --home-dir {STATE} "
             f"--shell /usr/sbin/nologin {SERVICE_USER}"

@@ -25,6 +25,11 @@ class Fleet:
         self._parallel = parallel
         self._jump = jump
 
+    @property
+    def jump(self) -> NodeConnection | None:
+        """The jump host, None without one."""
+        return self._jump
+
     @classmethod
     def of(cls, inventory: "Inventory", known_hosts: Path) -> "Fleet":
         """The nodes of an inventory; nobody is connected to before it is needed."""

@@ -1,0 +1,271 @@
+"""`trust`, `status`, `stop`, `restart`, `rollback`, `reset`, `logs` and `ssh` for `connection: ssh`."""
+
+import json
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from invoke.exceptions import Exit
+
+from cluster.errors import ClusterError, ExitCode, UsageError
+from deploy.commands.edge import DegradedError
+from deploy.converge.cluster_view import cluster_status
+from deploy.converge.deployment import survey
+from deploy.converge.desired import Wish
+from deploy.converge.node_table import node_rows
+from deploy.converge.reset import Traces, reset_script
+from deploy.converge.rolling import batches, restart_script, stop_script
+from deploy.deployment_console import show_nodes
+from deploy.journal import Journal, JournalLine, parse_line
+from deploy.release.history import previous, read
+from deploy.release.release_scripts import list_releases, make_current
+from deploy.release.script import outcome
+from deploy.remote.connection import NodeConnection
+from deploy.remote.host_keys import PinnedKeys, Sighting, ask_for_key
+from deploy.render.roles import unit_name
+from deploy.ssh_cluster import SshCluster
+
+STOP_SECONDS = 120.0
+RESTART_SECONDS = 400.0
+RESET_SECONDS = 900.0
+
+
+def trust(cluster: SshCluster, limit: Sequence[str], yes: bool) -> None:
+    """Show the fingerprints that the nodes have now and, when a person agrees, pin them."""
+    pinned = PinnedKeys(cluster.known_hosts)
+    names = cluster.chosen_nodes(limit)
+    sightings: list[Sighting] = []
+    with cluster.fleet() as fleet:
+        jump = fleet.jump
+        if jump is not None:
+            _pin(pinned, [pinned.standing(jump.address, ask_for_key(jump.address))], yes)
+        through = None if jump is None else jump.open()
+
+        def sight(node: NodeConnection) -> Sighting:
+            return pinned.standing(node.address, ask_for_key(node.address, through))
+
+        found = fleet.each(sight, names)
+    silent = [result for result in found.values() if isinstance(result, ClusterError)]
+    sightings = [result for result in found.values() if isinstance(result, Sighting)]
+    _pin(pinned, sightings, yes)
+    for error in silent:
+        print(error, file=sys.stderr)
+    if silent:
+        raise Exit(None, ExitCode.DEGRADED)
+
+
+def _pin(pinned: PinnedKeys, sightings: list[Sighting], yes: bool) -> None:
+    for sighting in sightings:
+        print(sighting.line, flush=True)
+    other = [sighting for sighting in sightings if sighting.standing != "known"]
+    if not other:
+        print(f"all {len(sightings)} are pinned in {pinned.path}", flush=True)
+        return
+    if not yes and not _agrees("compare them with `ssh-keygen -lf` of the key on each node; pin them?"):
+        raise UsageError("nothing was pinned: `--yes` pins without a question")
+    pinned.record(other)
+    print(f"pinned {len(other)} in {pinned.path}", flush=True)
+
+
+def _agrees(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def status(cluster: SshCluster, limit: Sequence[str], for_programs: bool) -> None:
+    """One row a node: roles, ports, mounts, memory, temperature, release. Exit code 3 unless all is well."""
+    wish = Wish(cluster.inventory, cluster.release)
+    with cluster.fleet() as fleet:
+        seen = survey(fleet, wish, cluster.chosen_nodes(limit))
+    roles = cluster_status(cluster.inventory, seen)
+    rows = node_rows(wish, seen)
+    if for_programs:
+        print(json.dumps({**roles.to_json(), "nodes": [row.to_json() for row in rows]}))
+    else:
+        show_nodes(rows)
+    if any(not row.well for row in rows):
+        raise Exit(None, ExitCode.DEGRADED)
+
+
+def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
+    """Stop the roles and keep them from starting at boot."""
+    names = cluster.chosen_nodes(limit)
+    with cluster.fleet() as fleet:
+        results = fleet.each(
+            lambda node: node.run(stop_script(), root=True, deadline_seconds=STOP_SECONDS).text.split(), names
+        )
+    stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
+    count = sum(len(units) for units in stopped.values())
+    print(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running", flush=True)
+    _told(results)
+
+
+def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], serial: int) -> None:
+    """Restart roles, `serial` nodes at a time (0: all at once); a batch that does not come up ends it."""
+    from deploy.selection import select
+
+    kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
+    tasks = select(kept, roles, nodes)
+    of_node: dict[str, list[str]] = {}
+    for task in tasks:
+        of_node.setdefault(task.node, []).append(unit_name(task))
+    with cluster.fleet() as fleet:
+        for batch in batches(list(of_node), serial):
+            results = fleet.each(lambda node: _restart_on(node, of_node[node.name]), batch)
+            failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
+            if failed:
+                raise DegradedError("\n".join(failed))
+            print(f"restarted on {', '.join(batch)}", flush=True)
+
+
+def _restart_on(node: NodeConnection, units: Sequence[str]) -> None:
+    done = node.run(restart_script(units), root=True, deadline_seconds=RESTART_SECONDS)
+    if not done.ok:
+        raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}")
+
+
+def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
+    """Make the release current that was so before, and restart the roles from it."""
+    names = cluster.chosen_nodes(limit)
+    kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
+    of_node = {name: [unit_name(task) for task in kept if task.node == name] for name in names}
+    with cluster.fleet() as fleet:
+
+        def back_on(node: NodeConnection) -> str:
+            listing = node.run(list_releases(), root=True, deadline_seconds=60.0)
+            outcome(listing.return_code, listing.text, listing.stderr)
+            before = previous(read(listing.text))
+            if before is None:
+                raise ClusterError(f"{node.name}: no earlier release is left to go back to")
+            flipped = node.run(make_current(before.key), root=True, deadline_seconds=60.0)
+            outcome(flipped.return_code, flipped.text, flipped.stderr)
+            if of_node[node.name]:
+                _restart_on(node, of_node[node.name])
+            return before.key
+
+        results: dict[str, str | ClusterError] = {}
+        for batch in batches(list(names), serial):
+            results |= fleet.each(back_on, batch)
+    for name, result in results.items():
+        if isinstance(result, str):
+            print(f"{name}: back on release {result}", flush=True)
+    _told(results)
+
+
+def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> None:
+    """Remove everything that was ever installed; the shared folder and the runs stay unless `data`."""
+    names = cluster.chosen_nodes(limit)
+    what = "everything of pscluster, packages that it added too" + (", and the shared data and runs" if data else "")
+    if not yes and not _agrees(f"remove {what} from {len(names)} nodes?"):
+        raise UsageError("nothing was removed: `--yes` removes without a question")
+    traces = Traces.of(cluster.inventory, data)
+    server = traces.folders.server
+    with cluster.fleet() as fleet:
+        # The clients first: a mount whose server is gone cannot be taken down in peace.
+        results: dict[str, str | ClusterError] = {}
+        for batch in ([name for name in names if name != server], [name for name in names if name == server]):
+            results |= fleet.each(lambda node: _reset_on(node, traces), batch)
+    for name, result in results.items():
+        if isinstance(result, str):
+            print(f"{name}: {result}", flush=True)
+    _told(results)
+
+
+def _reset_on(node: NodeConnection, traces: Traces) -> str:
+    done = node.run(reset_script(traces, node.name), root=True, deadline_seconds=RESET_SECONDS)
+    if not done.ok:
+        raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}")
+    return " ".join(done.text.split())
+
+
+def logs(
+    cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], count: int, since: str | None, follow: bool
+) -> None:
+    """The journals of all nodes in one order of time; with `follow` the new lines as they come."""
+    from deploy.selection import select
+
+    tasks = select(list(cluster.inventory.tasks()), roles, nodes) if roles or nodes else ()
+    names = tuple(dict.fromkeys(task.node for task in tasks)) or cluster.chosen_nodes(())
+    patterns = {
+        name: [_pattern(task.role, task.index) for task in tasks if task.node == name] or ["pscluster-*"]
+        for name in names
+    }
+    journal = Journal(names)
+    telling = threading.Lock()
+
+    def tell(lines: Sequence[JournalLine]) -> None:
+        with telling:
+            for line in lines:
+                print(journal.render(line), flush=True)
+
+    with cluster.fleet() as fleet:
+
+        def last_of(node: NodeConnection) -> list[JournalLine]:
+            command = _journalctl(patterns[node.name], count, since, follow=False)
+            read = node.run(command, root=True, deadline_seconds=60.0)
+            return [line for line in (parse_line(node.name, text) for text in read.text.splitlines()) if line]
+
+        found = fleet.each(last_of, names)
+        tell(sorted(line for lines in found.values() if not isinstance(lines, ClusterError) for line in lines)[-count:])
+        if follow:
+            stop = threading.Event()
+
+            def pass_on(node: NodeConnection) -> None:
+                def one(text: str) -> None:
+                    line = parse_line(node.name, text)
+                    if line:
+                        tell([line])
+
+                node.stream(_journalctl(patterns[node.name], 0, None, follow=True), one, root=True, stop=stop)
+
+            threads = threading.Thread(target=lambda: fleet.each(pass_on, names), daemon=True)
+            threads.start()
+            try:
+                while threads.is_alive():
+                    threads.join(0.5)
+            finally:
+                stop.set()
+                threads.join(5.0)
+    _told(found)
+
+
+def _pattern(role: str, index: int) -> str:
+    return "pscluster-job@*" if role == "coordinator" else f"pscluster-{role}-{index}.service"
+
+
+def _journalctl(patterns: Sequence[str], count: int, since: str | None, *, follow: bool) -> str:
+    units = " ".join(f"-u {shlex.quote(pattern)}" for pattern in patterns)
+    when = f" --since={shlex.quote(since)}" if since else ""
+    return f"journalctl --no-pager -q -o json {units}{when} -n {count}{' -f' if follow else ''}"
+
+
+def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:
+    """Become the system's `ssh` to one node, with the pinned keys."""
+    if len(nodes) != 1:
+        raise UsageError("expected one --node NAME")
+    addresses = {node.address.name: node.address for node in cluster.fleet().nodes.values()}
+    if nodes[0] not in addresses:
+        raise UsageError(f"--node {nodes[0]}: expected one of {', '.join(addresses)}")
+    address = addresses[nodes[0]]
+    options = [f"UserKnownHostsFile={cluster.known_hosts}", "StrictHostKeyChecking=yes"]
+    jump = cluster.inventory.ssh.jump
+    if jump is not None:
+        # OpenSSH gives a jump host none of these options: it looks into the user's own known_hosts there.
+        options.append(f"ProxyJump={jump.user or cluster.inventory.ssh.user}@{jump.host}:{jump.port}")
+    command = ["ssh", *(word for option in options for word in ("-o", option)), "-p", str(address.port)]
+    if address.key is not None:
+        command += ["-i", str(Path(address.key).expanduser())]
+    command += [f"{address.user}@{address.host}", *([words] if words else [])]
+    sys.stdout.flush()
+    os.execvp("ssh", command)
+
+
+def _told(results: Mapping[str, object]) -> None:
+    """Say which nodes could not, and end degraded."""
+    errors = [str(result) for result in results.values() if isinstance(result, ClusterError)]
+    if errors:
+        raise DegradedError("\n".join(errors))

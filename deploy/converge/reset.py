@@ -1,0 +1,98 @@
+"""Everything that a deployment ever put on a node, taken away again. Pure."""
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from deploy.converge.files import FSTAB_BEGIN, FSTAB_END
+from deploy.converge.places import (
+    CONFIGURATION,
+    DEPLOY_STATE,
+    ROOT,
+    SERVICE_USER,
+    STATE,
+    UNIT_FOLDER,
+    SharedFolders,
+    shared_folders,
+)
+from deploy.render import firewall, storage
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What to look for. `data`: the shared folder goes too."""
+
+    folders: SharedFolders
+    service_uid: int
+    data: bool
+
+    @classmethod
+    def of(cls, inventory: "Inventory", data: bool) -> Self:
+        """For an inventory."""
+        return cls(shared_folders(inventory), inventory.deployment.service_uid, data)
+
+
+def reset_script(traces: Traces, node: str) -> str:
+    """Stops and removes everything of ours; prints what was removed, in a line.
+
+    It does not stop at a failure: whatever can go, goes, and what is left over is told at the end.
+    """
+    mount = shlex.quote(traces.folders.mount)
+    export = shlex.quote(traces.folders.export)
+    serves = node == traces.folders.server
+    exported = f"rm -f {storage.EXPORTS_PATH}; command -v exportfs >/dev/null && exportfs -ra" if serves else ":"
+    data = f"rm -rf {export}; prune {export}" if serves and traces.data else ":"
+    return f"""\
+export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive
+prune() {{ parent=${{1%/*}}; while [ -n "$parent" ]; do
+    grep -qxF "$parent" {DEPLOY_STATE}/folders 2>/dev/null || break; rmdir "$parent" 2>/dev/null || break
+    parent=${{parent%/*}}; done; }}
+units=$(cd {UNIT_FOLDER} && ls -d pscluster-*.service 2>/dev/null | grep -v '@')
+jobs=$(systemctl list-units --plain --no-legend 'pscluster-job@*' | awk '{{ print $1 }}')
+[ -z "$jobs$units" ] || systemctl disable --quiet --now $jobs $units 2>/dev/null
+systemctl stop pscluster.slice pscluster-firewall-undo.timer 2>/dev/null
+nft delete table inet {firewall.TABLE} 2>/dev/null
+for point in {mount}/shared {mount}/runs {mount}; do
+    for kind in automount mount; do
+        unit=$(systemd-escape -p --suffix=$kind "$point"); systemctl stop "$unit" 2>/dev/null
+    done
+    ! grep -q " $point " /proc/mounts || umount -l "$point"
+done
+if grep -qxF '{FSTAB_BEGIN}' /etc/fstab 2>/dev/null; then
+    sed '/^{FSTAB_BEGIN}$/,/^{FSTAB_END}$/d' /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
+    rm -f /etc/fstab.pscluster
+    [ ! -e {DEPLOY_STATE}/no-fstab ] || [ -s /etc/fstab ] || rm -f /etc/fstab
+fi
+rmdir {mount}/shared {mount}/runs {mount} 2>/dev/null; prune {mount}
+{exported}
+{data}
+rm -f {storage.SETTINGS_PATH}
+rm -rf {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice {UNIT_FOLDER}/*.wants/pscluster-* {CONFIGURATION}
+packages=$(sort -u {DEPLOY_STATE}/packages 2>/dev/null | tr '\\n' ' ')
+if [ -n "$packages" ]; then
+    apt-get -o DPkg::Lock::Timeout=120 -q -y purge $packages >/dev/null 2>/run/pscluster-reset.log || {{
+        tail -n 3 /run/pscluster-reset.log >&2; exit 1; }}
+    rm -f /run/pscluster-reset.log
+fi
+for folder in /etc/exports.d /etc/nfs.conf.d; do
+    grep -qxF $folder {DEPLOY_STATE}/folders 2>/dev/null && rmdir $folder 2>/dev/null
+done
+rm -rf {ROOT} {STATE}
+! getent passwd {SERVICE_USER} >/dev/null || userdel {SERVICE_USER}
+! getent group {SERVICE_USER} >/dev/null || groupdel {SERVICE_USER}
+if [ -d {DEPLOY_STATE}/account ]; then
+    for file in passwd group shadow gshadow subuid subgid; do
+        rm -f /etc/$file-
+        [ ! -e {DEPLOY_STATE}/account/$file- ] || cp -p {DEPLOY_STATE}/account/$file- /etc/
+    done
+fi
+rm -rf {DEPLOY_STATE} /run/pscluster-firewall.before
+systemctl daemon-reload
+systemctl reset-failed 'pscluster*' 2>/dev/null
+left=$(ls -d {ROOT} {STATE} {CONFIGURATION} {UNIT_FOLDER}/pscluster* 2>/dev/null | tr '\\n' ' ')
+[ -z "$left" ] || {{ echo "still there: $left" >&2; exit 1; }}
+echo "reset${{packages:+; packages removed: $packages}}"
+"""

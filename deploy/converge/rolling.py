@@ -1,0 +1,34 @@
+"""Stopping and restarting roles over a cluster, some nodes at a time. Pure."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+_ALIVE = "systemctl list-units --plain --no-legend --state=active,activating,failed"
+
+
+def batches(names: Sequence[str], serial: int) -> Iterator[list[str]]:
+    """`serial` names at a time, all at once for 0."""
+    size = serial or max(1, len(names))
+    for start in range(0, len(names), size):
+        yield list(names[start : start + size])
+
+
+def stop_script() -> str:
+    """Interrupts a running job, then stops and disables every role; prints the units that ran."""
+    return f"""\
+jobs=$(systemctl list-units --plain --no-legend --state=active 'pscluster-job@*' | awk '{{ print $1 }}')
+[ -z "$jobs" ] || systemctl stop $jobs
+units=$({_ALIVE} 'pscluster-ps-*' 'pscluster-worker-*' | awk '{{ print $1 }}')
+[ -z "$units" ] || systemctl disable --quiet --now $units || exit 1
+[ -z "$units" ] || systemctl reset-failed $units 2>/dev/null
+echo $units
+"""
+
+
+def restart_script(units: Sequence[str]) -> str:
+    """Restarts units and waits until they are up. A worker is drained first: it finishes what it is computing.
+
+    SIGTERM ends a role at once, and the engine gives what was lost to another worker; nothing is applied twice.
+    """
+    words = " ".join(shlex.quote(unit) for unit in units)
+    return f"systemctl restart {words} || {{ systemctl status --no-pager --lines=5 {words} | tail -n 12 >&2; exit 1; }}"
