@@ -238,8 +238,9 @@ def _exchange(channel: Any, stdin: bytes | None) -> tuple[bytes, bytes]:
 
     def send() -> None:
         try:
-            if stdin:
-                channel.sendall(stdin)
+            # In pieces: paramiko's sendall copies all that is left for each packet it sends.
+            for start in range(0, len(stdin or b""), _CHUNK_BYTES):
+                channel.sendall((stdin or b"")[start : start + _CHUNK_BYTES])
             channel.shutdown_write()
         except OSError as error:  # the command ended without reading it all, or the deadline closed the channel
             failure.append(error)
