@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -31,6 +32,7 @@ COMPLETE = ".complete"
 REQUIREMENTS = "requirements.txt"
 INSTALLER_WHEEL = f"{required.INSTALLER}-"
 """How the name of the installer's wheel begins."""
+TEMPORARY = ".temporary-"
 _BLOCK_BYTES = 4096
 """A small file takes one of these on a node's disk."""
 _BYTECODE_SHARE = 1.1
@@ -123,13 +125,16 @@ def _download(wanted: Path, folder: Path, target: Target) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += ["--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--retries=2", "--timeout=30"]
     command += ["--implementation=cp", f"--python-version={target.short_python}", *options]
-    asked = subprocess.run(
-        [*command, f"--dest={folder}", f"--requirement={wanted}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    # pip unpacks its downloads beside their destination: /tmp may be in memory.
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True) as temporary:
+        asked = subprocess.run(
+            [*command, f"--dest={folder}", f"--requirement={wanted}"],
+            env={**os.environ, "TMPDIR": temporary},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     if asked.returncode != 0:
         raise ClusterError(
             f"the wheels for CPython {target.short_python} on {target.machine} could not all be fetched: "
@@ -191,9 +196,12 @@ def _installed_bytes(wheel: Path) -> int:
 
 
 def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
+    """Removes what a download that was cut off left half done."""
     for path in folder.glob("*.whl"):
         if checksums.file_sha256(path) not in hashes:
             path.unlink()
+    for left in folder.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) -> None:
