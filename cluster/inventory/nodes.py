@@ -88,7 +88,7 @@ class Ports(Section):
 
 
 class Storage(Section):
-    """The folder all nodes share over NFS. Jobs with `connection: ssh` keep prepared windows below `mount`."""
+    """The folder all nodes share over NFS. Jobs with `connection: ssh` read prepared windows below `mount`."""
 
     server: Name = Field(
         description="the node that exports it; that node has the role `storage`. Checked; nothing uses it before "
