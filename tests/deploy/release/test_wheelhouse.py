@@ -10,8 +10,9 @@ import pytest
 from cluster.errors import ClusterError
 from deploy.file_lock import FileLock
 from deploy.release.checksums import NAME, file_sha256, parse
+from deploy.release.download import TEMPORARY
 from deploy.release.keys import environment_key
-from deploy.release.wheelhouse import COMPLETE, TEMPORARY, Wheelhouse, make_wheelhouse, open_wheelhouse
+from deploy.release.wheelhouse import COMPLETE, Wheelhouse, make_wheelhouse, open_wheelhouse
 from tests.deploy.release.wheels import DEADLINE_SECONDS, MACHINE, PYTHON, pure_wheel, requirements
 
 
@@ -73,6 +74,14 @@ def test_what_was_cut_off_is_made_good(source: Path, tmp_path: Path) -> None:
     (folder / "older-1.0-py3-none-any.whl").write_bytes(b"of nobody")
     made = make(asked, tmp_path / "cache")
     assert {path.name for path in made.folder.iterdir()} == {*made.files, COMPLETE}
+
+
+def test_one_that_lacks_only_its_mark_needs_no_network(source: Path, tmp_path: Path) -> None:
+    asked = listed(source)
+    made = make(asked, tmp_path / "cache")
+    (made.folder / COMPLETE).unlink()
+    shutil.rmtree(source)
+    assert make(asked, tmp_path / "cache") == made
 
 
 def test_one_with_a_file_of_another_size_is_made_again(source: Path, tmp_path: Path) -> None:
