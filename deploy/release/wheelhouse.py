@@ -27,8 +27,8 @@ INSTALLER_WHEEL = f"{required.INSTALLER}-"
 """How the name of the installer's wheel begins."""
 _BLOCK_BYTES = 4096
 """A small file takes one of these on a node's disk."""
-_BYTECODE_SHARE = 1.1
-"""Size of a module's bytecode to that of its source, over the packages of this list: 1.0 to 1.1."""
+_BYTECODE_SHARE = 1.3
+"""Size of the modules' bytecode to that of their sources: 114 MB to 89 MB in an environment with TensorFlow 2.21."""
 
 Say = Callable[[str], None]
 
