@@ -60,6 +60,11 @@ def content_digest(files: Mapping[str, str], labels: tuple[str, ...], shape: tup
     return hashlib.sha256(described.encode()).hexdigest()
 
 
+def is_prepared(folder: Path) -> bool:
+    """Whether a folder is meant to be a prepared data set; `open_prepared` says whether it is a sound one."""
+    return (folder / MANIFEST).is_file() and any((folder / name).exists() for name in (WINDOWS, CLASSES, SUBJECTS))
+
+
 def open_prepared(folder: Path) -> Dataset:
     """The data set in `folder`, after comparing every file with the manifest.
 

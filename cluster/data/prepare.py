@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from cluster.data.archive import FolderTree, ZipTree, digest, file_digest
 from cluster.data.dataset import Dataset, open_prepared
 from cluster.data.layout import Layout, open_set
 from cluster.data.progress import Report, silent
+from cluster.data.published import open_published
 from cluster.data.recordings import Recordings, check
 from cluster.data.source import Source
 from cluster.data.store import store
@@ -27,10 +28,10 @@ SHORT_KEY = 16
 
 @dataclass(frozen=True)
 class Work:
-    """What one kind of source comes down to: a name, what else decides the result, and two ways to read it."""
+    """What one kind of source comes down to: a name, the settings that decide the result, and two ways to read it."""
 
     name: str
-    parameters: tuple[int, ...]
+    settings: Mapping[str, int]
     digest: Callable[[], str]
     read: Callable[[], Recordings]
 
@@ -48,20 +49,28 @@ def prepare(
 
     The prepared folder is named after a hash of the source's bytes, the parameters and this package's own code: what
     changed is prepared again, what did not is not, wherever the source lies. `seed` matters to synthetic recordings
-    only. `progress` is called with a stage, what is done and what there is in all.
+    only. `progress` is called with a stage, what is done and what there is in all. A source that is a prepared folder
+    itself is opened where it lies, and must have been prepared with these settings.
     Raises DataError naming file, line and remedy; the cache then holds what it held before.
     """
+    if source.kind == "prepared" and source.path is not None:
+        return open_published(source.path, window_steps=window_steps, window_stride=window_stride, seed=seed)
     where = str(source.path or source.kind)
     with _work(source, window_steps, window_stride, seed, progress or silent) as work:
         source_sha256 = work.digest()
-        described = json.dumps([_preparation_sha256(), source.kind, source_sha256, work.parameters])
+        described = json.dumps([_preparation_sha256(), source.kind, source_sha256, work.settings])
         key = hashlib.sha256(described.encode()).hexdigest()
         folder = cache / f"{_file_name(work.name)}-{key[:SHORT_KEY]}"
         try:
             prepared = open_prepared(folder)
         except DataError:
             # Absent or damaged: either way it is made again from the source.
-            about = {"name": work.name, "source": where, "source_sha256": source_sha256}
+            about = {
+                "name": work.name,
+                "source": where,
+                "source_sha256": source_sha256,
+                "preparation": work.settings,
+            }
             prepared = store(check(work.read(), where), folder, about, progress or silent)
     return replace(prepared, name=work.name, source=where)
 
@@ -80,20 +89,20 @@ def _file_name(name: str) -> str:
 
 @contextmanager
 def _work(source: Source, window_steps: int, window_stride: int, seed: int, report: Report) -> Iterator[Work]:
-    cutting = (window_steps, window_stride)
+    cutting = {"window_steps": window_steps, "window_stride": window_stride}
     if source.path is None:
         yield Work(
             name="synthetic",
-            parameters=(*cutting, seed),
+            settings={**cutting, "seed": seed},
             digest=lambda: hashlib.sha256(b"synthetic").hexdigest(),
-            read=lambda: synthetic.read(*cutting, seed, report),
+            read=lambda: synthetic.read(window_steps, window_stride, seed, report),
         )
         return
     path = source.path
     if source.kind == "npz":
         yield Work(
             name=path.stem,
-            parameters=(),
+            settings={},
             digest=lambda: _file_digest(path, report),
             read=lambda: npz.read(path, window_steps, report),
         )
@@ -104,10 +113,12 @@ def _work(source: Source, window_steps: int, window_stride: int, seed: int, repo
         layout, tree = found
         yield Work(
             name=layout,
-            parameters=cutting,
+            settings=cutting,
             digest=lambda: _tree_digest(path, tree, layout, report),
             read=lambda: (
-                hapt.read(tree, *cutting, report) if layout == "hapt" else uci_har.read(tree, window_steps, report)
+                hapt.read(tree, window_steps, window_stride, report)
+                if layout == "hapt"
+                else uci_har.read(tree, window_steps, report)
             ),
         )
 

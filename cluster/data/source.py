@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cluster.data.dataset import is_prepared
 from cluster.data.layout import layout_of_folder, open_set
 from cluster.errors import DataError
 
-Kind = Literal["hapt", "uci-har", "npz", "synthetic"]
+Kind = Literal["hapt", "uci-har", "npz", "prepared", "synthetic"]
 
 ENVIRONMENT = "PSCLUSTER_DATA"
 SHARED = Path("..") / "shared" / "data"
 """Relative to the project's root."""
 KNOWN_NAMES = ("HAPT Data Set.zip", "HAPT Data Set", "UCI HAR Dataset.zip", "UCI HAR Dataset")
 ACCEPTED = (
-    "the HAPT or the UCI HAR set as a zip or folder, an .npz with x_train, y_train, x_test and y_test, or 'synthetic'"
+    "the HAPT or the UCI HAR set as a zip or folder, an .npz with x_train, y_train, x_test and y_test, a prepared "
+    "folder, or 'synthetic'"
 )
 
 
@@ -60,6 +62,8 @@ def _look(path: Path) -> tuple[Kind, Path] | None:
         if not path.is_dir():
             kind = _kind_of_file(path) if path.is_file() else None
             return (kind, path) if kind else None
+        if is_prepared(path):
+            return "prepared", path
         for candidate in _candidates(path):
             kind = layout_of_folder(candidate) if candidate.is_dir() else _kind_of_file(candidate)
             if kind:

@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,11 @@ from cluster.errors import DataError
 PARTIAL = ".partial-"
 
 
-def store(recordings: Recordings, folder: Path, about: dict[str, str], report: Report) -> Dataset:
+def store(recordings: Recordings, folder: Path, about: Mapping[str, Any], report: Report) -> Dataset:
     """Writes recordings as the prepared data set `folder`, all or nothing, and opens it.
 
-    `about` gives `name`, `source` and `source_sha256`. A sound data set already there is kept, a damaged one replaced.
+    `about` gives `name`, `source`, `source_sha256` and `preparation`, the settings it was made with. A sound data set
+    already there is kept, a damaged one replaced.
     Raises DataError when the cache cannot be written.
     """
     try:
@@ -58,7 +60,7 @@ def store(recordings: Recordings, folder: Path, about: dict[str, str], report: R
     return open_prepared(folder)
 
 
-def _write(recordings: Recordings, partial: Path, about: dict[str, str], report: Report) -> None:
+def _write(recordings: Recordings, partial: Path, about: Mapping[str, Any], report: Report) -> None:
     arrays = {
         WINDOWS: recordings.windows.astype("<f4", copy=False),
         CLASSES: recordings.classes.astype("<i4", copy=False),

@@ -1,11 +1,14 @@
-"""The recordings of a job: found, prepared, and said in a line."""
+"""The recordings of a job: found, prepared, and said in a line.
+
+With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on the shared storage.
+"""
 
 import os
-from pathlib import Path
 from typing import Any
 
-from cluster.data import Dataset, find_source, prepare
+from cluster.data import Dataset, Source, find_source, prepare
 from cluster.data.places import PROJECT_ROOT, user_cache
+from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
@@ -18,9 +21,8 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel) -> Data
     """
     cancel.check()
     job = inventory.jobs.train
-    source = find_source(job.data.source, os.environ, PROJECT_ROOT, user_cache())
+    source = _published(inventory) if inventory.connection == "ssh" else _found(job.data.source)
     display.say(f"data: {source.why}")
-    shared = inventory.storage.mount if inventory.connection == "ssh" and inventory.storage is not None else None
     bars: dict[str, Any] = {}
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -33,7 +35,7 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel) -> Data
         source,
         window_steps=job.data.window_steps,
         window_stride=job.data.window_stride,
-        cache=(Path(shared) if shared else user_cache()) / "prepared",
+        cache=user_cache() / "prepared",
         seed=job.seed,
         progress=progress,
     )
@@ -44,3 +46,20 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel) -> Data
         f"{dataset.window_steps} x {dataset.channels}, {len(dataset.labels)} classes"
     )
     return dataset
+
+
+def _found(given: str | None) -> Source:
+    return find_source(given, os.environ, PROJECT_ROOT, user_cache())
+
+
+def _published(inventory: Inventory) -> Source:
+    given = inventory.jobs.train.data.source
+    mount = inventory.storage.mount if inventory.storage is not None else "/mnt/pscluster"
+    source = _found(given) if given is not None else None
+    if source is None or source.kind != "prepared":
+        raise DataError(
+            f"jobs.train.data.source: with `connection: ssh` expected a prepared folder that every node sees, such as "
+            f"{mount}/shared/prepared/<key>, got {given or 'none'}; `fab deploy start` prepares the recordings on your "
+            f"machine, publishes them there and names the folder to the job"
+        )
+    return source

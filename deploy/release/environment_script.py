@@ -71,7 +71,7 @@ said=$(with_uv venv --quiet --relocatable --python "$python" "$work/environment"
         *) refuse 76 "the environment could not be installed: ${line:-uv ended without a word}" ;;
     esac
 }
-rm -rf "$work/cache"
+rm -rf "$work/cache" "$work/environment/.lock"
 touch "$work/environment/.complete"
 sync -f "$work/environment"
 mv -T "$work/environment" "$final"

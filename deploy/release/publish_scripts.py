@@ -11,7 +11,7 @@ from posixpath import basename, dirname
 
 from deploy.release import checksums
 from deploy.release.keys import checked
-from deploy.release.script import script
+from deploy.release.script import Refusal, RefusedError, script
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
 
@@ -71,14 +71,23 @@ def missing_files(folder: str, sums: Mapping[str, str]) -> str:
     return script(_MISSING, _values(folder, sums))
 
 
-def read_missing(stdout: str) -> tuple[str, ...]:
-    """Names of the files to put into the folder."""
-    return tuple(line.removeprefix("missing ") for line in stdout.splitlines() if line.startswith("missing "))
+def read_missing(stdout: str, sizes: Mapping[str, int] | None = None) -> tuple[str, ...]:
+    """Names of the files to put into the folder. Raises RefusedError when their `sizes`, in bytes, do not fit there."""
+    words = [line.split(" ", 1) for line in stdout.splitlines()]
+    names = tuple(rest for word, rest in words if word == "missing")
+    needed = sum((sizes or {}).get(name, 0) for name in names)
+    free = [1024 * int(rest) for word, rest in words if word == "free"]
+    if free and needed > free[0]:
+        raise RefusedError(
+            f"the storage server needs {needed >> 20} MiB more, {free[0] >> 20} MiB are free: free some space there",
+            Refusal.NO_SPACE,
+        )
+    return names
 
 
 def finish_folder(folder: str, sums: Mapping[str, str]) -> str:
     """The script that marks `folder` complete when each file of `sums` is there, and removes others."""
-    return script(_FINISH, _values(folder, sums))
+    return script(_FINISH, {**_values(folder, sums), "names": " ".join(sums)})
 
 
 def prune_folders(parent: str, kept: Iterable[str]) -> str:
@@ -93,4 +102,4 @@ def _values(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
     for name in sums:
         if not _NAME.fullmatch(name):
             raise ValueError(f"expected a plain file name, got {name!r}")
-    return {"folder": folder, "sums": checksums.render(sums).rstrip("\n"), "names": " ".join(sums)}
+    return {"folder": folder, "sums": checksums.render(sums).rstrip("\n")}

@@ -1,16 +1,9 @@
-"""A folder with every wheel that one kind of node installs, downloaded once on the operator's machine.
-
-pip downloads: unlike uv it can for another Python and machine, it takes the user's own index, proxy and certificates,
-and it checks every file against the list's hashes. What it cannot do is judge the list's markers for another machine,
-nor derive an older glibc's tag from a newer one's; so it gets lines without markers, and every tag by name.
-"""
+"""A folder with every wheel that one kind of node installs, downloaded once on the operator's machine."""
 
 import contextlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -23,6 +16,7 @@ from deploy.file_lock import FileLock, LockHeldError
 from deploy.project import ROOT
 from deploy.release import checksums
 from deploy.release import requirements as required
+from deploy.release.download import TEMPORARY, download
 from deploy.release.keys import environment_key
 from deploy.release.target import Target
 
@@ -33,8 +27,8 @@ INSTALLER_WHEEL = f"{required.INSTALLER}-"
 """How the name of the installer's wheel begins."""
 _BLOCK_BYTES = 4096
 """A small file takes one of these on a node's disk."""
-_BYTECODE_SHARE = 1.1
-"""Size of a module's bytecode to that of its source, over the packages of this list: 1.0 to 1.1."""
+_BYTECODE_SHARE = 1.3
+"""Size of the modules' bytecode to that of their sources: 114 MB to 89 MB in an environment with TensorFlow 2.21."""
 
 Say = Callable[[str], None]
 
@@ -107,44 +101,16 @@ def make_wheelhouse(
             hashes = frozenset(sha256 for pin in pins for sha256 in pin.hashes)
             _keep_wanted(folder, hashes)
             _reuse(cache, folder, target, hashes)
-            say(f"wheels for CPython {python} on {machine}: {len(pins)} packages into {folder}")
-            _download(wanted, folder, target)
+            present = {checksums.file_sha256(wheel) for wheel in folder.glob("*.whl")}
+            if any(pin.hashes.isdisjoint(present) for pin in pins):
+                say(f"wheels for CPython {python} on {machine}: {len(pins)} packages into {folder}")
+                download(wanted, folder, target)
             wanted.unlink()
             return _finish(folder, key, target, pins)
         except OSError as problem:
             raise ClusterError(
                 f"{folder}: the wheels cannot be written ({problem.strerror}); about 1 GB is needed there"
             ) from None
-
-
-def _download(wanted: Path, folder: Path, target: Target) -> None:
-    options = [f"--platform={platform}" for platform in target.platforms()]
-    options += [f"--abi={abi}" for abi in (f"cp{target.short_python.replace('.', '')}", "abi3", "none")]
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
-    command += ["--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--retries=2", "--timeout=30"]
-    command += ["--implementation=cp", f"--python-version={target.short_python}", *options]
-    asked = subprocess.run(
-        [*command, f"--dest={folder}", f"--requirement={wanted}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    if asked.returncode != 0:
-        raise ClusterError(
-            f"the wheels for CPython {target.short_python} on {target.machine} could not all be fetched: "
-            f"{_reason(asked.stderr)}; what came is kept: run it again"
-        )
-
-
-def _reason(stderr: str) -> str:
-    """What pip said, in one line."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    refused = [line for line in lines if "Failed to establish" in line or "Connection" in line or "resol" in line]
-    if refused:
-        return f"is the network there? {refused[0].removeprefix('WARNING: ')}"
-    return errors[-1] if errors else lines[-1] if lines else "pip said nothing"
 
 
 def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ...]) -> Wheelhouse:
@@ -191,9 +157,12 @@ def _installed_bytes(wheel: Path) -> int:
 
 
 def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
+    """Removes what a download that was cut off left half done."""
     for path in folder.glob("*.whl"):
         if checksums.file_sha256(path) not in hashes:
             path.unlink()
+    for left in folder.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) -> None:

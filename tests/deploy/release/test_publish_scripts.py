@@ -71,6 +71,14 @@ def test_a_folder_with_a_wrong_file_is_not_finished(wheelhouse: Wheelhouse, shar
     assert not (folder / ".complete").exists()
 
 
+def test_a_storage_that_is_too_small_is_told_before_anything_travels(wheelhouse: Wheelhouse, shared: Path) -> None:
+    listing = printed(missing_files(str(shared / wheelhouse.key), parse(wheelhouse.sums())))
+    assert read_missing(listing, wheelhouse.files) == read_missing(listing)
+    with pytest.raises(RefusedError, match=r"needs \d+ MiB more, \d+ MiB are free") as caught:
+        read_missing(listing, {"requirements.txt": 1 << 60})
+    assert caught.value.refusal is Refusal.NO_SPACE
+
+
 def test_leftovers_of_uploads_go(wheelhouse: Wheelhouse, shared: Path) -> None:
     folder = shared / wheelhouse.key
     folder.mkdir(parents=True)

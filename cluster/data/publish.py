@@ -1,0 +1,54 @@
+"""`python -m cluster.data.publish`: prepares a data set on this machine, to be put where all nodes see it.
+
+Prints one line of JSON: `key`, which names the content; `folder`, where the files lie here; `files`, by name their
+`sha256` and `bytes`; `line`, which source it is and why. For `fab deploy`, which copies the files into a folder named
+after the key and does not know this room. What cannot be used is one line on standard error and exit code 2.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from cluster.data.archive import file_digest
+from cluster.data.dataset import CLASSES, MANIFEST, SUBJECTS, WINDOWS
+from cluster.data.places import PROJECT_ROOT, user_cache
+from cluster.data.prepare import SHORT_KEY, prepare
+from cluster.data.source import find_source
+from cluster.errors import DataError
+
+
+def publishable(source: str | None, window_steps: int, window_stride: int, seed: int, cache: Path) -> dict[str, Any]:
+    """The data set of `source` (the search order for None), prepared in `cache`, as it is printed. Raises DataError."""
+    found = find_source(source, os.environ, PROJECT_ROOT, user_cache())
+    dataset = prepare(found, window_steps=window_steps, window_stride=window_stride, seed=seed, cache=cache)
+    paths = [dataset.folder / name for name in (WINDOWS, CLASSES, SUBJECTS, MANIFEST)]
+    files = {path.name: {"sha256": file_digest(path), "bytes": path.stat().st_size} for path in paths}
+    described = json.dumps(sorted((name, about["sha256"]) for name, about in files.items()))
+    key = hashlib.sha256(described.encode()).hexdigest()[:SHORT_KEY]
+    return {"key": key, "folder": str(dataset.folder.absolute()), "files": files, "line": found.why}
+
+
+def main() -> int:
+    """Prepare, and print what is there to be copied."""
+    parser = argparse.ArgumentParser(prog="python -m cluster.data.publish", description=__doc__)
+    parser.add_argument("--source", help="a path or `synthetic`; the search order without it")
+    parser.add_argument("--window-steps", type=int, default=128)
+    parser.add_argument("--window-stride", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0, help="matters to synthetic recordings only")
+    flags = parser.parse_args()
+    cache = user_cache() / "prepared"
+    try:
+        made = publishable(flags.source, flags.window_steps, flags.window_stride, flags.seed, cache)
+    except DataError as problem:
+        print(problem, file=sys.stderr)
+        return int(problem.exit_code)
+    print(json.dumps(made))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
