@@ -6,14 +6,20 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tests.lab import cgroups, lab as labs, network, requirements
+from tests.lab import cgroups, network, requirements
 from tests.lab.commands import LabError, run
 from tests.lab.image import image
-from tests.lab.lab import MOST_NODES, Lab
+from tests.lab.lab import MOST_NODES, Lab, remove
+from tests.lab.node import LabNode
 from tests.lab.oddities import Oddity
 from tests.lab.places import Places
+from tests.lab.seed import seed, seed_from
+
+Act = Callable[[argparse.Namespace], int | None]
 
 
 def main() -> int:
@@ -31,94 +37,40 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description="An emulated Raspberry Pi cluster.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-    verb = verbs.add_parser("up", help="bring up nodes rpi01, rpi02 ... (16)")
-    verb.add_argument("count", nargs="?", type=int, default=MOST_NODES)
-    verb.add_argument("--quota", type=_percent, default=None, help="CPU of each node, percent of a core or max")
-    verb.add_argument("--seed", action="append", default=[], metavar="FOLDER:NODE,NODE", help="read-only layer")
+    def verb(name: str, act: Act, text: str, **values: dict[str, Any]) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=text)
+        added.set_defaults(act=act)
+        for value, options in values.items():
+            added.add_argument(value, **options)
+        return added
+
+    one: dict[str, Any] = {"nargs": 1, "metavar": "node"}
+    some: dict[str, Any] = {"nargs": "+", "metavar": "node"}
+    any_number: dict[str, Any] = {"nargs": "*", "metavar": "node", "help": "all if none is named"}
+    rest: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
+
+    verb("install", _install, "install the Debian packages that a lab needs here")
+    verb("image", _image, "build the root image if it is not cached, and print where it is")
+    up = verb("up", _up, "bring up nodes rpi01, rpi02 ...", count={"nargs": "?", "type": int, "default": MOST_NODES})
+    up.add_argument("--quota", type=_percent, default=None, help="CPU of each node, percent of a core or max")
+    up.add_argument("--seed", action="append", default=[], metavar="KEY:NODE,NODE", help="environments, see seed")
     for oddity in Oddity:
-        verb.add_argument(f"--{oddity.value}", action="append", default=[], metavar="NODE")
-    verb.set_defaults(act=_up)
-
-    for name, act, text in (
-        ("install", _install, "install the Debian packages that a lab needs here"),
-        ("image", _image, "build the root image if it is not cached, and print where it is"),
-        ("down", _down, "end the lab"),
-        ("status", _status, "one line for each node"),
-    ):
-        verbs.add_parser(name, help=text).set_defaults(act=act)
-
-    verb = verbs.add_parser("shape", help="limit cables, both ways")
-    verb.add_argument("mbit", type=float)
-    verb.add_argument("node", nargs="*")
-    verb.set_defaults(act=lambda a: [node.shape(a.mbit) for node in _nodes(a)] and 0)
-
-    verb = verbs.add_parser("quota", help="limit CPUs: percent of a core, or max")
-    verb.add_argument("percent", type=_percent)
-    verb.add_argument("node", nargs="*")
-    verb.set_defaults(act=lambda a: [node.limit_cpu(a.percent) for node in _nodes(a)] and 0)
-
-    verb = verbs.add_parser("memory", help="limit a node's memory: 900M, 1G, max")
-    verb.add_argument("node", nargs=1)
-    verb.add_argument("limit", type=_size)
-    verb.set_defaults(act=lambda a: [node.limit_memory(a.limit) for node in _nodes(a)] and 0)
-
-    verb = verbs.add_parser("crash", help="pull a node's plug")
-    verb.add_argument("node", nargs="+")
-    verb.set_defaults(act=lambda a: [node.crash() for node in _nodes(a)] and 0)
-
-    verb = verbs.add_parser("boot", help="switch a node on again, and wait until it greets")
-    verb.add_argument("node", nargs="+")
-    verb.set_defaults(act=_boot)
-
-    verb = verbs.add_parser("link", help="pull a node's network cable, or put it back")
-    verb.add_argument("node", nargs=1)
-    verb.add_argument("state", choices=("up", "down"))
-    verb.set_defaults(act=lambda a: [node.link(a.state == "up") for node in _nodes(a)] and 0)
-
-    verb = verbs.add_parser("snapshot", help="units and files that are not as on the image")
-    verb.add_argument("node", nargs=1)
-    verb.set_defaults(act=lambda a: print("\n".join(_nodes(a)[0].snapshot().lines())))
-
-    verb = verbs.add_parser("exec", help="run a command on a node as root, not over the network")
-    verb.add_argument("node", nargs=1)
-    verb.add_argument("words", nargs=argparse.REMAINDER)
-    verb.set_defaults(act=lambda a: subprocess.call(_nodes(a)[0].command(*a.words)))
-
-    verb = verbs.add_parser("ssh", help="log in to a node as user pi, or run a command there")
-    verb.add_argument("node", nargs=1)
-    verb.add_argument("words", nargs=argparse.REMAINDER)
-    verb.set_defaults(act=_ssh)
-
-    verb = verbs.add_parser("outsider", help="run a command of this machine at 192.168.1.200")
-    verb.add_argument("words", nargs=argparse.REMAINDER)
-    verb.set_defaults(act=_outsider)
-
-    verb = verbs.add_parser("apart", help="run a command where a lab of its own can be: in a network namespace")
-    verb.add_argument("name")
-    verb.add_argument("words", nargs=argparse.REMAINDER)
-    verb.set_defaults(act=_apart)
+        up.add_argument(f"--{oddity.value}", action="append", default=[], metavar="NODE")
+    verb("down", _down, "end the lab")
+    verb("status", _status, "one line for each node")
+    verb("shape", _shape, "limit cables, Mbit/s both ways, until a boot", value={"type": float}, node=any_number)
+    verb("quota", _quota, "limit CPUs: percent of a core, or max", value={"type": _percent}, node=any_number)
+    verb("memory", _memory, "limit a node's memory: 900M, 1G, max", node=one, value={"type": _size})
+    verb("link", _link, "pull a node's cable, or put it back", node=one, value={"choices": ("up", "down")})
+    verb("crash", _crash, "pull a node's plug", node=some)
+    verb("boot", _boot, "switch a node on again, and wait until it greets", node=some)
+    verb("exec", _exec, "run a command on a node as root, not over the network", node=one, words=rest)
+    verb("ssh", _ssh, "log in to a node as user pi, or run a command there", node=one, words=rest)
+    verb("outsider", _outsider, f"run a command at {network.OUTSIDER_ADDRESS}, which is no node's", words=rest)
+    verb("snapshot", _snapshot, "units, and files that are not as on the image", node=one)
+    verb("seed", _seed, "keep the environment that a node has installed, for `up --seed`", node=one, key={})
+    verb("apart", _apart, "run a command in a network namespace, where another lab can be", lab={}, words=rest)
     return parser
-
-
-def _up(arguments: argparse.Namespace) -> None:
-    wrong = {node: oddity for oddity in Oddity for node in getattr(arguments, oddity.value.replace("-", "_"))}
-    seeds = {}
-    for seed in arguments.seed:
-        folder, _, nodes = seed.partition(":")
-        seeds.update(dict.fromkeys(nodes.split(","), Path(folder).resolve()))
-    requirements.check()
-    image()
-    began = time.monotonic()
-    lab = Lab.up(arguments.count, oddities_of=wrong, seeds=seeds)
-    for node in lab.nodes.values():
-        node.limit_cpu(arguments.quota)
-    print(f"{len(lab.nodes)} nodes up in {time.monotonic() - began:.1f} s: ssh -F {lab.ssh_config} rpi01")
-
-
-def _down(_: argparse.Namespace) -> None:
-    began = time.monotonic()
-    labs.remove(Places.of())
-    print(f"down in {time.monotonic() - began:.1f} s")
 
 
 def _install(_: argparse.Namespace) -> None:
@@ -130,16 +82,65 @@ def _image(_: argparse.Namespace) -> None:
     print(image())
 
 
+def _up(arguments: argparse.Namespace) -> None:
+    wrong = {node: oddity for oddity in Oddity for node in getattr(arguments, oddity.value.replace("-", "_"))}
+    seeds: dict[str, Path] = {}
+    for given in arguments.seed:
+        key, _, nodes = given.partition(":")
+        seeds.update(dict.fromkeys(nodes.split(","), seed(key)))
+    requirements.check()
+    image()
+    began = time.monotonic()
+    lab = Lab.up(arguments.count, oddities_of=wrong, seeds=seeds)
+    for node in lab.nodes.values():
+        node.limit_cpu(arguments.quota)
+    print(f"{len(lab.nodes)} nodes up in {time.monotonic() - began:.1f} s: ssh -F {lab.ssh_config} rpi01")
+
+
+def _down(_: argparse.Namespace) -> None:
+    began = time.monotonic()
+    remove(Places.of())
+    print(f"down in {time.monotonic() - began:.1f} s")
+
+
 def _status(_: argparse.Namespace) -> None:
     lab = Lab.attach()
     for node in lab.nodes.values():
-        state = "up" if node.running and node.reachable() else "booting" if node.running else "off"
+        state = "off" if not node.running else "up" if node.reachable() else "silent"
         used = cgroups.usage(lab.places, node.name)
         print(
             f"{node.name} {node.address:14s} {state:7s} memory {used['memory_bytes'] >> 20} MiB "
-            f"(peak {used['peak_bytes'] >> 20}, limit {used['limit_bytes'] >> 20}), "
-            f"{used['processes']} processes, killed for memory {used['killed_for_memory']}, throttled {used['throttled']}"
+            f"(peak {used['peak_bytes'] >> 20}, limit {used['limit_bytes'] >> 20}), {used['processes']} processes, "
+            f"killed for memory {used['killed_for_memory']}, throttled {used['throttled']}"
         )
+
+
+def _nodes(arguments: argparse.Namespace) -> list[LabNode]:
+    lab = Lab.attach()
+    return [lab.node(name) for name in arguments.node] or list(lab.nodes.values())
+
+
+def _shape(arguments: argparse.Namespace) -> None:
+    for node in _nodes(arguments):
+        node.shape(arguments.value)
+
+
+def _quota(arguments: argparse.Namespace) -> None:
+    for node in _nodes(arguments):
+        node.limit_cpu(arguments.value)
+
+
+def _memory(arguments: argparse.Namespace) -> None:
+    _nodes(arguments)[0].limit_memory(arguments.value)
+
+
+def _link(arguments: argparse.Namespace) -> None:
+    _nodes(arguments)[0].link(arguments.value == "up")
+
+
+def _crash(arguments: argparse.Namespace) -> None:
+    for node in _nodes(arguments):
+        node.crash()
 
 
 def _boot(arguments: argparse.Namespace) -> None:
@@ -150,32 +151,42 @@ def _boot(arguments: argparse.Namespace) -> None:
         node.wait_until_reachable()
 
 
+def _exec(arguments: argparse.Namespace) -> int:
+    return subprocess.call(_nodes(arguments)[0].command(*arguments.words))
+
+
 def _ssh(arguments: argparse.Namespace) -> int:
     lab = Lab.attach()
     return subprocess.call(["ssh", "-F", str(lab.ssh_config), *arguments.node, *arguments.words])
 
 
 def _outsider(arguments: argparse.Namespace) -> int:
-    space = Lab.attach().places.namespace(network.OUTSIDER)
-    return subprocess.call(["nsenter", f"--net=/run/netns/{space}", *arguments.words])
+    return subprocess.call(Lab.attach().outsider_command(*arguments.words))
+
+
+def _snapshot(arguments: argparse.Namespace) -> None:
+    print("\n".join(_nodes(arguments)[0].snapshot().lines()))
+
+
+def _seed(arguments: argparse.Namespace) -> None:
+    print(seed_from(_nodes(arguments)[0], arguments.key))
 
 
 def _apart(arguments: argparse.Namespace) -> int:
-    """The namespace stays for the next call with the same name until its lab is down and nothing runs in it."""
-    places = Places.of(arguments.name)
+    """The namespace stays as long as there is a lab in it, so that a later call with the same name finds that again."""
     requirements.check()
     image()  # in there is no route out
-    space = f"{places.lab}-operator"
+    places = Places.of(arguments.lab)
+    space = places.namespace(network.OPERATOR)
     if not Path("/run/netns", space).exists():
         run("ip", "netns", "add", space)
         run("ip", "-n", space, "link", "set", "lo", "up")
     environment = {**os.environ, "PSCLUSTER_LAB": places.lab}
-    return subprocess.call(["nsenter", f"--net=/run/netns/{space}", *arguments.words], env=environment)
-
-
-def _nodes(arguments: argparse.Namespace) -> list[labs.LabNode]:
-    lab = Lab.attach()
-    return [lab.node(name) for name in arguments.node] or list(lab.nodes.values())
+    try:
+        return subprocess.call(["nsenter", f"--net=/run/netns/{space}", *arguments.words], env=environment)
+    finally:
+        if not places.registered.exists():
+            run("ip", "netns", "delete", space, check=False)
 
 
 def _percent(text: str) -> float | None:

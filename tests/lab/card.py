@@ -1,4 +1,4 @@
-"""A node's SD card: the upper layer over the image. What is written here before the first boot, the node finds there."""
+"""A node's SD card: the upper layer over the image. What is written there before the first boot, the node finds."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Running the system's commands (ip, tc, mount, chroot ...), and saying in one line what one of them complained about."""
+"""Runs the system's commands (ip, tc, mount, chroot ...), and says in one line what one of them complained about."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""The root image of a node: Debian 12 with what Raspberry Pi OS Lite has, and a local repository with what may be added.
+"""The root image of a node: Debian 12 with what Raspberry Pi OS Lite has, and a repository with what may be added.
 
 Built once and cached under a hash of all that goes into it.
 """
@@ -30,20 +30,22 @@ SOURCES = f"deb [trusted=yes] file:/{REPOSITORY} ./\n"
 
 DISABLED = "systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer"
 MASKED = (
-    "nfs-ganesha.service nfs-ganesha-lock.service getty@tty1.service console-getty.service systemd-logind.service "
-    "systemd-udev-settle.service dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount"
+    "systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-modules-load.service systemd-sysctl.service "
+    "dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount systemd-logind.service "
+    "getty@tty1.service console-getty.service"
 )
+"""What would change the host's kernel, and the consoles that a node does not have."""
 
 SETUP = f"""
 set -e
 printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
 chmod 755 /usr/sbin/policy-rc.d
-ln -sf /dev/null /etc/systemd/system/nfs-ganesha.service
+printf 'Acquire::Languages "none";\\n' >/etc/apt/apt.conf.d/90lab
 apt-get update -qq
 cd /{REPOSITORY}
 chmod 777 .
-apt-get download -qq $(apt-get install --print-uris -qq {{wanted}} | sed "s/^'[^']*' \\([^_]*\\)_.*/\\1/")
-rm -f nfs-common_* # the real one needs a kernel
+apt-get install --no-install-recommends --print-uris -qq {{wanted}} | sed "s/^'[^']*' \\([^_]*\\)_.*/\\1/" |
+    xargs apt-get download -qq
 chmod 755 .
 rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
 rm -rf /var/lib/apt/lists/*

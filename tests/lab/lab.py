@@ -7,11 +7,11 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -71,7 +71,7 @@ class Lab:
         `seeds`: a folder that lies read-only over the image, by node name (see `seed.build_seed`).
 
         Raises:
-            LabError: It can't run here, one of this name is up already, or a node did not come up. Nothing is left then.
+            LabError: It can't run here, one of this name is up, or a node did not come up. Nothing is left then.
         """
         requirements.check()
         places = Places.of(name)
@@ -140,10 +140,14 @@ class Lab:
         """Runs a command on a node as user pi, over the network."""
         return run("ssh", "-F", self.ssh_config, node, command, check=check, timeout_seconds=timeout_seconds)
 
-    def outsider(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs a command of this machine at 192.168.1.200, an address on the same switch that is no node's."""
+    def outsider_command(self, *words: str) -> list[str]:
+        """The command line that runs a command of this machine at an address on the switch that is no node's."""
         space = self.places.namespace(network.OUTSIDER)
-        return run("nsenter", f"--net=/run/netns/{space}", *words, check=check)
+        return ["nsenter", f"--net=/run/netns/{space}", *words]
+
+    def outsider(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs a command of this machine at 192.168.1.200."""
+        return run(*self.outsider_command(*words), check=check)
 
     def wait_until_reachable(self) -> None:
         """Returns when user pi can log in to every node whose power is on."""
@@ -161,7 +165,7 @@ class Lab:
         network.make_switch(self.places)
         network.plug_in(self.places, network.OUTSIDER, network.OUTSIDER_ADDRESS, self.plan.mbit_per_second)
         public = self.places.key.with_suffix(".pub").read_text()
-        _each([lambda node=node: self._prepare(node, public) for node in self.nodes.values()])
+        _each([partial(self._prepare, node, public) for node in self.nodes.values()])
         self._describe()
         _each([node.wait_until_reachable for node in self.nodes.values()])
 
@@ -231,7 +235,7 @@ def _register(places: Places) -> None:
         ) from None
 
 
-def _each(actions: list) -> None:
+def _each(actions: Sequence[Callable[[], None]]) -> None:
     with ThreadPoolExecutor(HANDS) as pool:
         for done in [pool.submit(action) for action in actions]:
             done.result()

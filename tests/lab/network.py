@@ -8,6 +8,8 @@ from tests.lab.places import Places
 
 NETWORK = "192.168.1"
 HOST_ADDRESS = f"{NETWORK}.1"
+OPERATOR = "operator"
+"""Where the host's end of the switch is, if not in the machine's own network namespace."""
 OUTSIDER = "outsider"
 OUTSIDER_ADDRESS = f"{NETWORK}.200"
 LINK_MBIT_PER_SECOND = 300
@@ -74,19 +76,21 @@ def set_link(places: Places, machine: str, up: bool) -> None:
 
 def remove_all(places: Places) -> None:
     """Whatever of the lab's is left: cables, namespaces, the switch."""
-    prefix = f"{places.lab}-"
-    links = json.loads(run("ip", "-json", "link").stdout)
-    spaces = [space.name for space in Path("/run/netns").glob(f"{prefix}*")]
-    cables = [link["ifname"] for link in links if link["ifname"].startswith(prefix)]
+    cables, spaces = _left(places)
     _batch(*(f"link delete {name}" for name in cables), *(f"netns delete {name}" for name in spaces), force=True)
 
 
 def left(places: Places) -> list[str]:
     """Names of cables and namespaces that still bear the lab's name."""
+    return [name for names in _left(places) for name in names]
+
+
+def _left(places: Places) -> tuple[list[str], list[str]]:
     prefix = f"{places.lab}-"
     links = [link["ifname"] for link in json.loads(run("ip", "-json", "link").stdout)]
     spaces = [space.name for space in Path("/run/netns").glob(f"{prefix}*")]
-    return sorted([*(name for name in links if name.startswith(prefix)), *spaces])
+    spaces = [name for name in spaces if name != places.namespace(OPERATOR)]
+    return sorted(name for name in links if name.startswith(prefix)), sorted(spaces)
 
 
 def _batch(*lines: str, namespace: str | None = None, force: bool = False) -> None:

@@ -64,14 +64,15 @@ class LabNode:
         network.plug_in(self.places, self.name, self.address, self.mbit_per_second)
         cgroups.make(self.places, self.name)
         (self.folder / "pid").unlink(missing_ok=True)
+        card = str(self.card.image_file or "")
         lower = ":".join(str(folder) for folder in self.card.lower)
         groups = [str(self.places.cgroup(controller, self.name)) for controller in cgroups.CONTROLLERS]
         with (self.folder / "console.log").open("ab") as console:
             subprocess.run(
                 [
-                    *("setsid", "--fork", FILES / "node" / "power-on"),
-                    *(self.folder / "pid", self.places.namespace(self.name), *groups, "--"),
-                    *(FILES / "node" / "init", self.name, self.folder, lower, self.card.image_file or ""),
+                    *("setsid", "--fork", str(FILES / "node" / "power-on")),
+                    *(str(self.folder / "pid"), self.places.namespace(self.name), *groups, "--"),
+                    *(str(FILES / "node" / "init"), self.name, str(self.folder), lower, card),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -109,7 +110,8 @@ class LabNode:
         """The command line that runs a command as root on the node, within its limits, not over the network."""
         enter = 'for group in $1; do echo $$ >"$group/cgroup.procs"; done; shift; exec "$@"'
         groups = [str(self.places.cgroup(controller, self.name)) for controller in ("memory", "cpu")]
-        entering = ["nsenter", f"--target={self._pid_one()}", *"-m -u -i -n -p -C -r -w".split()]
+        entering = ["nsenter", f"--target={self._pid_one()}", "--mount", "--uts", "--ipc", "--net", "--pid"]
+        entering += ["--cgroup", "--root", "--wd"]
         return ["env", "-i", *_words(clean_environment()), "sh", "-c", enter, "sh", " ".join(groups), *entering, *words]
 
     def execute(

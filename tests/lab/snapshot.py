@@ -24,7 +24,7 @@ class Snapshot:
     files: dict[str, str]
 
     def differences(self, after: "Snapshot") -> list[str]:
-        """One line for each unit and file that is not in `after` what it was in this one; empty when all is as before."""
+        """One line for each unit and file that is something else in `after`; empty when all is as before."""
         return [
             *_differences("unit", self.units, after.units, "not there"),
             *_differences("file", self.files, after.files, "as on the image"),

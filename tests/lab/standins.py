@@ -21,64 +21,87 @@ class Standin:
     description: str
     files: tuple[tuple[str, str, int], ...]
     scripts: tuple[str, ...] = ()
+    swallows: tuple[str, ...] = ()
+    """Packages of Debian whose programs it brings along, so that their services never show up on a node."""
 
 
 STANDINS = (
     Standin(
         "nfs-common",
-        "python3, python3-fusepy, libnfs13",
+        "python3, python3-fusepy",
         "NFS client in user space (stands in for the kernel's)\n"
-        " mount.nfs and mount.nfs4 of the emulated cluster: libnfs speaks NFS on the wire,\n"
-        " FUSE shows it at the mount point. Not for machines with a kernel of their own.",
-        (("nfs_client/mount_nfs.py", "sbin/mount.nfs", 0o755), ("nfs_client/mount_nfs.py", "sbin/mount.nfs4", 0o755)),
+        " mount.nfs and mount.nfs4 of the emulated cluster: real NFSv4 on the wire,\n"
+        " FUSE at the mount point. Not for machines with a kernel of their own.",
+        (
+            ("nfs_client/nfs4.py", "usr/lib/nfs-standin/nfs4.py", 0o644),
+            ("nfs_client/mount.nfs", "sbin/mount.nfs", 0o755),
+            ("nfs_client/mount.nfs", "sbin/mount.nfs4", 0o755),
+        ),
     ),
     Standin(
         "nfs-kernel-server",
-        "nfs-common, python3, nfs-ganesha, nfs-ganesha-vfs",
+        "nfs-common, python3",
         "NFS server in user space (stands in for the kernel's)\n"
         " exportfs, rpc.nfsd and nfs-server.service of the emulated cluster, in front of\n"
         " nfs-ganesha. Not for machines with a kernel of their own.",
         (
-            ("nfs_server/exportfs.py", "usr/sbin/exportfs", 0o755),
-            ("nfs_server/rpc_nfsd.py", "usr/sbin/rpc.nfsd", 0o755),
+            ("nfs_server/exportfs", "usr/sbin/exportfs", 0o755),
+            ("nfs_server/rpc.nfsd", "usr/sbin/rpc.nfsd", 0o755),
             ("nfs_server/nfs-server.service", "lib/systemd/system/nfs-server.service", 0o644),
             ("nfs_server/nfs.conf", "etc/nfs.conf", 0o644),
             ("nfs_server/exports", "etc/exports", 0o644),
         ),
         ("postinst", "prerm", "postrm"),
+        ("nfs-ganesha", "nfs-ganesha-vfs"),
     ),
 )
 
-NEEDED = ("python3-fusepy", "libnfs13", "nfs-ganesha", "nfs-ganesha-vfs")
-"""Debian's own packages that the stand-ins depend on."""
+NEEDED = ("python3-fusepy", "nfs-ganesha", "nfs-ganesha-vfs")
+"""Debian's own packages that the stand-ins depend on, or swallow."""
+
+UNWANTED = ("nfs-common", "rpcbind")
+"""What ganesha's package asks for, and a server that speaks version 4 alone does not need."""
 
 
 def build(repository: Path) -> None:
-    """Writes the stand-ins' .deb files into the folder."""
+    """Writes the stand-ins' .deb files into the folder, and takes out what they swallowed or stand in for."""
     for standin in STANDINS:
         with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            root.chmod(0o755)
-            for source, target, mode in standin.files:
-                path = root / target
-                path.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(FILES / source, path)
-                path.chmod(mode)
-            control = root / "DEBIAN"
-            control.mkdir()
-            (control / "control").write_text(
-                f"Package: {standin.name}\nVersion: {VERSION}\nArchitecture: all\nSection: net\nPriority: optional\n"
-                f"Maintainer: pscluster's lab <root@localhost>\nDepends: {standin.depends}\n"
-                f"Description: {standin.description}\n"
-            )
-            configuration = [f"/{target}" for _, target, _ in standin.files if target.startswith("etc/")]
-            (control / "conffiles").write_text("".join(f"{path}\n" for path in configuration))
-            for script in standin.scripts:
-                shutil.copy(FILES / "nfs_server" / script, control / script)
-                (control / script).chmod(0o755)
-            run(
-                "dpkg-deb", "--root-owner-group", "--build", "-Znone", root, repository / f"{standin.name}_lab1_all.deb"
-            )
+            _build(standin, Path(folder), repository)
+    for name in ("nfs-ganesha", "nfs-ganesha-vfs", *UNWANTED):
+        for package in repository.glob(f"{name}_[0-9]*.deb"):
+            package.unlink()
+
+
+def _build(standin: Standin, root: Path, repository: Path) -> None:
+    root.chmod(0o755)
+    depends = [standin.depends]
+    for name in standin.swallows:
+        (package,) = repository.glob(f"{name}_*.deb")
+        run("dpkg-deb", "--extract", package, root)
+        wanted = run("dpkg-deb", "--field", package, "Depends").stdout.strip().split(", ")
+        depends += [depend for depend in wanted if depend.split()[0] not in (*UNWANTED, *standin.swallows)]
+    for folder in ("etc", "lib", "usr/share", "var"):
+        shutil.rmtree(root / folder, ignore_errors=True)
+    for source, target, mode in standin.files:
+        path = root / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(FILES / source, path)
+        path.chmod(mode)
+    control = root / "DEBIAN"
+    control.mkdir()
+    architecture = run("dpkg", "--print-architecture").stdout.strip()
+    (control / "control").write_text(
+        f"Package: {standin.name}\nVersion: {VERSION}\nArchitecture: {architecture}\n"
+        "Section: net\nPriority: optional\nMaintainer: pscluster's lab <root@localhost>\n"
+        f"Depends: {', '.join(depends)}\nDescription: {standin.description}\n"
+    )
+    configuration = [f"/{target}" for _, target, _ in standin.files if target.startswith("etc/")]
+    (control / "conffiles").write_text("".join(f"{path}\n" for path in configuration))
+    for script in standin.scripts:
+        shutil.copy(FILES / "nfs_server" / script, control / script)
+        (control / script).chmod(0o755)
+    run("dpkg-deb", "--root-owner-group", "--build", "-Znone", root, repository / f"{standin.name}_lab_all.deb")
 
 
 def index(repository: Path) -> None:
@@ -87,7 +110,6 @@ def index(repository: Path) -> None:
     for package in sorted(repository.glob("*.deb")):
         fields = run("dpkg-deb", "--field", package).stdout.rstrip("\n")
         content = package.read_bytes()
-        entries.append(
-            f"{fields}\nFilename: ./{package.name}\nSize: {len(content)}\nSHA256: {hashlib.sha256(content).hexdigest()}\n"
-        )
+        digest = hashlib.sha256(content).hexdigest()
+        entries.append(f"{fields}\nFilename: ./{package.name}\nSize: {len(content)}\nSHA256: {digest}\n")
     (repository / "Packages").write_text("\n".join(entries))
