@@ -108,7 +108,10 @@ class LocalServices:
         self._folder.create()  # nothing else has, where the job needs no roles
         try:
             with FileLock(self._folder.job_lock):
-                return run_to_its_end(plan, bring_roles_back, self._job_restarts)
+                try:
+                    return run_to_its_end(plan, bring_roles_back, self._job_restarts)
+                finally:
+                    self._folder.run_file.unlink(missing_ok=True)
         except LockHeldError as error:
             raise ClusterError(
                 f"a job is running on cluster {self._cluster} already (fab, pid {error.pid}): wait for it, "
