@@ -122,6 +122,9 @@ class LocalServices:
         """See `Services`."""
         return held_by(self._folder.job_lock)
 
+    def node_jobs(self) -> None:
+        """See `Services`: a job here is a child of the `fab` that runs it."""
+
     def _bring_roles_back(self) -> None:
         now = self.restart((), lambda _: None)
         if not now.serves_jobs:

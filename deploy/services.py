@@ -6,9 +6,12 @@ Every action is written against `Services`; `deploy.connections` knows what is b
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from deploy.role_status import ClusterStatus
+
+if TYPE_CHECKING:
+    from deploy.node_jobs import NodeJobs
 
 Report = Callable[[ClusterStatus], None]
 
@@ -57,3 +60,6 @@ class Services(Protocol):
 
     def running_job(self) -> int | None:
         """Pid of the command that runs a job on this cluster now, None without one."""
+
+    def node_jobs(self) -> "NodeJobs | None":
+        """The jobs that outlive the command that began them; None where every job runs in the foreground."""

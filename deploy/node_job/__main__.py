@@ -19,7 +19,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--root", type=Path, default=Path(os.environ.get(ROOT_VARIABLE, DEFAULT_ROOT)), help="folder that holds jobs/"
     )
     given = parser.parse_args(arguments)
-    return run(JobsRoot(given.root), given.id, module_command("cluster"))
+    _, *words = module_command("cluster")
+    return run(JobsRoot(given.root), given.id, (str(_this_python()), *words))
+
+
+def _this_python() -> Path:
+    """Our Python, by a name that stays its own when `current` is flipped to another release while the job runs."""
+    python = Path(sys.executable)
+    return python.parent.resolve() / python.name  # not resolved itself: the link is what makes it the environment's
 
 
 if __name__ == "__main__":
