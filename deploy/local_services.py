@@ -122,8 +122,9 @@ class LocalServices:
         """See `Services`."""
         return held_by(self._folder.job_lock)
 
-    def node_jobs(self) -> None:
+    def node_jobs(self) -> contextlib.AbstractContextManager[None]:
         """See `Services`: a job here is a child of the `fab` that runs it."""
+        return contextlib.nullcontext()
 
     def _bring_roles_back(self) -> None:
         now = self.restart((), lambda _: None)
