@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     ILLEGAL_INSTRUCTION = 22
     TOO_LITTLE_MEMORY = 23
     SERVER_LOST = 24  # a parameter server went, and its parameters with it: the job can be resumed
+    RESTART_ASKED = 25  # a role was asked over its metrics port to be started anew
     CANCELLED = 130
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
 from deploy.local_services import LocalServices
-from deploy.services import Services
+from deploy.services import JobServices, Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -19,3 +19,12 @@ def services_for(inventory: "Inventory", overrides: Sequence[str]) -> Services:
             "`fab init --local --out local.yaml` writes a cluster that runs on this machine"
         )
     return LocalServices(inventory, overrides)
+
+
+def job_services_for(inventory: "Inventory", overrides: Sequence[str]) -> JobServices:
+    """Where the jobs of an inventory run, by its `connection`."""
+    if inventory.connection == "local":
+        return LocalServices(inventory, overrides)
+    from deploy.ssh_services import SshServices
+
+    return SshServices(inventory, overrides)

@@ -15,6 +15,8 @@ from deploy.services import Report
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from deploy.node_job.records import JobRecord
+
 _COLOURS = {
     RoleState.READY: "green",
     RoleState.STARTING: "yellow",
@@ -24,6 +26,7 @@ _COLOURS = {
     RoleState.FROZEN: "red",
     RoleState.FAILED: "red",
 }
+_JOB_COLOURS = {"running": "yellow", "done": "green", "failed": "red", "interrupted": "red"}
 _LEVEL_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 _LEAST_WIDTH = 120
 """A terminal narrower than a table wraps its lines; rich would cut the figures out of them."""
@@ -63,6 +66,24 @@ def show_status(status: ClusterStatus, job_pid: int | None) -> None:
         if role.reason:
             screen.print(f"{role.name} is {role.state}: {escape(role.reason)}")
     screen.print("no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})")
+
+
+def show_jobs(records: "Sequence[JobRecord]") -> None:
+    """One row a job."""
+    from rich import box
+    from rich.table import Table
+
+    if not records:
+        console().print("no job yet")
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("job", "state", "begun", "ended", "run"):
+        table.add_column(heading, no_wrap=True)
+    for record in records:
+        colour = _JOB_COLOURS.get(record.state.value, "default")
+        run = f"runs/{Path(record.run_folder).name}" if record.run_folder else "-"
+        table.add_row(record.id, f"[{colour}]{record.state}[/]", record.begun or "-", record.ended or "-", run)
+    console().print(table)
 
 
 def show_plan(plan: Plan, inventory: Path) -> None:

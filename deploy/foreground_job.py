@@ -59,7 +59,7 @@ def run_in_foreground(
         told = True
         job.send_signal(signal.SIGINT)
         signal.setitimer(signal.ITIMER_REAL, deadline_seconds)
-        tell(f"interrupted: the job has {deadline_seconds:.0f} s for its result so far; Ctrl-C again kills it")
+        tell(f"interrupted: the job has {deadline_seconds:.0f} s for its result so far; a second interrupt kills it")
 
     def overdue(_number: int, _frame: FrameType | None) -> None:
         tell(f"the job did not end within {deadline_seconds:.0f} s: killed")

@@ -108,7 +108,10 @@ class LocalServices:
         self._folder.create()  # nothing else has, where the job needs no roles
         try:
             with FileLock(self._folder.job_lock):
-                return run_to_its_end(plan, bring_roles_back, self._job_restarts)
+                try:
+                    return run_to_its_end(plan, bring_roles_back, self._job_restarts)
+                finally:
+                    self._folder.run_file.unlink(missing_ok=True)
         except LockHeldError as error:
             raise ClusterError(
                 f"a job is running on cluster {self._cluster} already (fab, pid {error.pid}): wait for it, "
@@ -118,6 +121,10 @@ class LocalServices:
     def running_job(self) -> int | None:
         """See `Services`."""
         return held_by(self._folder.job_lock)
+
+    def node_jobs(self) -> contextlib.AbstractContextManager[None]:
+        """See `Services`: a job here is a child of the `fab` that runs it."""
+        return contextlib.nullcontext()
 
     def _bring_roles_back(self) -> None:
         now = self.restart((), lambda _: None)

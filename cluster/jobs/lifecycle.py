@@ -58,8 +58,8 @@ def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -
     except Exception as problem:
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
-    _tell_where(folder.path)
     with RunLog(folder.path / "coordinator.log") as run_log:
+        _tell_where(folder.path)  # not before it can be gone on with: that takes its log
         try:
             if crash is not None:
                 raise crash

@@ -54,6 +54,8 @@ class RunLog:
         self._file.setLevel(logging.INFO)
 
     def __enter__(self) -> "RunLog":
+        with contextlib.suppress(OSError):
+            self.path.touch()  # a run without it is none that can be gone on with
         root = logging.getLogger()
         self._level_before = root.level
         root.setLevel(min(root.level, logging.INFO))

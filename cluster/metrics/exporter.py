@@ -1,5 +1,7 @@
-"""`/metrics` and `/ready` over HTTP."""
+"""`/metrics`, `/ready` and, where it is allowed, `/restart` over HTTP."""
 
+import os
+import secrets
 import socket
 import socketserver
 import threading
@@ -8,6 +10,13 @@ from http.server import BaseHTTPRequestHandler
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+
+from cluster.metrics.restart import RestartRequests
+
+PROCESS_HEADER = "X-PSCluster-Process"
+"""Names the process that answers: another value at the same port is another process. The pid alone may come again."""
+
+LONGEST_BODY_BYTES = 65_536
 
 
 class Exporter:
@@ -26,13 +35,21 @@ class Exporter:
         self._thread.join()
 
 
-def serve(registry: CollectorRegistry, host: str, port: int, ready: Callable[[], bool]) -> Exporter:
+def serve(
+    registry: CollectorRegistry,
+    host: str,
+    port: int,
+    ready: Callable[[], bool],
+    restarts: RestartRequests | None = None,
+) -> Exporter:
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
-    holds and 503 otherwise. Raises OSError when the address cannot be bound.
+    holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 403 from
+    others, and 404 without it. Every answer has the header PROCESS_HEADER. Raises OSError when the address cannot be
+    bound.
     """
-    return Exporter(_Server(registry, host, port, ready))
+    return Exporter(_Server(registry, host, port, ready, restarts))
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -41,9 +58,18 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, registry: CollectorRegistry, host: str, port: int, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        host: str,
+        port: int,
+        ready: Callable[[], bool],
+        restarts: RestartRequests | None,
+    ) -> None:
         self.registry = registry
         self.ready = ready
+        self.restarts = restarts
+        self.process = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 
@@ -61,14 +87,30 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, encode(self.server.registry), content_type)
         elif path == "/ready":
             ready = self.server.ready()
-            self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready\n", "text/plain; charset=utf-8")
+            self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready\n")
         else:
-            self._answer(404, b"expected /metrics or /ready\n", "text/plain; charset=utf-8")
+            self._answer(404, b"expected /metrics or /ready\n")
 
-    def _answer(self, status: int, body: bytes, content_type: str) -> None:
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        if length.isdecimal():  # what is left unread would turn the end of the connection into a reset
+            self.rfile.read(min(int(length), LONGEST_BODY_BYTES))
+        restarts = self.server.restarts
+        if self.path != "/restart" or restarts is None:
+            self._answer(404, b"nothing to POST to here\n")
+            return
+        client, own = self.client_address[0], self.connection.getsockname()[0]
+        if not restarts.allowed(client, own):
+            self._answer(403, b"only the coordinator's node may restart this process\n")
+            return
+        self._answer(202, b"restarting\n")
+        restarts.obey(client)
+
+    def _answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header(PROCESS_HEADER, self.server.process)
         self.end_headers()
         self.wfile.write(body)
 

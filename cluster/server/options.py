@@ -1,6 +1,7 @@
 """The flags of a role process."""
 
 import argparse
+import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ class RoleOptions:
     guard: str
     server: str
     intra_op_threads: int
+    coordinator: str | None = None
+    """Address of the node whose coordinator may have this process started anew."""
 
     @property
     def name(self) -> str:
@@ -62,6 +65,12 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
     result.add_argument("--server", choices=("lean", "stock"), default="lean", help="stock: tf.distribute.Server")
     result.add_argument("--intra-op-threads", type=_positive, default=1, help="threads inside one operation")
     result.add_argument(
+        "--coordinator",
+        type=_address,
+        metavar="ADDRESS",
+        help="of the node that may, like this one, POST /restart to the metrics port; without it nobody may",
+    )
+    result.add_argument(
         "--die-with-parent",
         type=_positive,
         nargs="?",
@@ -99,6 +108,7 @@ def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         guard=parsed.guard or ("loopback" if is_loopback(parsed.host) else "none"),
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
+        coordinator=parsed.coordinator,
     )
 
 
@@ -113,6 +123,7 @@ def explicit_flags(role: RoleOptions) -> list[str]:
         *("--guard", role.guard),
         *("--server", role.server),
         *("--intra-op-threads", str(role.intra_op_threads)),
+        *(() if role.coordinator is None else ("--coordinator", role.coordinator)),
     ]
 
 
@@ -126,6 +137,13 @@ def _positive(text: str) -> int:
 
 def _port(text: str) -> int:
     return _between(text, 1, 65535)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an IP address, got {text!r}") from None
 
 
 def _between(text: str, low: int, high: int) -> int:

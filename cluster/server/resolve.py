@@ -29,4 +29,5 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         guard=parsed.guard or ("loopback" if inventory.connection == "local" else "none"),
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
+        coordinator=parsed.coordinator,
     )

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
@@ -14,7 +15,8 @@ from prometheus_client import CollectorRegistry
 from cluster.errors import ClusterError, ExitCode
 from cluster.metrics import exporter, standard
 from cluster.metrics.identity import Identity
-from cluster.server import ports, probe
+from cluster.metrics.restart import RestartRequests
+from cluster.server import ports, probe, watchdog
 from cluster.server.allocator import PARAMETER_SERVER_ARENAS, limit_arenas
 from cluster.server.crash import report_crashes
 from cluster.server.definition import ServerDefinition
@@ -91,9 +93,10 @@ def run(role: RoleOptions) -> NoReturn:
     registry = CollectorRegistry(auto_describe=False)
     standard.register(registry, Identity(role.role, role.task), metrics_port=role.metrics_port, server=role.server)
     try:
-        exporter.serve(registry, role.host, role.metrics_port, ready)
+        exporter.serve(registry, role.host, role.metrics_port, ready, _restarts(role))
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
+    notify("STATUS=loading TensorFlow")
     try:
         server = _listen(role)
     except ClusterError:
@@ -110,10 +113,29 @@ def run(role: RoleOptions) -> NoReturn:
         *(time.monotonic() - began, role.server, role.inter_op_threads, role.host, role.metrics_port),
     )
     signals = _catch_signals()
-    notify("READY=1")
+    notify(f"READY=1\nSTATUS=serving on port {role.port}")
+    every_seconds = watchdog.interval_seconds()
+    if every_seconds is not None:
+        until_the_end = threading.Event()
+        watchdog.give_signs_of_life(
+            every_seconds, lambda limit: probe.answers(LOOPBACK, role.port, limit), notify, until_the_end
+        )
     received = signal.Signals(signals.recv(1)[0])
-    logger.info("stopped by %s", received.name)
-    os._exit(ExitCode.DONE)
+    _end(f"stopped by {received.name}", ExitCode.DONE)
+
+
+def _end(why: str, code: ExitCode) -> NoReturn:
+    logger.info("%s", why)
+    notify(f"STOPPING=1\nSTATUS={why}")
+    os._exit(code)
+
+
+def _restarts(role: RoleOptions) -> RestartRequests | None:
+    if role.coordinator is None:
+        return None
+    return RestartRequests(
+        role.coordinator, lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED)
+    )
 
 
 def _prepare(role: RoleOptions) -> None:

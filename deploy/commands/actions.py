@@ -15,7 +15,7 @@ from deploy.commands.job_settings import data_settings
 from deploy.hints import command
 from deploy.inventory_choice import InventoryOpener
 from deploy.role_status import ClusterStatus, other_inventory
-from deploy.services import Services
+from deploy.services import JobServices, Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
@@ -336,15 +336,15 @@ def ssh(
 
 def open_cluster(
     inventory: str | None, overrides: Sequence[str], for_programs: bool = False, as_written: bool = False
-) -> "tuple[Inventory, Services]":
-    """The inventory of this call, its name said (on stderr when stdout is for programs), and its service manager.
+) -> "tuple[Inventory, JobServices]":
+    """The inventory of this call, its name said (on stderr when stdout is for programs), and where its jobs run.
 
     `as_written` does not hold the addresses against this machine's interfaces.
     """
-    from deploy.connections import services_for
+    from deploy.connections import job_services_for
 
     opened = _opened(inventory, overrides, for_programs, as_written)
-    return opened, services_for(opened, overrides)
+    return opened, job_services_for(opened, overrides)
 
 
 def _opened(

@@ -33,10 +33,10 @@ def as_task(body: Body, name: str | None = None) -> Task[Body]:
 def collection(name: str, positional: str, bodies: Sequence[Body]) -> Collection:
     """`fab NAME WORD --flags` and, the same, `fab NAME.WORD --flags`, for each body by its function's name."""
     made = Collection(name)
-    actions = {body.__name__: body for body in bodies}
+    actions = {body.__name__.rstrip("_"): body for body in bodies}  # `list_` is `list`
     made.add_task(_dispatcher(name, positional, actions), name="do", default=True)
     for word in actions:
-        made.add_task(as_task(actions[word]))
+        made.add_task(as_task(actions[word], word))
     return made
 
 

@@ -4,7 +4,8 @@ from cluster.errors import UsageError
 
 HELP = {
     "action": "what to do",
-    "job": "which job to run",
+    "job": "id of the job, as `fab job list` shows it; else the one that runs, or the newest",
+    "checkpoints": "fetch the checkpoints of the run too",
     "inventory": "the cluster's file; else $PSCLUSTER_INVENTORY, else ./inventory.yaml",
     "set_": "override a key of the inventory for this call, e.g. jobs.train.epochs=3 (repeatable)",
     "json_": "one JSON object for programs instead of text for people",

@@ -182,7 +182,7 @@ class Wish:
             ADDRESSES_PATH: roles.addresses_drop_in(self.inventory),
         }
         if self._coordinates(node):
-            files[job_unit.PATH] = job_unit.job_unit()
+            files[job_unit.PATH] = job_unit.job_unit(self.inventory)
         return (
             *stale_units(facts, {*files, FIREWALL_UNIT_PATH}),
             UnitFiles(tuple(files.items())),

@@ -1,3 +1,30 @@
-"""What a process of the cluster may not do on its node: the lines every unit shares."""
+"""What every unit of ours gives up: lines of `[Service]` (systemd.exec(5)). Pure."""
 
-HARDENING = ("NoNewPrivileges=yes",)
+HARDENING = (
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "AmbientCapabilities=",
+    "ProtectSystem=strict",
+    "ProtectHome=yes",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "ProtectClock=yes",
+    "ProtectHostname=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectControlGroups=yes",
+    "ProtectProc=invisible",  # not ProcSubset=pid: memory and processor are read from /proc
+    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "LockPersonality=yes",
+    "RemoveIPC=yes",
+    "SystemCallArchitectures=native",
+    "SystemCallFilter=@system-service",
+    "SystemCallFilter=~@privileged",
+    "SystemCallErrorNumber=EPERM",
+    "UMask=0027",
+)
+"""Not MemoryDenyWriteExecute: TensorFlow compiles code while it runs."""

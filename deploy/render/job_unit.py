@@ -1,8 +1,75 @@
-"""placeholder replaced by the jobs part."""
+"""`pscluster-job@.service`: a job on the coordinator's node, by its id. Pure."""
 
-PATH = "/etc/systemd/system/pscluster-job@.service"
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deploy.converge.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
+from deploy.render.hardening import HARDENING
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+JOB_UNIT = "pscluster-job@.service"
+PATH = f"{UNIT_FOLDER}/{JOB_UNIT}"
 
 
-def job_unit() -> str:
-    """Unit."""
-    return ""
+@dataclass(frozen=True)
+class NodePlaces:
+    """Where things lie on the coordinator's node."""
+
+    release: str = CURRENT
+    state: str = STATE
+    user: str = SERVICE_USER
+
+    @property
+    def python(self) -> str:
+        """The Python that has TensorFlow."""
+        return f"{self.release}/environment/bin/python"
+
+
+def unit_of_job(job: str) -> str:
+    """The unit of the job with this id."""
+    return JOB_UNIT.replace("@", f"@{job}")
+
+
+def job_unit(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
+    """The unit's content.
+
+    Which addresses it may talk to says the drop-in of all our units. `systemctl start` returns once the job has taken
+    the cluster (READY=1), or fails when another one has it.
+    """
+    release, state = places.release, places.state
+    runs = shared_folders(inventory).runs_mount
+    return f"""\
+# Written by pscluster from the inventory of cluster {inventory.cluster}; `fab deploy start` replaces changes made here.
+[Unit]
+Description=pscluster job %i of cluster {inventory.cluster}
+Wants=network-online.target
+After=network-online.target pscluster-firewall.service
+RequiresMountsFor={state} {runs}
+CollectMode=inactive-or-failed
+
+[Service]
+Type=notify
+NotifyAccess=main
+User={places.user}
+WorkingDirectory={release}
+Environment=PYTHONPATH={release} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+Environment=HOME={state} XDG_CACHE_HOME={state}/cache
+ExecStart={places.python} -m deploy.node_job %i --root {state}
+StandardOutput=append:{state}/jobs/%i/output.log
+TimeoutStartSec=120
+# 130 is a job that was cancelled: SIGINT reaches the main process alone, which has 60 s for the result so far.
+SuccessExitStatus=130
+KillMode=mixed
+KillSignal=SIGINT
+TimeoutStopSec=75
+# A coordinator that ran out of memory is brought back by the job itself.
+OOMPolicy=continue
+OOMScoreAdjust=200
+LimitCORE=0
+Slice=pscluster.slice
+TasksMax=2048
+{chr(10).join(HARDENING)}
+ReadWritePaths={state} {runs}
+"""

@@ -68,6 +68,8 @@ class RestartPolicy:
         past = 0 if healthy else history.failures
         if ending.fenced:
             return Decision(True, 0.0, "killed on request", History(past, ever_ready))
+        if ending.return_code == ExitCode.RESTART_ASKED:
+            return Decision(True, 0.0, "asked to over its metrics port", History(past, ever_ready))
         now = History(past + 1, ever_ready)
         what = f"ended with {ending.describe()} after {ending.uptime_seconds:.1f} s"
         if self._hopeless(ending, ever_ready):

@@ -1,7 +1,8 @@
 """A coordinator that ends otherwise each time: `play_attempts.py JOURNAL ENDINGS JOB --inventory FILE [--resume RUN]`.
 
-ENDINGS by commas, one a start: an exit code, `killed`, or `killed-early`, before it has a run folder. Each start adds
-one line to JOURNAL: what it was to resume, and the roles' pids and state as it found them.
+ENDINGS by commas, one a start: an exit code, `killed`, `killed-early`, before it has a run folder, or `waits` for a
+SIGINT, and ends with 130. Each start adds one line to JOURNAL: what it was to resume, and the roles' pids and state as
+it found them.
 """
 
 import argparse
@@ -22,7 +23,7 @@ parser.add_argument("--resume", nargs="?", const="newest")
 given = parser.parse_args()
 
 try:
-    status = ControlClient(Path(os.environ["PSCLUSTER_SUPERVISOR"])).status()
+    status = ControlClient(Path(os.environ.get("PSCLUSTER_SUPERVISOR", "/none"))).status()
     roles = {"state": status.summary, "pids": [role.pid for role in status.roles]}
 except NobodyListensError:
     roles = {"state": "stopped", "pids": []}
@@ -33,6 +34,11 @@ with given.journal.open("a+") as journal:
 ending = given.endings.split(",")[earlier]
 if ending != "killed-early" and "PSCLUSTER_RUN_FILE" in os.environ:
     Path(os.environ["PSCLUSTER_RUN_FILE"]).write_text(f"{given.journal.parent / 'runs' / 'one'}\n")
+if ending == "waits":
+    signal.signal(signal.SIGINT, lambda number, frame: sys.exit(130))
+    Path(f"{given.journal}.waits").touch()
+    while True:
+        signal.pause()
 if ending.startswith("killed"):
     os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(int(ending))

@@ -85,7 +85,7 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
     ("line", "code", "words"),
     [
         ("deploy dance", 2, "deploy: no action 'dance'; there are check, plan, start, stop, restart, status, logs"),
-        ("job dance", 2, "job: no job 'dance'; there are train, evaluate, pi"),
+        ("job dance", 2, "job: no action 'dance'; there are train, evaluate, pi, list, attach, cancel"),
         ("deploy stop --follow", 2, "deploy stop: does not take --follow"),
         ("job pi --hidden 3 --set a=b", 2, "job pi: does not take --hidden"),
         ("deploy start", 2, "no inventory: expected --inventory FILE, $PSCLUSTER_INVENTORY or ./inventory.yaml"),

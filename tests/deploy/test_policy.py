@@ -90,3 +90,10 @@ def test_a_revived_role_has_all_its_attempts_again() -> None:
     revived = POLICY.revived(History(failures=10, ever_ready=True))
     assert revived == History(failures=0, ever_ready=True)
     assert POLICY.revived(History(failures=1), reached_ready=True) == History(failures=0, ever_ready=True)
+
+
+def test_a_role_that_was_asked_to_restart_is_started_at_once_and_has_not_failed() -> None:
+    ending = Ending(ExitCode.RESTART_ASKED, uptime_seconds=5.0, reached_ready=True)
+    decision = POLICY.decide(ending, History(failures=9, ever_ready=True))
+    assert (decision.restart, decision.delay_seconds) == (True, 0.0)
+    assert decision.history == History(failures=9, ever_ready=True)

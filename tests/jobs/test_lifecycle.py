@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.jobs import lifecycle
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.lifecycle import Crashed, conduct
-from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_folder import RunFolder, unfinished
 
 
 def nothing(*_: object) -> None:
@@ -126,3 +127,15 @@ def test_a_result_that_cannot_be_written_does_not_hide_why_the_job_failed(tmp_pa
 
     with pytest.raises(ClusterError, match="ps:0 is gone"):
         conduct(Small(run=end), tmp_path, Cancel())
+
+
+def test_a_run_that_is_told_of_can_be_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lifecycle.RUN_FILE, str(tmp_path / "told"))
+
+    def refused(_path: Path, content: bytes) -> None:
+        if content.strip() == str(unfinished(Path(content.decode().strip()))).encode():
+            raise ClusterError("killed here")
+
+    monkeypatch.setattr(lifecycle, "write_whole", refused)
+    with pytest.raises(ClusterError, match="killed here"):
+        conduct(Small(), tmp_path / "runs", Cancel())

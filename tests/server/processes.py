@@ -102,7 +102,8 @@ class Wait:
         """Whether the process said that it is ready."""
         for _ in range(int(HANG_SECONDS / 0.2)):
             try:
-                return self._channel.recv(64) == b"READY=1"
+                if b"READY=1" in self._channel.recv(4096).splitlines():
+                    return True
             except TimeoutError:
                 if process.poll() is not None:
                     return False

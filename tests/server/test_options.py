@@ -37,8 +37,9 @@ def test_an_ipv6_address_is_written_in_brackets() -> None:
 def test_explicit_flags_give_the_same_role_back(name: RoleName) -> None:
     for guard, server in itertools.product(("loopback", "none"), ("lean", "stock")):
         flags = [*MINIMAL, "--peers", "4", "--guard", guard, "--server", server, "--intra-op-threads", "3"]
-        role = options(name, parse(name, flags))
-        assert options(name, parse(name, explicit_flags(role))) == role
+        for more in ([], ["--coordinator", "192.168.1.26"]):
+            role = options(name, parse(name, [*flags, *more]))
+            assert options(name, parse(name, explicit_flags(role))) == role
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,7 @@ def test_explicit_flags_give_the_same_role_back(name: RoleName) -> None:
         (["--task", "-1", *MINIMAL[2:]], "expected a whole number from 0 to"),
         ([*MINIMAL, "--port", "70000"], "expected a whole number from 1 to 65535, got '70000'"),
         ([*MINIMAL, "--port", "http"], "expected a whole number from 1 to 65535, got 'http'"),
+        ([*MINIMAL, "--coordinator", "rpi11"], "expected an IP address, got 'rpi11'"),
         ([*MINIMAL, "--inventory", "inventory.yaml"], "--inventory already says what --host, --metrics-port, --port"),
         ([*MINIMAL, "--set", "cluster=x"], "--set overrides keys of an inventory"),
     ],

@@ -1,0 +1,31 @@
+"""Who may have a role process started anew with `POST /restart` on its metrics port."""
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RestartRequests:
+    """Requests are taken from the address `coordinator` and from the machine itself, and handed to `obey`.
+
+    `obey` gets the address that asked, after it has been answered.
+
+    A coordinator needs this because it has no way to log in on the other nodes, and what a dead one left on their
+    servers (its variables, its contexts for 600 s) has to go before the next one begins. It gives nobody a power they
+    lack: the TensorFlow port beside it executes any graph, one that ends the process too, for whoever reaches it.
+    """
+
+    coordinator: str
+    obey: Callable[[str], None]
+
+    def allowed(self, client: str, own: str) -> bool:
+        """Whether the address `client` may ask, on a connection to our address `own`."""
+        asking, here, coordinator = _plain(client), _plain(own), _plain(self.coordinator)
+        return asking.is_loopback or asking in (here, coordinator)
+
+
+def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address, an IPv4 one also where a socket for both protocols shows it as `::ffff:192.168.1.26`."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    return getattr(parsed, "ipv4_mapped", None) or parsed

@@ -1,0 +1,47 @@
+"""The watchdog of systemd (WatchdogSec= of systemd.service(5)): a server that no longer answers is started anew."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+logger = logging.getLogger("pscluster.role")
+
+
+def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
+    """How often to give a sign of life: a third of $WATCHDOG_USEC. None where nobody waits for this process's.
+
+    `pid` is the process asked about, this one unless given.
+    """
+    within = environ.get("WATCHDOG_USEC", "")
+    meant = environ.get("WATCHDOG_PID", "")
+    if not within.isdecimal() or int(within) == 0 or meant not in ("", str(os.getpid() if pid is None else pid)):
+        return None
+    return int(within) / 1e6 / 3
+
+
+def give_signs_of_life(
+    every_seconds: float, answers: Callable[[float], bool], notify: Callable[[str], object], stop: threading.Event
+) -> threading.Thread:
+    """Send `WATCHDOG=1` that often from a thread of its own, while the server answers and until `stop`.
+
+    `answers` is asked with the time it may take. A server that fails once has two more chances before it is overdue.
+    """
+
+    def signs() -> None:
+        well, rest = True, 0.0
+        while not stop.wait(rest):
+            begun = time.monotonic()
+            before, well = well, answers(every_seconds)  # a Pi whose cores are all busy takes a second or two
+            if well:
+                notify("WATCHDOG=1")
+            if well != before:
+                words = "serving" if well else "the server does not answer on its own port"
+                logger.log(logging.INFO if well else logging.ERROR, "%s", words)
+                notify(f"STATUS={words}")
+            rest = max(0.0, every_seconds - (time.monotonic() - begun))
+
+    thread = threading.Thread(target=signs, name="watchdog", daemon=True)
+    thread.start()
+    return thread

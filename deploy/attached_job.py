@@ -1,0 +1,79 @@
+"""What a person sees of a job on the coordinator's node: its output while they watch, its result on their machine."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.errors import ExitCode
+from deploy.foreground_job import tell
+from deploy.hints import command
+from deploy.node_job.records import JobRecord
+from deploy.node_jobs import NodeJobs
+from deploy.remote.outcome import NodeDeadlineError, NodeUnreachableError
+
+RESULT_LINE = "result: "
+"""How the coordinator's own last line begins; it names a path on the node."""
+
+
+def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:
+    """Submit a job and watch it to its end; its exit code, or 130 when the person leaves it running (Ctrl-C)."""
+    try:
+        name = jobs.submit(job, flags)
+    except KeyboardInterrupt:
+        tell(f"interrupted; `{command('job list', jobs.inventory.path)}` shows whether the job was begun")
+        raise
+    tell(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
+    return watch(jobs, name, for_programs="--json" in flags)
+
+
+def watch(
+    jobs: NodeJobs, name: str, *, for_programs: bool = False, checkpoints: bool = False, last_lines: int | None = None
+) -> int:
+    """Show the job's output on stderr until it has ended, then fetch its run; its exit code, or 130 after Ctrl-C."""
+    try:
+        record = jobs.attach(name, _show, tell, last_lines)
+    except KeyboardInterrupt:
+        tell(f"job {name} goes on; {_how_to_come_back(jobs, name)}")
+        return ExitCode.CANCELLED
+    except (NodeUnreachableError, NodeDeadlineError) as error:
+        raise type(error)(f"{error}\njob {name} may go on; {_how_to_come_back(jobs, name)}") from error
+    return finish(jobs, record, for_programs=for_programs, checkpoints=checkpoints)
+
+
+def finish(jobs: NodeJobs, record: JobRecord, *, for_programs: bool = False, checkpoints: bool = False) -> int:
+    """Fetch what an ended job has left, say where it lies, and return its exit code (1 where nobody knows it)."""
+    folder = jobs.fetch(record, Path(jobs.inventory.runs), checkpoints)
+    result = None if folder is None else folder / "result.json"
+    if result is not None and result.exists():
+        _say_where(result, for_programs)
+    elif record.exit_code is None:
+        words = f"job {record.id} was {record.state}: its process is gone without a result"
+        if record.job == "train" and record.run_folder is not None:
+            run = f"runs/{Path(record.run_folder).name}"
+            words += f"; `{command(f'job train --resume --run {run}', jobs.inventory.path)}` goes on with it"
+        tell(words)
+    return ExitCode.FAILED if record.exit_code is None else record.exit_code
+
+
+def _show(line: str) -> None:
+    if not line.startswith(RESULT_LINE):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _how_to_come_back(jobs: NodeJobs, name: str) -> str:
+    path = jobs.inventory.path
+    return (
+        f"`{command(f'job attach --job {name}', path)}` watches it again, "
+        f"`{command(f'job cancel --job {name}', path)}` ends it with its result so far"
+    )
+
+
+def _say_where(result: Path, for_programs: bool) -> None:
+    shown = os.path.relpath(result) if result.resolve().is_relative_to(Path.cwd()) else str(result)
+    if not for_programs:
+        print(f"{RESULT_LINE}{shown}", flush=True)
+        return
+    print(json.dumps({**json.loads(result.read_text()), "result_path": shown}), flush=True)
+    print(f"{RESULT_LINE}{shown}", file=sys.stderr, flush=True)

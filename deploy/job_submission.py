@@ -1,0 +1,44 @@
+"""What a job becomes on its way from the operator's machine to the coordinator's node. Pure."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.job_needs import needs_roles
+from deploy.node_job.request import JobRequest
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+
+def request_of(
+    inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str
+) -> JobRequest:
+    """The request for `job` with its runs in the node's folder `runs`.
+
+    Where the operator names a run, it is the one of that name there. --json is for whoever reads the result: not there.
+    """
+    there = [*overrides, f"runs={json.dumps(runs)}"]
+    if job == "evaluate" and inventory.jobs.evaluate.run is not None:
+        there.append(f"jobs.evaluate.run={json.dumps(_there(inventory.jobs.evaluate.run, runs))}")
+    kept = [flag for flag in flags if flag != "--json"]
+    for index, flag in enumerate(kept[:-1]):
+        if flag == "--resume" and not kept[index + 1].startswith("--"):
+            kept[index + 1] = _there(kept[index + 1], runs)
+    tasks = inventory.tasks() if needs_roles(inventory, job) else ()
+    roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
+    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles)
+
+
+def names(job: str, now: datetime) -> Iterator[str]:
+    """Ids to try for a job that is submitted at `now` (UTC): `20261121T2230-train`, then with -2, -3 and so on."""
+    first = f"{now:%Y%m%dT%H%M}-{job}"
+    yield first
+    for number in range(2, 1000):
+        yield f"{first}-{number}"
+
+
+def _there(run: str, runs: str) -> str:
+    return f"{runs}/{Path(run).name}"

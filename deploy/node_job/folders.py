@@ -1,0 +1,86 @@
+"""Where jobs keep their files on the coordinator's node: `jobs/<id>/`, and one lock for all of them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_ROOT = Path("/var/lib/pscluster")
+ROOT_VARIABLE = "PSCLUSTER_JOBS_ROOT"
+"""Environment variable that names another root than DEFAULT_ROOT."""
+
+_ID = re.compile(r"[0-9]{8}T[0-9]{4}-[a-z]+(-[0-9]+)?")
+
+
+def is_job_id(text: str) -> bool:
+    """Whether this could be a job's id: UTC time and name, and a number where several began in one minute."""
+    return _ID.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """The files of one job. Nothing exists until it is submitted."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The job's id, e.g. `20261121T2230-train`."""
+        return self.path.name
+
+    @property
+    def request(self) -> Path:
+        """What to run, written by who submits it."""
+        return self.path / "request.json"
+
+    @property
+    def inventory(self) -> Path:
+        """The cluster's file as it was when the job was submitted."""
+        return self.path / "inventory.yaml"
+
+    @property
+    def state(self) -> Path:
+        """What became of it, written by the job itself."""
+        return self.path / "state.json"
+
+    @property
+    def output(self) -> Path:
+        """Everything it says."""
+        return self.path / "output.log"
+
+    @property
+    def run_file(self) -> Path:
+        """Names the folder in `runs`, as soon as the job has one."""
+        return self.path / "run"
+
+
+@dataclass(frozen=True)
+class JobsRoot:
+    """The root of all jobs of a node."""
+
+    path: Path = DEFAULT_ROOT
+
+    @property
+    def jobs(self) -> Path:
+        """Holds a folder for each job."""
+        return self.path / "jobs"
+
+    @property
+    def lock(self) -> Path:
+        """Held with flock by the one job that runs."""
+        return self.path / "job.lock"
+
+    def job(self, name: str) -> JobFolder:
+        """The folder of the job with this id."""
+        return JobFolder(self.jobs / name)
+
+    def all(self) -> list[JobFolder]:
+        """The jobs there are, the oldest first."""
+        if not self.jobs.is_dir():
+            return []
+        return [JobFolder(path) for path in sorted(self.jobs.iterdir(), key=_age) if is_job_id(path.name)]
+
+
+def _age(path: Path) -> tuple[str, int, str]:
+    stamp, _, rest = path.name.partition("-")
+    number = rest.rpartition("-")[2]
+    return stamp, int(number) if number.isdigit() else 0, rest

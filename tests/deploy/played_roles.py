@@ -1,0 +1,52 @@
+"""Metrics ports that behave like those of roles: restarted on request, in this process."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry
+
+from cluster.metrics import exporter
+from cluster.metrics.restart import RestartRequests
+
+
+class PlayedRole:
+    """A port that is ready; after `POST /restart` another process, as far as one can see from outside, has it."""
+
+    def __init__(self, obeys: bool = True, comes_back: bool = True) -> None:
+        self.restarts = 0
+        self._obeys, self._comes_back = obeys, comes_back
+        self._turn = threading.Lock()
+        self._serving: exporter.Exporter | None = self._serve(0)
+        self.port = self._serving.port
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def end(self) -> None:
+        with self._turn:
+            self._comes_back = False
+            if self._serving is not None:
+                self._serving.close()
+
+    def _serve(self, port: int) -> exporter.Exporter:
+        restarts = RestartRequests("127.0.0.1", self._restart) if self._obeys else None
+        return exporter.serve(CollectorRegistry(), "127.0.0.1", port, lambda: True, restarts)
+
+    def _restart(self, _client: str) -> None:
+        with self._turn:
+            self.restarts += 1
+            if self._serving is not None:
+                self._serving.close()
+            self._serving = self._serve(self.port) if self._comes_back else None
+
+
+@contextmanager
+def played_roles(**roles: PlayedRole) -> Iterator[dict[str, str]]:
+    """The metrics addresses of roles given as `ps_0=PlayedRole()`, by their names."""
+    try:
+        yield {name.replace("_", ":"): role.address for name, role in roles.items()}
+    finally:
+        for role in roles.values():
+            role.end()

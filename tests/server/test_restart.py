@@ -1,0 +1,104 @@
+"""`POST /restart`: who may, and what becomes of the process."""
+
+import http.client
+import queue
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from cluster.errors import ExitCode
+from cluster.metrics import exporter
+from cluster.metrics.restart import RestartRequests
+from tests.server.namespaces import ADDRESSES, neighbour, why_not
+from tests.server.processes import HANG_SECONDS, Role, free_ports, running
+
+POST = """import http.client, sys
+connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=60)
+connection.request("POST", "/restart")
+print(connection.getresponse().status)
+connection.close()
+"""
+
+
+def ask(method: str, path: str, port: int, body: bytes = b"") -> tuple[int, str | None]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
+    try:
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers[exporter.PROCESS_HEADER]
+    finally:
+        connection.close()
+
+
+def restarted(role: Role) -> str:
+    status, process = ask("POST", "/restart", role.metrics_port)
+    assert status == 202
+    output = role.output()
+    assert role.process.returncode == ExitCode.RESTART_ASKED, output
+    assert "restart asked for by 127.0.0.1" in output
+    assert process is not None
+    return process
+
+
+def test_a_role_ends_on_request_and_the_next_process_is_told_apart() -> None:
+    ports = free_ports(2)
+    with running("worker_node", "--coordinator", "192.0.2.1", ports=ports) as role:
+        status, first = ask("GET", "/ready", role.metrics_port)
+        assert status == 200
+        assert restarted(role) == first
+    with running("worker_node", "--coordinator", "192.0.2.1", ports=ports) as role:
+        assert ask("GET", "/ready", role.metrics_port)[1] not in (None, first)
+
+
+def test_without_a_coordinator_nobody_may() -> None:
+    with running("ps_node") as role:
+        assert ask("POST", "/restart", role.metrics_port)[0] == 404
+        assert ask("GET", "/ready", role.metrics_port)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("client", "own", "allowed"),
+    [
+        ("192.168.1.26", "192.168.1.17", True),
+        ("::ffff:192.168.1.26", "::ffff:192.168.1.17", True),
+        ("192.168.1.17", "192.168.1.17", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("::1", "::1", True),
+        ("fe80::1%eth0", "fe80::2%eth0", False),
+        ("192.168.1.18", "192.168.1.17", False),
+    ],
+)
+def test_the_coordinators_node_and_this_one_may(client: str, own: str, allowed: bool) -> None:
+    assert RestartRequests("192.168.1.26", print).allowed(client, own) == allowed
+
+
+@pytest.mark.parametrize(("coordinator", "status"), [(ADDRESSES[4][1], 202), ("192.0.2.1", 403)])
+def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status: int) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with neighbour() as other:
+        requests = RestartRequests(coordinator, obeyed.put)
+        serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, requests)
+        try:
+            answer, _ = other.python(POST, other.here[4], str(serving.port)).communicate(timeout=HANG_SECONDS)
+        finally:
+            serving.close()
+        assert int(answer) == status
+        if status == 202:
+            assert obeyed.get(timeout=HANG_SECONDS) == ADDRESSES[4][1]
+        assert obeyed.empty()
+
+
+def test_a_body_is_read_and_other_paths_are_none() -> None:
+    obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, RestartRequests("::1", obeyed.put))
+    try:
+        assert ask("POST", "/ready", serving.port)[0] == 404
+        assert ask("GET", "/restart", serving.port)[0] == 404
+        assert obeyed.empty()
+        assert ask("POST", "/restart", serving.port, b"x" * 5000)[0] == 202
+        assert obeyed.get(timeout=HANG_SECONDS) == "127.0.0.1"
+    finally:
+        serving.close()
