@@ -1,5 +1,6 @@
 """`connection: ssh`: one cluster's nodes, its files beside the inventory, and the release they are to run."""
 
+import json
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
 from deploy.check import Finding
-from deploy.converge.publication import Publication
+from deploy.converge.places import shared_folders
 from deploy.converge.release_choice import ReleaseChoice
+from deploy.facts import recordings_here
 from deploy.memory_estimate import RoleMemory, estimate, layer_units, rows_of_a_step
+from deploy.prepared_data import PreparedData, needs_data, prepared_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.state_folder import StateFolder
@@ -55,13 +58,24 @@ class SshCluster:
         """The wheels for nodes of one kind, downloaded now if they are not in the cache."""
         return make_wheelhouse(self.release.requirements, python, machine, say=lambda line: print(line, flush=True))
 
-    def data_publications(self) -> list[Publication]:
-        """The prepared windows that the jobs of the inventory need."""
-        return []
+    @cached_property
+    def data(self) -> PreparedData | None:
+        """The prepared windows of the inventory's jobs; see `prepared_data`."""
+        return prepared_data(self.inventory, shared_folders(self.inventory))
+
+    def job_overrides(self, job: str) -> list[str]:
+        """What a job on the nodes has to be told beside the inventory: where its windows lie there."""
+        if not needs_data(job) or self.data is None:
+            return []
+        return [f"jobs.train.data.source={json.dumps(self.data.seen)}"]
 
     def operator_findings(self) -> list[Finding]:
-        """What this machine lacks."""
-        return []
+        """What this machine lacks for a start."""
+        source = self.inventory.jobs.train.data.source
+        if not any(map(needs_data, self.inventory.jobs.order)):
+            return []
+        found = recordings_here(source)
+        return [Finding("ok" if found.holds else "problem", "data", found.line)]
 
     @property
     def memory(self) -> RoleMemory:

@@ -1,14 +1,20 @@
 """`connection: ssh`: jobs on the coordinator's node, and the roles that systemd keeps running on all of them."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deploy.attached_job import run_attached
+from deploy.converge.apply import apply
 from deploy.converge.cluster_view import cluster_status
 from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
+from deploy.converge.places import shared_folders
+from deploy.converge.publication import publish_changes
 from deploy.node_jobs import NodeJobs
+from deploy.prepared_data import PreparedData, needs_data
+from deploy.remote.fleet import Fleet
 from deploy.role_status import ClusterStatus
 from deploy.ssh_cluster import SshCluster
 
@@ -31,8 +37,10 @@ class SshServices:
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`. The person may leave it running (130); then it goes on without this command."""
-        with self.node_jobs() as jobs:
-            return run_attached(jobs, job, flags)
+        with self._cluster.fleet() as fleet:
+            if needs_data(job) and self._cluster.data is not None:
+                self._publish(fleet, self._cluster.data)
+            return run_attached(self._jobs(fleet, self._cluster.job_overrides(job)), job, flags)
 
     def running_job(self) -> None:
         """See `JobServices`: no command of this machine runs a job."""
@@ -40,7 +48,21 @@ class SshServices:
     @contextmanager
     def node_jobs(self) -> Iterator[NodeJobs]:
         """See `JobServices`."""
+        with self._cluster.fleet() as fleet:
+            yield self._jobs(fleet, ())
+
+    def _jobs(self, fleet: Fleet, more: Sequence[str]) -> NodeJobs:
         inventory = self._cluster.inventory
         (coordinator,) = inventory.of_role("coordinator")
-        with self._cluster.fleet() as fleet:
-            yield NodeJobs(fleet.nodes[coordinator.node], inventory, self._cluster.overrides)
+        return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
+
+    def _publish(self, fleet: Fleet, data: PreparedData) -> None:
+        """A job may want other windows than the cluster was started with."""
+        folders = shared_folders(self._cluster.inventory)
+        publisher = folders.server or self._cluster.inventory.of_role("coordinator")[0].node
+        node = fleet.nodes[publisher]
+        folder = folders.published(data.publication.kind, data.publication.key)
+        if node.run(f"test -e {shlex.quote(folder)}/.complete", root=True).ok:
+            return
+        for change in publish_changes(data.publication, folders):
+            apply(node, "publish", change)

@@ -19,6 +19,7 @@ from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, failed_of_last
 from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
 from deploy.hints import command
+from deploy.prepared_data import needs_data
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.ssh_cluster import SshCluster
@@ -62,7 +63,7 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
 
 def show_plan(cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool) -> None:
     """What a start would do, with the texts that change."""
-    with_data = jobs is not False and needs_data(cluster)
+    with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
     with cluster.fleet() as fleet:
         outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data)
     if for_programs:
@@ -113,7 +114,7 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
             wheelhouses[wheelhouse.key] = wheelhouse
             publications.append(of_wheelhouse(wheelhouse))
     if with_data:
-        publications += cluster.data_publications()
+        publications += [] if cluster.data is None else [cluster.data.publication]
     wish = Wish(cluster.inventory, cluster.release, tuple(publications), wheelhouses)
     return Outlook(wish, seen, unfit, plan(wish, fit))
 
@@ -141,6 +142,9 @@ def converge(
             lost = unreachable(cluster.inventory, fleet, set(names) - set(recap.failures))
             for failure in lost:
                 deployment.lose(failure)
+            reason = quorum.missing(cluster.inventory, recap.failures)
+            if reason:
+                recap.notes.append(f"no job can run: {reason}")
     deployment.finish()
     path = recap.write(cluster.deployments, cluster.recap_name(action))
     show_recap(recap, path)
@@ -172,9 +176,9 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
 
     names = _names(cluster, limit, retry)
     with cluster.fleet() as fleet:
-        with_data = jobs is not False and needs_data(cluster)
+        with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
         recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data)
-    if not whole:
+    if not whole or recap.notes:
         raise Exit(None, ExitCode.DEGRADED)
     changed = any(
         change.kind == "unit" or change.kind == "link"
@@ -196,15 +200,10 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
         raise Exit(None, ExitCode.DEGRADED)
 
 
-def needs_data(cluster: SshCluster) -> bool:
-    """Whether a job of the inventory reads windows."""
-    return bool({"train", "evaluate"} & set(cluster.inventory.jobs.order))
-
-
 def run_phases(cluster: SshCluster, action: str, limit: Sequence[str]) -> None:
     """`push` and `storage`: a part of a start."""
     phases = PUSH_PHASES if action == "push" else STORAGE_PHASES
-    with_data = action == "storage" and needs_data(cluster)
+    with_data = action == "storage" and any(map(needs_data, cluster.inventory.jobs.order))
     with cluster.fleet() as fleet:
         recap, _, whole = converge(cluster, fleet, action, cluster.chosen_nodes(limit), phases, with_data)
     if recap.failures or not whole:

@@ -42,7 +42,13 @@ class Published:
         folder = self.folders.published(publication.kind, publication.key)
         if folder in facts.published:
             return ()
-        user = None if self.folders.server is not None else SERVICE_USER
-        step = Publish(f"publish {publication.kind}/{publication.key}", folder, publication.files, user)
-        detail = f"{len(publication.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
-        return (Change("publish", f"{publication.kind}/{publication.key}", "create", detail, (step,)),)
+        return publish_changes(publication, self.folders)
+
+
+def publish_changes(publication: Publication, folders: SharedFolders) -> tuple[Change, ...]:
+    """Send what of it is missing."""
+    folder = folders.published(publication.kind, publication.key)
+    user = None if folders.server is not None else SERVICE_USER
+    step = Publish(f"publish {publication.kind}/{publication.key}", folder, publication.files, user)
+    detail = f"{len(publication.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
+    return (Change("publish", f"{publication.kind}/{publication.key}", "create", detail, (step,)),)

@@ -31,4 +31,5 @@ def restart_script(units: Sequence[str]) -> str:
     SIGTERM ends a role at once, and the engine gives what was lost to another worker; nothing is applied twice.
     """
     words = " ".join(shlex.quote(unit) for unit in units)
-    return f"systemctl restart {words} || {{ systemctl status --no-pager --lines=5 {words} | tail -n 12 >&2; exit 1; }}"
+    units_of_journal = " ".join(f"-u {shlex.quote(unit)}" for unit in units)
+    return f"systemctl restart {words} || {{ journalctl -q -o cat --no-pager -n 8 {units_of_journal} >&2; exit 1; }}"

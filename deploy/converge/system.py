@@ -191,7 +191,7 @@ class Running:
             return ()
         verb = "restart" if reason and now is not None and now.running else "start"
         name = shlex.quote(self.name)
-        failed = f"{{ systemctl status --no-pager --lines=8 {name} | tail -n 9 >&2; exit 1; }}"
+        failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
         lines = [f"systemctl reset-failed {name} 2>/dev/null"] if reason else []
         lines += [] if enabled else [f"systemctl enable --quiet {name} || exit 1"]
         lines += [f"systemctl {verb} {name} || {failed}"] if reason else []

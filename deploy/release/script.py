@@ -1,14 +1,8 @@
 """Shell scripts for a node, and what comes of them.
 
-<<<<<<< HEAD
-A script is text for a POSIX shell, run as root. Its values are assigned at its top, each of them quoted, and its body
-is a constant: no value is ever part of the body. The body is a function that is called in the last line, so that a
-script that arrives in part does nothing. It ends with one line on stdout, `changed: ...` or `unchanged: ...`, or with an exit
-=======
 A script is text for a POSIX shell, run as root. Its values are assigned at its top, each of them quoted; its body is a
 constant: no value is ever part of the body. The body is a function that is called in the last line, so that a script
 that arrives in part does nothing. It ends with one line on stdout, `changed: ...` or `unchanged: ...`, or with an exit
->>>>>>> wt-release
 code of `Refusal` and one line on stderr.
 """
 
