@@ -39,7 +39,7 @@ def unreachable(inventory: "Inventory", fleet: Fleet, names: Collection[str]) ->
         return [StepFailure(coordinator, "verify", "reach the roles", "", None, (str(error),), "")]
     of_name = {task.name: task for task in tasks}
     made = []
-    for line in outcome.text.splitlines():
+    for line in filter(None, outcome.text.splitlines()):
         name, _, what = line.partition(" ")
         task = of_name[name]
         words = f"{coordinator} does not reach {name} at {task.address}: {what}"
