@@ -64,5 +64,4 @@ class SshServices:
         folder = folders.published(data.publication.kind, data.publication.key)
         if node.run(f"test -e {shlex.quote(folder)}/.complete", root=True).ok:
             return
-        for change in publish_changes(data.publication, folders):
-            apply(node, "publish", change)
+        apply(node, "publish", publish_changes(data.publication, folders), lambda change, seconds: None)

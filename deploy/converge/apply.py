@@ -2,14 +2,16 @@
 
 import shlex
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.errors import ClusterError
+from deploy.converge import batch
 from deploy.converge.change import Change, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
 from deploy.remote.connection import NodeConnection
-from deploy.remote.outcome import Outcome
+from deploy.remote.outcome import DEADLINE_CODES, Outcome
 
 _SECONDS_A_MEGABYTE = 2.0
 """Longest for a megabyte on its way: a Pi 3 on a bad switch."""
@@ -21,6 +23,9 @@ class StepFailedError(ClusterError):
     def __init__(self, record: "StepFailure") -> None:
         super().__init__(record.line)
         self.record = record
+
+
+LAST_LINES = 6
 
 
 @dataclass(frozen=True)
@@ -47,37 +52,83 @@ class StepFailure:
         return asdict(self)
 
 
-def apply(node: NodeConnection, phase: str, change: Change) -> float:
-    """Carry out one change; the seconds it took. Raises StepFailedError."""
-    begun = time.monotonic()
-    for step in change.steps:
+Done = Callable[[Change, float], None]
+"""Told of each change that is complete, with the seconds it took."""
+
+
+def apply(node: NodeConnection, phase: str, changes: Sequence[Change], done: Done) -> None:
+    """Carry out changes in their order, as many steps as can be in one command. Raises StepFailedError."""
+    items = [batch.Item(position, step) for position, change in enumerate(changes) for step in change.steps]
+    left = [len(change.steps) for change in changes]
+    seconds = [0.0 for _ in changes]
+
+    def count(item: batch.Item, took: float) -> None:
+        left[item.change] -= 1
+        seconds[item.change] += took
+        if not left[item.change]:
+            done(changes[item.change], seconds[item.change])
+
+    for group in batch.batches(items):
+        step = group[0].step
+        begun = time.monotonic()
         try:
-            _carry_out(node, step)
+            if batch.script_of(step) is not None:
+                step = _run_batch(node, group, count)
+            else:
+                _carry_out(node, step)
+                count(group[0], time.monotonic() - begun)
         except _RefusedError as refused:
-            hint = step.hint if isinstance(step, Shell) else ""
+            step = refused.step or step
             outcome = refused.outcome
-            record = StepFailure(
-                node.name, phase, step.what, outcome.command, outcome.return_code, outcome.last_lines, hint
-            )
+            hint = step.hint if isinstance(step, Shell) else ""
+            command = step.script if isinstance(step, Shell) else outcome.command
+            record = StepFailure(node.name, phase, step.what, command, outcome.return_code, refused.last_lines, hint)
             raise StepFailedError(record) from refused
         except ClusterError as error:
+            step = error.step if isinstance(error, _OverdueError) else step
             message = str(error).removeprefix(f"{node.name}: ")
             raise StepFailedError(StepFailure(node.name, phase, step.what, "", None, (message,), "")) from error
-    return time.monotonic() - begun
 
 
 class _RefusedError(Exception):
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, step: Step | None = None) -> None:
         super().__init__(outcome.command)
         self.outcome = outcome
+        self.step = step
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        said = self.outcome.stderr.strip() or batch.output_of_last(self.outcome.text).strip()
+        return tuple(said.splitlines()[-LAST_LINES:])
+
+
+def _run_batch(node: NodeConnection, group: Sequence[batch.Item], count: Callable[[batch.Item, float], None]) -> Step:
+    script = batch.batch_script(group).encode()
+    outcome = node.run("sh -s", stdin=script, deadline_seconds=batch.deadline_seconds(group), root=True)
+    ran = batch.read(outcome.text)
+    for one in ran:
+        if one.return_code == 0:
+            count(group[one.position], one.seconds)
+    if outcome.ok and len(ran) == len(group):
+        return group[-1].step
+    position = min(len(group) - 1, next((one.position for one in ran if one.return_code), len(ran)))
+    step = group[position].step
+    if outcome.return_code in DEADLINE_CODES:
+        raise _OverdueError(step, f"not done within {step.deadline_seconds:.0f} s, and ended")
+    raise _RefusedError(outcome, step)
+
+
+class _OverdueError(ClusterError):
+    def __init__(self, step: Step, message: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 def _carry_out(node: NodeConnection, step: Step) -> None:
     match step:
         case Shell():
-            _run(
-                node, step.script, step.deadline_seconds, stdin=None if step.stdin is None else step.stdin.read_bytes()
-            )
+            content = None if step.stdin is None else step.stdin.read_bytes()
+            _run(node, step.script, step.deadline_seconds, stdin=content)
         case Upload():
             node.put(step.content, step.path, deadline_seconds=step.deadline_seconds, root=True, mode=step.mode)
             if step.owner != "root":

@@ -133,11 +133,12 @@ class Deployment:
         names = [name for name, changes in plans.items() if changes and name not in self.recap.failures]
 
         def work(node: NodeConnection) -> None:
-            for change in plans[node.name]:
-                seconds = apply(node, phase, change)
+            def done(change: Change, seconds: float) -> None:
                 with self._telling:
                     self.recap.add(node.name, phase, 1, seconds)
                 self._event(node.name, f"{change.action} {change.kind} {change.subject} ({seconds:.1f} s)")
+
+            apply(node, phase, plans[node.name], done)
 
         results: dict[str, Any] = self._fleet.each(work, names)
         for name, result in results.items():

@@ -103,7 +103,7 @@ class Mounted:
         unit = shlex.quote(self.path)
         kind = "automount" if self.automount else "mount"
         script = (
-            f"mkdir -p {unit}; systemctl daemon-reload; "
+            f"mkdir -p {unit}; "
             f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {unit})" 2>/dev/null; '
             f'systemctl start "$(systemd-escape -p --suffix={kind} {unit})"'
         )
@@ -163,7 +163,7 @@ class UnitFiles:
             action = "create" if now is None else "change"
             diff = text_diff(path, None if now is None else now.content, text.encode())
             made.append(Change("unit", path, action, "unit file", steps, diff))
-        if made:
+        if any(change.action == "change" for change in made):  # a unit that is new is read when it is started
             last = made[-1]
             made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, RELOAD), last.diff)
         elif any(unit.needs_reload for unit in facts.units.values()):
@@ -193,7 +193,8 @@ class Running:
         name = shlex.quote(self.name)
         failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
         lines = [f"systemctl reset-failed {name} 2>/dev/null"] if reason else []
-        lines += [] if enabled else [f"systemctl enable --quiet {name} || exit 1"]
+        # Without --no-reload each of them would have systemd read all units once more.
+        lines += [] if enabled else [f"systemctl enable --quiet --no-reload {name} || exit 1"]
         lines += [f"systemctl {verb} {name} || {failed}"] if reason else []
         what = verb if reason else "enable"
         steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)
