@@ -163,7 +163,9 @@ class UnitFiles:
             action = "create" if now is None else "change"
             diff = text_diff(path, None if now is None else now.content, text.encode())
             made.append(Change("unit", path, action, "unit file", steps, diff))
-        if any(change.action == "change" for change in made):  # a unit that is new is read when it is started
+        # A unit that is new is read when it is started; a new drop-in of one that runs is not.
+        ours = any(name.startswith("pscluster-") and unit.running for name, unit in facts.units.items())
+        if made and (ours or any(change.action == "change" for change in made)):
             last = made[-1]
             made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, RELOAD), last.diff)
         elif any(unit.needs_reload for unit in facts.units.values()):
