@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
 from deploy.converge.change import PublishedFile
-from deploy.converge.places import SharedFolders
+from deploy.converge.places import DATA, SharedFolders
 from deploy.converge.publication import Publication
 from deploy.project import environment_for_any_folder, module_command
 
@@ -22,10 +22,10 @@ _SECONDS = 900.0
 
 @dataclass(frozen=True)
 class PreparedData:
-    """One prepared data set: what to publish, where nodes find it, and which recordings it is made of."""
+    """One prepared data set: what to publish, where each node keeps it, and which recordings it is made of."""
 
     publication: Publication
-    seen: str
+    local: str
     line: str
 
 
@@ -41,7 +41,7 @@ def prepared_data(inventory: "Inventory", folders: SharedFolders) -> PreparedDat
     """
     job = inventory.jobs.train
     source = job.data.source
-    if source is not None and source.startswith(f"{folders.mount}/"):
+    if source is not None and source.startswith((f"{folders.mount}/", f"{DATA}/")):
         return None
     words = [] if source is None else ["--source", source]
     words += ["--window-steps", str(job.data.window_steps), "--window-stride", str(job.data.window_stride)]
@@ -64,4 +64,4 @@ def prepared_data(inventory: "Inventory", folders: SharedFolders) -> PreparedDat
         PublishedFile(name, folder / name, about["sha256"], about["bytes"]) for name, about in made["files"].items()
     )
     publication = Publication("prepared", made["key"], files)
-    return PreparedData(publication, folders.seen("prepared", made["key"]), made["line"])
+    return PreparedData(publication, folders.local(made["key"]), made["line"])

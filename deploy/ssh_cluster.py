@@ -67,7 +67,7 @@ class SshCluster:
         """What a job on the nodes has to be told beside the inventory: where its windows lie there."""
         if not needs_data(job) or self.data is None:
             return []
-        return [f"jobs.train.data.source={json.dumps(self.data.seen)}"]
+        return [f"jobs.train.data.source={json.dumps(self.data.local)}"]
 
     def operator_findings(self) -> list[Finding]:
         """What this machine lacks for a start."""

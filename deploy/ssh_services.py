@@ -1,13 +1,16 @@
 """`connection: ssh`: jobs on the coordinator's node, and the roles that systemd keeps running on all of them."""
 
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cluster.errors import ClusterError
 from deploy.attached_job import run_attached
 from deploy.converge.apply import apply
 from deploy.converge.cluster_view import cluster_status
+from deploy.converge.code import COPY_SECONDS, copy_data
 from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
 from deploy.converge.places import shared_folders
@@ -58,10 +61,17 @@ class SshServices:
 
     def _publish(self, fleet: Fleet, data: PreparedData) -> None:
         """A job may want other windows than the cluster was started with."""
-        folders = shared_folders(self._cluster.inventory)
-        publisher = folders.server or self._cluster.inventory.of_role("coordinator")[0].node
+        inventory = self._cluster.inventory
+        folders = shared_folders(inventory)
+        publisher = folders.server or inventory.of_role("coordinator")[0].node
         node = fleet.nodes[publisher]
         folder = folders.published(data.publication.kind, data.publication.key)
-        if node.run(f"test -e {shlex.quote(folder)}/.complete", root=True).ok:
-            return
-        apply(node, "publish", publish_changes(data.publication, folders), lambda change, seconds: None)
+        if not node.run(f"test -e {shlex.quote(folder)}/.complete", root=True).ok:
+            apply(node, "publish", publish_changes(data.publication, folders), lambda change, seconds: None)
+        copy = copy_data(data.publication.key, folders.seen("prepared", data.publication.key))
+        # A node that cannot be reached now has no worker either; if it comes back, the others have its work.
+        for name, result in fleet.each(lambda node: node.run(copy, root=True, deadline_seconds=COPY_SECONDS)).items():
+            if isinstance(result, ClusterError):
+                print(f"{name}: without the windows of this job: {result}", file=sys.stderr)
+            elif not result.ok:
+                print(f"{name}: without the windows of this job: {' '.join(result.last_lines)}", file=sys.stderr)

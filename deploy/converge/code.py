@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.places import CURRENT
+from deploy.converge.places import CURRENT, DATA
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.environment_script import install_environment
 from deploy.release.release_scripts import make_current, unpack_release
@@ -13,6 +13,8 @@ from deploy.release.wheelhouse import Wheelhouse
 
 INSTALL_SECONDS = 3600.0
 """For 22,000 files on a slow SD card."""
+COPY_SECONDS = 600.0
+"""For a data set of 48 MB, from a storage server that fifteen nodes ask at once."""
 _MEGABYTE = 10**6
 
 
@@ -71,3 +73,33 @@ class Current:
         detail = f"release {self.key}" + (f", was {facts.current}" if facts.current else "")
         action = "create" if facts.current is None else "change"
         return (Change("link", CURRENT, action, detail, (Shell("make the release current", make_current(self.key)),)),)
+
+
+@dataclass(frozen=True)
+class LocalData:
+    """A published data set on the node's own disk."""
+
+    key: str
+    seen: str
+    """The published folder as the node sees it."""
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Copy it."""
+        if self.key in facts.data:
+            return ()
+        hint = "is the storage server up, and does it export to this node's address?"
+        steps = (Shell("copy the windows", copy_data(self.key, self.seen), COPY_SECONDS, hint),)
+        return (Change("data", self.key, "create", f"from {self.seen}", steps),)
+
+
+def copy_data(key: str, seen: str) -> str:
+    """Copies a published data set to the node's disk, checked and complete, or not at all; the last three stay."""
+    source, target, partial = (shlex.quote(path) for path in (seen, f"{DATA}/{key}", f"{DATA}/.partial-{key}"))
+    return f"""\
+set -e
+[ ! -e {target}/.complete ] || {{ touch {target}; exit 0; }}
+mkdir -p {DATA}; rm -rf {DATA}/.partial-* {target}
+cp -r {source} {partial}; cd {partial}; sha256sum --check --quiet SHA256SUMS; chmod -R a+rX .
+cd {DATA}; mv -T {partial} {target}
+ls -dt */ | tail -n +4 | while read -r old; do rm -rf "$old"; done
+"""

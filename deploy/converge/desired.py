@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from deploy.converge.change import Resource, Shell
-from deploy.converge.code import Current, Environment, Release
+from deploy.converge.code import Current, Environment, LocalData, Release
 from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
@@ -155,11 +155,13 @@ class Wish:
         environment = self.release.environment_for(facts)
         if environment is None:
             return ()
+        data = [publication.key for publication in self.publications if publication.kind == "prepared"]
         wheels = self.folders.seen("wheels", environment)
         return (
             Environment(environment, self.wheelhouses.get(environment), wheels),
             Release(self.release.code, environment),
             Current(self.release.code.key),
+            *(LocalData(key, self.folders.seen("prepared", key)) for key in data),
         )
 
     def _firewall(self, node: str, facts: MachineFacts) -> Sequence[Resource]:

@@ -66,6 +66,7 @@ def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> Ma
         environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
         release_environments=dict(_release(line) for line in _lines(sections["releases"])),
         current=sections["current"].strip().split("/")[-1] or None,
+        data=tuple(line.split("/")[-2] for line in _lines(sections["data"])),
         published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"])),
         listening=_listening(sections["listening"]),
         temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"] else None,

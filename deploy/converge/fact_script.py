@@ -86,6 +86,7 @@ for release in {ROOT}/releases/*/; do
     [ -e "$release/environment" ] && echo "${{release%/}} $(readlink "$release/environment")"
 done
 section current; readlink {ROOT}/current
+section data; for mark in {ROOT}/prepared/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section published
 for folder in {words(questions.published)}; do
     for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done

@@ -77,6 +77,7 @@ class MachineFacts:
     environments: tuple[str, ...]
     release_environments: Mapping[str, str]
     current: str | None
+    data: tuple[str, ...]
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)
     temperature_celsius: float | None = None

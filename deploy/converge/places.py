@@ -12,6 +12,8 @@ RELEASES = f"{ROOT}/releases"
 CURRENT = f"{ROOT}/current"
 STATE = "/var/lib/pscluster"
 """The service account's own folder: jobs on the coordinator's node."""
+DATA = f"{ROOT}/prepared"
+"""Prepared windows on the node's own disk: a worker maps them, and random pages over NFS would come one by one."""
 DEPLOY_STATE = "/var/lib/pscluster-deploy"
 """What the deployment remembers on a node for `reset`."""
 CONFIGURATION = "/etc/pscluster"
@@ -44,6 +46,11 @@ class SharedFolders:
     def publish_folder(self) -> str:
         """Where files are put for all: on the server's own disk, or through the mount of an existing export."""
         return f"{self.export}/shared" if self.server is not None else self.shared_mount
+
+    @staticmethod
+    def local(key: str) -> str:
+        """A published data set as each node keeps it on its own disk."""
+        return f"{DATA}/{key}"
 
     def published(self, kind: str, key: str) -> str:
         """Folder of a published thing (`wheels`, `prepared`) as `publish_folder` sees it."""
