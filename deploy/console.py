@@ -104,9 +104,10 @@ def show_findings(findings: Sequence[Finding]) -> None:
     from rich.markup import escape
 
     screen = console()
+    width = max((len(finding.subject) for finding in findings), default=0)
     for finding in findings:
         colour = _LEVEL_COLOURS[finding.level]
-        screen.print(f"  [{colour}]{finding.level:<8}[/] {finding.subject:<14}{escape(finding.line)}")
+        screen.print(f"  [{colour}]{finding.level:<8}[/] {finding.subject:<{width}}  {escape(finding.line)}")
 
 
 @contextmanager

@@ -41,7 +41,8 @@ def init(
         print(text, end="")
         return
     _write(Path(out), text, force)
-    print(f"wrote {out}; next: {command('deploy start', Path(out))}")
+    first = "deploy trust" if hosts else "deploy start"
+    print(f"wrote {out}; next: {command(first, Path(out))}")
 
 
 def _cluster_name(file: Path) -> str:

@@ -26,9 +26,10 @@ echo $units
 
 
 def restart_script(units: Sequence[str]) -> str:
-    """Restarts units and waits until they are up. A worker is drained first: it finishes what it is computing.
+    """Restarts units and waits until they are up.
 
-    SIGTERM ends a role at once, and the engine gives what was lost to another worker; nothing is applied twice.
+    Nothing is drained: SIGTERM ends a role at once, the engine gives what a worker was computing to another one, and
+    nothing is applied twice.
     """
     words = " ".join(shlex.quote(unit) for unit in units)
     units_of_journal = " ".join(f"-u {shlex.quote(unit)}" for unit in units)
