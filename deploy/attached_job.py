@@ -28,6 +28,23 @@ def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:
     return watch(jobs, name, for_programs="--json" in flags)
 
 
+def run_in_order(jobs: NodeJobs, order: Sequence[tuple[str, Sequence[str]]], flags: Sequence[str]) -> int:
+    """Submit jobs, each with overrides of its own, that follow one another, and watch them; 0, or the first other code.
+
+    All of them are there before the first one is watched: a person who leaves (130) leaves all of them running.
+    """
+    ids: list[str] = []
+    for job, more in order:
+        ids.append(jobs.submit(job, flags, after=ids[-1] if ids else "", more=more))
+    tell(f"{', then '.join(ids)}: on {jobs.node}; Ctrl-C leaves them running")
+    for number, name in enumerate(ids, 1):
+        print(f"job {number} of {len(ids)}: {name}", flush=True)
+        code = watch(jobs, name, for_programs="--json" in flags)
+        if code:
+            return code
+    return ExitCode.DONE
+
+
 def watch(
     jobs: NodeJobs, name: str, *, for_programs: bool = False, checkpoints: bool = False, last_lines: int | None = None
 ) -> int:
