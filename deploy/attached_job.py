@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.errors import ExitCode
@@ -19,13 +20,28 @@ RESULT_LINE = "result: "
 
 def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:
     """Submit a job and watch it to its end; its exit code, or 130 when the person leaves it running (Ctrl-C)."""
-    try:
+    with _hint_when_interrupted(jobs):
         name = jobs.submit(job, flags)
-    except KeyboardInterrupt:
-        tell(f"interrupted; `{command('job list', jobs.inventory.path)}` shows whether the job was begun")
-        raise
     tell(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
+
+
+def run_in_order(jobs: NodeJobs, order: Sequence[tuple[str, Sequence[str]]], flags: Sequence[str]) -> int:
+    """Submit jobs, each with overrides of its own, that follow one another, and watch them; 0, or the first other code.
+
+    All of them are there before the first one is watched: a person who leaves (130) leaves all of them running.
+    """
+    ids: list[str] = []
+    with _hint_when_interrupted(jobs):
+        for job, more in order:
+            ids.append(jobs.submit(job, flags, after=ids[-1] if ids else "", more=more))
+    tell(f"{', then '.join(ids)}: on {jobs.node}; Ctrl-C leaves them running")
+    for number, name in enumerate(ids, 1):
+        print(f"job {number} of {len(ids)}: {name}", flush=True)
+        code = watch(jobs, name, for_programs="--json" in flags)
+        if code:
+            return code
+    return ExitCode.DONE
 
 
 def watch(
@@ -55,6 +71,15 @@ def finish(jobs: NodeJobs, record: JobRecord, *, for_programs: bool = False, che
             words += f"; `{command(f'job train --resume --run {run}', jobs.inventory.path)}` goes on with it"
         tell(words)
     return ExitCode.FAILED if record.exit_code is None else record.exit_code
+
+
+@contextmanager
+def _hint_when_interrupted(jobs: NodeJobs) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell(f"interrupted; `{command('job list', jobs.inventory.path)}` shows which jobs were begun")
+        raise
 
 
 def _show(line: str) -> None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def request_of(
-    inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str
+    inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str, after: str = ""
 ) -> JobRequest:
-    """The request for `job` with its runs in the node's folder `runs`.
+    """The request for `job` with its runs in the node's folder `runs`; `after` is the id of a job to wait for.
 
     Where the operator names a run, it is the one of that name there. --json is for whoever reads the result: not there.
     """
@@ -29,7 +29,7 @@ def request_of(
             kept[index + 1] = _there(kept[index + 1], runs)
     tasks = inventory.tasks() if needs_roles(inventory, job) else ()
     roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
-    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles)
+    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after)
 
 
 def names(job: str, now: datetime) -> Iterator[str]:

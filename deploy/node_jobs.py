@@ -87,13 +87,14 @@ class NodeJobs:
         """The cluster."""
         return self._inventory
 
-    def submit(self, job: str, flags: Sequence[str]) -> str:
-        """Start a job with these flags of `python -m cluster`; its id.
+    def submit(self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = ()) -> str:
+        """Start a job with these flags of `python -m cluster` and `more` overrides; its id.
 
+        With `after`, the id of another job, it waits there for that one, and begins when it is done.
         Raises ClusterError with the node's own words when it is refused, because another job runs for one.
         """
         runs = runs_on_node(self._inventory, self._places)
-        request = request_of(self._inventory, job, self._overrides, flags, runs)
+        request = request_of(self._inventory, job, (*self._overrides, *more), flags, runs, after)
         folder = self._new_folder(job)
         self._node.put(request.to_bytes(), str(folder.request), deadline_seconds=60.0, root=True)
         self._node.put(self._inventory.path, str(folder.inventory), deadline_seconds=60.0, root=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from deploy.attached_job import run_attached
+from deploy.attached_job import run_attached, run_in_order
 from deploy.converge.apply import apply
 from deploy.converge.cluster_view import cluster_status
 from deploy.converge.code import COPY_SECONDS, copy_data
@@ -44,6 +44,17 @@ class SshServices:
             if needs_data(job) and self._cluster.data is not None:
                 self._publish(fleet, self._cluster.data)
             return run_attached(self._jobs(fleet, self._cluster.job_overrides(job)), job, flags)
+
+    def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
+        """Jobs one after another, each only when the one before is done; 0, or the first other exit code.
+
+        They follow one another on the coordinator's node: also when this command has gone (130).
+        """
+        with self._cluster.fleet() as fleet:
+            if any(map(needs_data, order)) and self._cluster.data is not None:
+                self._publish(fleet, self._cluster.data)
+            jobs = self._jobs(fleet, ())
+            return run_in_order(jobs, [(job, self._cluster.job_overrides(job)) for job in order], flags)
 
     def running_job(self) -> None:
         """See `JobServices`: no command of this machine runs a job."""

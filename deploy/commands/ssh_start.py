@@ -193,9 +193,7 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
         print("already running, jobs not repeated (--jobs runs them)", flush=True)
     else:
         services = SshServices(cluster.inventory, cluster.overrides)
-        for number, job in enumerate(order, 1):
-            print(f"job {number} of {len(order)}: {job}", flush=True)
-            end_as_the_job_did(services.run_job(job, ["--quiet"] if quiet else []))
+        end_as_the_job_did(services.run_jobs(order, ["--quiet"] if quiet else []))
     if recap.failures:
         raise Exit(None, ExitCode.DEGRADED)
 

@@ -48,6 +48,11 @@ class JobFolder:
         return self.path / "output.log"
 
     @property
+    def turn_lock(self) -> Path:
+        """Held with flock by a job that was to wait for another one, as long as it lives."""
+        return self.path / "turn.lock"
+
+    @property
     def run_file(self) -> Path:
         """Names the folder in `runs`, as soon as the job has one."""
         return self.path / "run"

@@ -17,6 +17,7 @@ class JobState(StrEnum):
     """Where a job is in its life."""
 
     SUBMITTED = "submitted"  # no process has taken it up
+    WAITING = "waiting"  # for the end of the job it was to follow
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -26,7 +27,7 @@ class JobState(StrEnum):
     @property
     def ended(self) -> bool:
         """Whether nothing more will come of it."""
-        return self not in (JobState.SUBMITTED, JobState.RUNNING)
+        return self not in (JobState.SUBMITTED, JobState.WAITING, JobState.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,22 @@ def read_all(root: JobsRoot) -> list[JobRecord]:
 
 
 def settled(records: Sequence[JobRecord], holder: int | None, root: JobsRoot) -> list[JobRecord]:
-    """`records` with those that claim to run, and do not, looked at once more and then taken as interrupted."""
+    """`records` with those that claim to live, and do not, looked at once more and then taken as interrupted."""
     result = []
     for record in records:
-        if record.state is JobState.RUNNING and record.pid != holder:
+        if not _alive(record, holder, root):
             record = _read(root.job(record.id))
-            if record.state is JobState.RUNNING:
+            if record.state in (JobState.RUNNING, JobState.WAITING):
                 record = replace(record, state=JobState.INTERRUPTED)
         result.append(record)
     return result
+
+
+def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
+    """Whether the record is not contradicted by who holds which lock."""
+    if record.state is JobState.WAITING:
+        return held_by(root.job(record.id).turn_lock) is not None
+    return record.state is not JobState.RUNNING or record.pid == holder
 
 
 def run_folder(folder: JobFolder) -> str | None:

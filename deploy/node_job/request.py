@@ -16,7 +16,7 @@ class JobRequest:
 
     `overrides` are `key=value` as for --set, `flags` further flags of `python -m cluster`. `roles` has the metrics
     address (`host:port`) of each role by its name (`ps:0`); it is empty for a job that needs none. `inventory` is the
-    operator's own name of the file, for messages.
+    operator's own name of the file, for messages. `after` is the id of a job whose good end this one waits for.
     """
 
     job: str
@@ -24,6 +24,7 @@ class JobRequest:
     overrides: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
+    after: str = ""
 
     def to_bytes(self) -> bytes:
         """The content of `request.json`."""
@@ -42,6 +43,7 @@ class JobRequest:
                 tuple(map(str, content["overrides"])),
                 tuple(map(str, content["flags"])),
                 {str(name): str(address) for name, address in content["roles"].items()},
+                str(content["after"]),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(

@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from os import getpid
 from pathlib import Path
 
@@ -12,10 +12,12 @@ from cluster.server.notify import notify
 from deploy.file_lock import FileLock, LockHeldError
 from deploy.foreground_job import interruptible, tell
 from deploy.job_restart import JobRestartPolicy
+from deploy.node_job.clock import now
 from deploy.node_job.folders import JobFolder, JobsRoot, is_job_id
 from deploy.node_job.records import JobRecord, JobState, read_all, run_folder, state_of
 from deploy.node_job.request import JobRequest
 from deploy.node_job.role_restart import bring_roles_back
+from deploy.node_job.turn import await_turn
 from deploy.project import environment_for_any_folder
 from deploy.restarted_job import JobPlan, run_to_its_end
 
@@ -35,21 +37,36 @@ def run(
         if not is_job_id(name) or not folder.request.is_file():
             raise ClusterError(f"{name}: expected a job that was submitted, found no {folder.request}")
         request = JobRequest.read(folder.request)
-        with FileLock(root.lock):
-            return _keep_state(root, folder, request, coordinator, restarts)
-    except LockHeldError as error:
-        print(_already_running(root, error.pid), file=sys.stderr)
+        with ExitStack() as held:
+            if request.after:
+                held.enter_context(FileLock(folder.turn_lock))
+                code = await_turn(root, folder, request)
+                if code:
+                    return code
+            return _take_the_cluster(root, folder, request, coordinator, restarts)
     except ClusterError as problem:
         print(problem, file=sys.stderr)
         return problem.exit_code
-    return ExitCode.FAILED
+
+
+def _take_the_cluster(
+    root: JobsRoot, folder: JobFolder, request: JobRequest, coordinator: Sequence[str], restarts: JobRestartPolicy
+) -> int:
+    try:
+        with FileLock(root.lock):
+            return _keep_state(root, folder, request, coordinator, restarts)
+    except LockHeldError as error:
+        if request.after:  # somebody was quicker when the job before ended
+            failed = JobRecord(folder.id, request.job, JobState.FAILED, exit_code=ExitCode.FAILED, ended=now())
+            failed.write(folder)
+        raise ClusterError(_already_running(root, error.pid)) from error
 
 
 def _keep_state(
     root: JobsRoot, folder: JobFolder, request: JobRequest, coordinator: Sequence[str], restarts: JobRestartPolicy
 ) -> int:
     left_behind = [record for record in read_all(root) if record.state is JobState.INTERRUPTED and not record.ended]
-    running = JobRecord(folder.id, request.job, JobState.RUNNING, getpid(), begun=_now())
+    running = JobRecord(folder.id, request.job, JobState.RUNNING, getpid(), begun=now())
     code: int = ExitCode.FAILED
     try:
         with interruptible():
@@ -66,7 +83,7 @@ def _keep_state(
         code = problem.exit_code
     finally:
         notify(f"STOPPING=1\nSTATUS={request.job} ended with {code}")
-        ended = replace(running, state=state_of(code), exit_code=code, ended=_now(), run_folder=run_folder(folder))
+        ended = replace(running, state=state_of(code), exit_code=code, ended=now(), run_folder=run_folder(folder))
         ended.write(folder)
     return code
 
@@ -93,7 +110,7 @@ def _clear_up(root: JobsRoot, jobs: Sequence[JobRecord], request: JobRequest) ->
     tell(f"{request.job}: restarting the roles first: {names} was interrupted and has left its variables there")
     _restart(request)()
     for job in jobs:
-        replace(job, ended=_now()).write(root.job(job.id))
+        replace(job, ended=now()).write(root.job(job.id))
 
 
 def _restart(request: JobRequest) -> Callable[[], None]:
@@ -108,7 +125,3 @@ def _already_running(root: JobsRoot, pid: int | None) -> str:
     holders = [record.id for record in read_all(root) if record.state is JobState.RUNNING]
     name = holders[-1] if holders else f"process {pid}"
     return f"a job is running on this cluster already ({name}): wait for it, attach to it, or cancel it (`fab job`)"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -19,11 +19,11 @@ from deploy.state_folder import StateFolder
 PATIENCE_SECONDS = 60.0
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
+def eventually(condition: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
     """Poll until `condition` holds; the two noisy cores of a test machine get a minute."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience_seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_SECONDS:.0f} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {patience_seconds:.0f} s"
         time.sleep(0.02)
 
 

@@ -180,3 +180,40 @@ def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:
         [sys.executable, "-c", program], env=environment_for_any_folder(), capture_output=True, text=True, check=True
     )
     assert asked.stdout.strip() == "[]"
+
+
+def test_a_job_waits_for_the_one_before_and_begins_when_that_is_done(root: JobsRoot) -> None:
+    submit(root)
+    submit(root, SECOND, after=FIRST)
+    with begun(root, "0,0", SECOND) as process:
+        eventually(lambda: record(root, SECOND).state is JobState.WAITING, "the wait")
+        assert record(root, SECOND).pid == process.pid
+        assert ended(root, "0")[0] == 0
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, output
+    assert record(root, SECOND).state is JobState.DONE
+
+
+@pytest.mark.parametrize(("code", "state"), [(1, JobState.FAILED), (130, JobState.CANCELLED)])
+def test_a_job_is_not_begun_when_the_one_before_is_not_done(root: JobsRoot, code: int, state: JobState) -> None:
+    submit(root)
+    submit(root, SECOND, after=FIRST)
+    assert ended(root, str(code))[0] == code
+    (root.path / "journal").unlink()
+    ended_with, output = ended(root, "0", SECOND)
+    assert ended_with == code
+    assert output == f"pi: not begun: {FIRST}, which it was to follow, is {state}\n"
+    assert record(root, SECOND).state is state
+    assert not (root.path / "journal").exists()
+
+
+def test_a_waiting_job_can_be_interrupted_and_a_killed_one_is_recognised(root: JobsRoot) -> None:
+    submit(root)
+    for number, state in ((signal.SIGINT, JobState.CANCELLED), (signal.SIGKILL, JobState.INTERRUPTED)):
+        name = f"20261121T2231-{'pi' if number is signal.SIGINT else 'evaluate'}"
+        submit(root, name, after=FIRST)
+        with begun(root, "0", name) as process:
+            eventually(lambda name=name: record(root, name).state is JobState.WAITING, "the wait")  # type: ignore[misc]
+            process.send_signal(number)
+            process.wait(PATIENCE_SECONDS)
+        assert record(root, name).state is state

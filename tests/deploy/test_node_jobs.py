@@ -134,7 +134,7 @@ def test_nothing_is_lost_or_repeated_when_the_connection_breaks(node: JobNode, m
     canceller.join()
     assert record.state is JobState.CANCELLED
     assert lines[:3] == ["epoch 0", "epoch 1", "epoch 2"]
-    assert lines[-1].startswith("result: ")
+    assert any(line.startswith("result: ") for line in lines)
     assert len(lines) == len(set(lines))
     assert troubles == ["rpi11: the connection broke"] * 3
 
@@ -220,3 +220,30 @@ def test_an_archive_writes_nowhere_else(tmp_path: Path) -> None:
     assert (target / "good").read_text() == "good"
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["one"]
     assert pack_command("/r/a b", checkpoints=False) == "tar -C /r '--exclude=a b/checkpoints' -czf - -- 'a b'"
+
+
+def test_jobs_follow_one_another_also_when_nobody_watches(
+    node: JobNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt
+
+    node.play("0")
+    jobs = node.jobs()
+    order = [("pi", []), ("train", ["jobs.train.epochs=3"])]
+    with monkeypatch.context() as patched:
+        patched.setattr(attached_job, "_show", interrupt)
+        assert attached_job.run_in_order(jobs, order, []) == ExitCode.CANCELLED
+    first, second = (record.id for record in jobs.records())
+    assert f"{first}, then {second}: on rpi11; Ctrl-C leaves them running" in capsys.readouterr().err
+    eventually(lambda: jobs.choose(second).state is JobState.DONE, "the second job's end")
+    assert "jobs.train.epochs=3" in node.asked()
+    assert jobs.choose(first).state is JobState.DONE
+
+
+def test_jobs_in_order_end_with_the_first_that_fails(node: JobNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.play("1")
+    jobs = node.jobs()
+    assert attached_job.run_in_order(jobs, [("pi", []), ("train", [])], []) == ExitCode.FAILED
+    eventually(lambda: all(record.state is JobState.FAILED for record in jobs.records()), "the end of both")
+    assert len(capsys.readouterr().out.splitlines()) == 2  # which job, and its result
