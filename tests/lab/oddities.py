@@ -1,7 +1,7 @@
 """Nodes with something wrong with them, and what of it is emulated how.
 
 A wrapper in front of a command is seen by whoever runs that command; a program that asks the kernel itself still gets
-the host's answer, Python apart, which is told by its `sitecustomize`.
+the host's answer, the system's Python apart, which is told at its start.
 """
 
 import enum
@@ -67,4 +67,5 @@ def apply(oddity: Oddity, card: Card) -> None:
         card.copy(f"usr/bin/{command}", f"{command}.real")
         card.write(f"usr/bin/{command}", f"#!/bin/sh\n{script}\n", mode=0o755)
     if oddity in PYTHON:
-        card.write("usr/lib/python3/dist-packages/sitecustomize.py", PYTHON[oddity])
+        card.write("usr/lib/python3/dist-packages/lab_oddity.py", PYTHON[oddity])
+        card.write("usr/lib/python3/dist-packages/lab_oddity.pth", "import lab_oddity\n")

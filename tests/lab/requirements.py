@@ -20,19 +20,24 @@ PACKAGE_OF = {
 }
 """Debian package by the command that is needed from it."""
 
+KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""What the image's packages are signed with."""
+
 
 def missing() -> list[str]:
     """Debian packages that are not here."""
-    return sorted({package for command, package in PACKAGE_OF.items() if shutil.which(command) is None})
+    packages = {package for command, package in PACKAGE_OF.items() if shutil.which(command) is None}
+    return sorted(packages if KEYS.exists() else {*packages, "debian-archive-keyring"})
 
 
 def install() -> None:
-    """Installs them.
+    """Installs them where that can be done.
 
     Raises:
-        LabError: apt-get can't.
+        LabError: apt-get failed.
     """
-    if packages := missing():
+    packages = missing()
+    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", environment=environment)
         run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, environment=environment)
@@ -43,7 +48,7 @@ def why_not() -> str:
     if os.geteuid() != 0:
         return "the lab needs root: it makes network namespaces, mounts and control groups"
     if packages := missing():
-        return f"the lab needs {', '.join(packages)}: `python -m tests.lab install` installs them (Debian)"
+        return f"the lab needs {', '.join(packages)}: `python -m tests.lab prepare` installs them (Debian)"
     for controller in ("memory", "cpu", "unified"):
         if not os.access(CGROUPS / controller / "cgroup.procs", os.W_OK):
             return f"the lab needs control groups of version 1, writable, and {CGROUPS / controller} is not"
