@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from tests.lab import cgroups, network, oddities, requirements
+from tests.lab import cgroups, meminfo, network, oddities, requirements
 from tests.lab.card import Card
 from tests.lab.commands import LabError, run
 from tests.lab.image import image
@@ -162,6 +162,7 @@ class Lab:
 
     def _start(self) -> None:
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"pscluster-{self.places.lab}", "-f", self.places.key)
+        meminfo.start(self.places)
         network.make_switch(self.places)
         network.plug_in(self.places, network.OUTSIDER, network.OUTSIDER_ADDRESS, self.plan.mbit_per_second)
         public = self.places.key.with_suffix(".pub").read_text()
@@ -211,11 +212,18 @@ Host *
 
 
 def remove(places: Places) -> None:
-    """Ends whatever bears the lab's name, also what a killed `up` left half made."""
+    """Ends whatever bears the lab's name, also what a killed `up` left half made.
+
+    Raises:
+        LabError: The lab of this name is another checkout's.
+    """
+    if places.registered.exists() and (other := places.registered.read_text().strip()) != str(places.run):
+        raise LabError(f"lab {places.lab!r} is in {other}, not in {places.run}: end it from there")
     names = cgroups.nodes(places)
     network.remove_all(places)
     cgroups.kill_all(places, *names)
     cgroups.remove(places)
+    meminfo.stop(places)
     if places.run.exists():
         shutil.rmtree(places.run)
     if (left := network.left(places)) or places.cgroup("memory").exists():

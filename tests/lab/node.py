@@ -1,6 +1,5 @@
 """One emulated Raspberry Pi: its card, its cable, its limits, and the power switch."""
 
-import os
 import socket
 import subprocess
 import time
@@ -16,17 +15,6 @@ from tests.lab.snapshot import Snapshot, snapshot
 BOOT_SECONDS = 60.0
 USER = "pi"
 USER_ID = 1000
-
-MEMINFO = """\
-MemTotal:       {total:8d} kB
-MemFree:        {free:8d} kB
-MemAvailable:   {free:8d} kB
-Buffers:               0 kB
-Cached:                0 kB
-SwapCached:            0 kB
-SwapTotal:             0 kB
-SwapFree:              0 kB
-"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +60,7 @@ class LabNode:
                 [
                     *("setsid", "--fork", str(FILES / "node" / "power-on")),
                     *(str(self.folder / "pid"), self.places.namespace(self.name), *groups, "--"),
-                    *(str(FILES / "node" / "init"), self.name, str(self.folder), lower, card),
+                    *(str(FILES / "node" / "init"), self.name, str(self.folder), str(self.places.told), lower, card),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -97,10 +85,6 @@ class LabNode:
     def limit_memory(self, limit_bytes: int | None) -> None:
         """Memory of all that runs on the node; /proc/meminfo there tells the same. None for no limit."""
         cgroups.limit_memory(self.places, self.name, limit_bytes)
-        total = (limit_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) >> 10
-        # Written in place: the node has this very file bound over its /proc/meminfo.
-        with (self.folder / "meminfo").open("w") as file:
-            file.write(MEMINFO.format(total=total, free=round(total * 0.9)))
 
     def limit_cpu(self, percent: float | None) -> None:
         """Percent of one core for all that runs on the node; None for no limit. 10 % is about a Raspberry Pi 3."""
@@ -110,7 +94,7 @@ class LabNode:
         """The command line that runs a command as root on the node, within its limits, not over the network."""
         enter = 'for group in $1; do echo $$ >"$group/cgroup.procs"; done; shift; exec "$@"'
         groups = [str(self.places.cgroup(controller, self.name)) for controller in ("memory", "cpu")]
-        entering = ["nsenter", f"--target={self._pid_one()}", "--mount", "--uts", "--ipc", "--net", "--pid"]
+        entering = ["nsenter", f"--target={self._pid_one()}", "--mount", "--uts", "--ipc", "--net", "--time", "--pid"]
         entering += ["--cgroup", "--root", "--wd"]
         return ["env", "-i", *_words(clean_environment()), "sh", "-c", enter, "sh", " ".join(groups), *entering, *words]
 

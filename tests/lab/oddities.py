@@ -63,6 +63,8 @@ def apply(oddity: Oddity, card: Card) -> None:
     """Changes the card of a node that has not been booted yet. A full card is made so when it is new."""
     if oddity is Oddity.WITHOUT_PYTHON:
         card.write("usr/bin/python3.11", "", mode=0o644)
+    if oddity is Oddity.WRONG_CLOCK:
+        card.copy("usr/bin/timedatectl.real", "timedatectl")  # which tells that nobody sets this clock
     for command, script in WRAPPERS.get(oddity, {}).items():
         card.copy(f"usr/bin/{command}", f"{command}.real")
         card.write(f"usr/bin/{command}", f"#!/bin/sh\n{script}\n", mode=0o755)

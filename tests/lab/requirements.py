@@ -4,11 +4,13 @@ import os
 import shutil
 from pathlib import Path
 
+from tests.lab.cgroups import CONTROLLERS
 from tests.lab.commands import LabError, run
 from tests.lab.places import CGROUPS
 
 PACKAGE_OF = {
     "mmdebstrap": "mmdebstrap",
+    "lxcfs": "lxcfs",
     "ip": "iproute2",
     "tc": "iproute2",
     "ssh": "openssh-client",
@@ -40,7 +42,17 @@ def install() -> None:
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", environment=environment)
-        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, environment=environment)
+        run(
+            "apt-get",
+            "-o",
+            "DPkg::Lock::Timeout=300",
+            "install",
+            "-y",
+            "-qq",
+            "--no-install-recommends",
+            *packages,
+            environment=environment,
+        )
 
 
 def why_not() -> str:
@@ -49,7 +61,7 @@ def why_not() -> str:
         return "the lab needs root: it makes network namespaces, mounts and control groups"
     if packages := missing():
         return f"the lab needs {', '.join(packages)}: `python -m tests.lab prepare` installs them (Debian)"
-    for controller in ("memory", "cpu", "unified"):
+    for controller in CONTROLLERS:
         if not os.access(CGROUPS / controller / "cgroup.procs", os.W_OK):
             return f"the lab needs control groups of version 1, writable, and {CGROUPS / controller} is not"
     known = Path("/proc/filesystems").read_text().split()
