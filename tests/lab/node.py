@@ -33,7 +33,7 @@ class LabNode:
 
     @property
     def console(self) -> str:
-        """What pid 1 has said since the first boot."""
+        """What the node said before systemd kept a journal of its own, and on its way down."""
         return (self.folder / "console.log").read_text(errors="replace")
 
     @property
@@ -49,6 +49,7 @@ class LabNode:
         """
         if self.running:
             raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
+        network.unplug(self.places, self.name)  # it may have been shut down rather than crashed
         network.plug_in(self.places, self.name, self.address, self.mbit_per_second)
         cgroups.make(self.places, self.name)
         (self.folder / "pid").unlink(missing_ok=True)
@@ -119,7 +120,7 @@ class LabNode:
                 greeted = connection.recv(4) == b"SSH-"
         except OSError:
             return False
-        return greeted and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
+        return greeted and self.running and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
 
     def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
         """Returns when user pi can log in.
@@ -127,13 +128,14 @@ class LabNode:
         Raises:
             LabError: Not within the deadline; says what pid 1 said last.
         """
-        deadline = time.monotonic() + deadline_seconds
+        deadline, ran = time.monotonic() + deadline_seconds, False
         while not self.reachable():
-            if time.monotonic() > deadline:
-                last = " / ".join(self.console.splitlines()[-3:])
-                raise LabError(
-                    f"{self.name}: no login within {deadline_seconds:.0f} s of its boot; its console: {last}"
-                )
+            ended = ran and not self.running
+            if ended or time.monotonic() > deadline:
+                last = " / ".join(self.console.splitlines()[-3:]) or "nothing"
+                when = "its boot ended" if ended else f"no login within {deadline_seconds:.0f} s of its boot"
+                raise LabError(f"{self.name}: {when}; its console says: {last}")
+            ran = ran or self.running
             time.sleep(0.05)
 
     def snapshot(self) -> Snapshot:

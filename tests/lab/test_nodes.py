@@ -42,20 +42,21 @@ def test_there_is_no_route_out(lab: Lab) -> None:
 
 
 def test_a_cable_carries_what_it_was_shaped_to(lab: Lab) -> None:
-    def seconds() -> float:
-        began = time.monotonic()
-        subprocess.run(["ssh", "-F", lab.ssh_config, "rpi01", "cat >/dev/null"], input=bytes(4 << 20), check=True)
-        return time.monotonic() - began
+    node, content = lab.node("rpi01"), bytes(2 << 20)
 
-    node = lab.node("rpi01")
+    def mbit_per_second() -> float:
+        began = time.monotonic()
+        subprocess.run(["ssh", "-F", lab.ssh_config, "rpi01", "cat >/dev/null"], input=content, check=True)
+        return len(content) * 8e-6 / (time.monotonic() - began)
+
+    unshaped = mbit_per_second()
+    node.shape(4)
     try:
-        node.shape(200)
-        fast = seconds()
-        node.shape(10)
-        slow = seconds()
+        shaped = mbit_per_second()
     finally:
         node.shape(network.LINK_MBIT_PER_SECOND)
-    assert slow > 4 * fast
+    # A busy machine makes both slower; nothing makes the second one faster than its cable and the burst it forgives.
+    assert shaped < min(4 * 1.2, unshaped)
 
 
 def test_a_program_above_the_memory_limit_is_killed_and_the_node_lives_on(lab: Lab) -> None:
@@ -106,6 +107,16 @@ def test_a_crash_tells_nobody_and_the_card_keeps_what_was_written(lab: Lab) -> N
     assert lab.ssh("rpi03", "cat note; ls /run/forgotten 2>&1 || true").stdout.startswith("kept\nls: cannot access")
     with pytest.raises(LabError, match="rpi03 is on already"):
         node.boot()
+
+
+def test_a_reboot_is_a_new_boot_on_the_same_card(lab: Lab) -> None:
+    boot = "cat /proc/sys/kernel/random/boot_id"
+    before = lab.ssh("rpi02", f"echo kept >note; {boot}").stdout
+    lab.ssh("rpi02", "sudo systemd-run --quiet --on-active=0 systemctl reboot")
+    eventually(lambda: lab.ssh("rpi02", boot, check=False).stdout not in ("", before), "rpi02 boots again")
+    assert lab.ssh("rpi02", "cat note").stdout == "kept\n"
+    assert float(lab.ssh("rpi02", "cat /proc/uptime").stdout.split()[0]) < 60
+    assert "Reached target" in lab.ssh("rpi02", "sudo journalctl --boot=-1 --no-pager _PID=1").stdout
 
 
 def test_a_pulled_cable_is_silence_and_goes_on_when_it_is_back(lab: Lab) -> None:
