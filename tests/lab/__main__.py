@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ Act = Callable[[argparse.Namespace], int | None]
 
 def main() -> int:
     arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clears away like Ctrl-C
     try:
         return int(arguments.act(arguments) or 0)
     except LabError as error:

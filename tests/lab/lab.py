@@ -1,12 +1,12 @@
 """A lab: the switch, up to sixteen nodes on it, an outsider, and the folder that describes them."""
 
-import contextlib
 import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -84,6 +84,8 @@ class Lab:
             raise LabError(f"no node {', '.join(unknown)} in a lab of {count}: rpi01 to rpi{count:02d}")
         _register(places)
         try:
+            if places.run.exists():  # of a lab that a restart of this machine has ended
+                shutil.rmtree(places.run)
             places.run.mkdir(parents=True)
             places.state.write_text(json.dumps(plan.__dict__, indent=1))
             lab = cls(places, plan)
@@ -252,11 +254,11 @@ def _each(actions: Sequence[Callable[[], None]]) -> None:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C waits until the clearing away is done."""
-    with contextlib.suppress(ValueError):  # not the main thread: no signal comes here
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+    if threading.current_thread() is not threading.main_thread():  # no signal comes here
+        yield
         return
-    yield
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -20,7 +20,7 @@ def start(places: Places) -> None:
         LabError: It does not.
     """
     folder = places.told
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     log = places.run / "lxcfs.log"
     command = [
         "setsid",
@@ -45,6 +45,8 @@ def stop(places: Places) -> None:
     # Asked for by the mount table: no path below a file system whose server has died can be looked at.
     if any(line.split()[1] == str(places.told) for line in Path("/proc/mounts").read_text().splitlines()):
         run("umount", "--lazy", places.told)
+    if places.told.exists():
+        places.told.rmdir()
     with contextlib.suppress(OSError, ValueError):
         pid = int(_pid_file(places).read_text())
         if Path(f"/proc/{pid}/comm").read_text() == "lxcfs\n":

@@ -12,7 +12,7 @@ from tests.lab.commands import LabError, clean_environment, complaint, run
 from tests.lab.places import FILES, Places
 from tests.lab.snapshot import Snapshot, snapshot
 
-BOOT_SECONDS = 60.0
+BOOT_SECONDS = 180.0
 USER = "pi"
 USER_ID = 1000
 

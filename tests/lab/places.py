@@ -52,8 +52,8 @@ class Places:
 
     @property
     def told(self) -> Path:
-        """Where lxcfs is mounted."""
-        return self.run / "lxcfs"
+        """Where lxcfs is mounted: nowhere that a person deletes, because control groups can be removed through it."""
+        return REGISTRY / f"{self.lab}-lxcfs"
 
     @property
     def registered(self) -> Path:

@@ -76,8 +76,10 @@ def why_not() -> str:
 
 
 def check() -> None:
-    """Raises:
-    LabError: No lab can run here.
+    """Returns where a lab can run.
+
+    Raises:
+        LabError: It can't here.
     """
     if reason := why_not():
         raise LabError(reason)

@@ -94,7 +94,7 @@ def test_a_second_lab_of_the_same_name_is_refused_in_one_line(odd_lab: Lab) -> N
 def test_an_interrupted_up_leaves_nothing(lab_can_run: None) -> None:
     """Not even if it is killed before it could clear away: then `down` does."""
     environment = {**os.environ, "PSCLUSTER_LAB": "trial"}
-    for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
         with subprocess.Popen(
             ["unshare", "--net", sys.executable, "-m", "tests.lab", "up", "6"], cwd=PROJECT, env=environment
         ) as up:
@@ -108,5 +108,6 @@ def test_an_interrupted_up_leaves_nothing(lab_can_run: None) -> None:
 
 def left(name: str) -> list[str]:
     places = Places.of(name)
-    folders = [str(path) for path in (places.run, places.registered, places.cgroup("memory")) if path.exists()]
+    paths = (places.run, places.registered, places.told, places.cgroup("memory"), places.cgroup("unified"))
+    folders = [str(path) for path in paths if path.exists()]
     return [*network.left(places), *nodes(places), *folders]
