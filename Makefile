@@ -7,7 +7,7 @@ BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-long check format lint types imports lengths lock requirements docs bench clean
+.PHONY: help .venv run test test-long lab check format lint types imports lengths lock requirements docs bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -22,7 +22,10 @@ test: .venv  ## all tests but the long ones (ARGS="-k inventory")
 	@$(python) -m pytest $(ARGS)
 
 test-long: .venv  ## the tests marked long
-	@$(python) -m pytest -m long $(ARGS)
+	@$(python) -m pytest -m "long and not lab" $(ARGS)
+
+lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.md (ARGS="-k crash")
+	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab tests/lab $(ARGS)
 
 check: lint types imports lengths lock docs  ## everything that needs no running: style, types, imports, lock, docs
 

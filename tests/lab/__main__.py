@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ Act = Callable[[argparse.Namespace], int | None]
 
 def main() -> int:
     arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clears away like Ctrl-C
     try:
         return int(arguments.act(arguments) or 0)
     except LabError as error:
@@ -49,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     any_number: dict[str, Any] = {"nargs": "*", "metavar": "node", "help": "all if none is named"}
     rest: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
 
-    verb("install", _install, "install the Debian packages that a lab needs here")
+    verb("prepare", _prepare, "install what a lab needs here and build the image; say so if no lab can run")
     verb("image", _image, "build the root image if it is not cached, and print where it is")
     up = verb("up", _up, "bring up nodes rpi01, rpi02 ...", count={"nargs": "?", "type": int, "default": MOST_NODES})
     up.add_argument("--quota", type=_percent, default=None, help="CPU of each node, percent of a core or max")
@@ -73,8 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _install(_: argparse.Namespace) -> None:
+def _prepare(_: argparse.Namespace) -> None:
     requirements.install()
+    if reason := requirements.why_not():
+        print(f"no lab here, its tests are skipped: {reason}")
+    else:
+        image()
 
 
 def _image(_: argparse.Namespace) -> None:

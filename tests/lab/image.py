@@ -31,7 +31,7 @@ SOURCES = f"deb [trusted=yes] file:/{REPOSITORY} ./\n"
 DISABLED = "systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer"
 MASKED = (
     "systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-modules-load.service systemd-sysctl.service "
-    "dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount systemd-logind.service "
+    "dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount "
     "getty@tty1.service console-getty.service"
 )
 """What would change the host's kernel, and the consoles that a node does not have."""
@@ -63,6 +63,11 @@ printf 'PermitRootLogin no\\nPasswordAuthentication no\\nUseDNS no\\n' >/etc/ssh
 systemctl disable --quiet {DISABLED} 2>/dev/null || true
 systemctl mask --quiet {MASKED}
 systemctl enable --quiet ssh.service
+install -D -m 755 /root/board/vcgencmd /usr/bin/vcgencmd
+install -D -m 644 /root/board/cmdline.txt /boot/firmware/cmdline.txt
+dpkg-divert --quiet --local --rename --divert /usr/bin/timedatectl.real --add /usr/bin/timedatectl
+install -m 755 /root/board/timedatectl /usr/bin/timedatectl
+rm -r /root/board
 install -d -o pi -g pi -m 700 /home/pi/.ssh
 install -d -m 755 /srv
 rm -f /etc/ssh/ssh_host_* /etc/machine-id /var/lib/dbus/machine-id /usr/sbin/policy-rc.d /etc/resolv.conf
@@ -134,6 +139,7 @@ def _build(root: Path) -> None:
     standins.build(repository)
     standins.index(repository)
     (root / "etc/apt/sources.list").write_text(SOURCES)
+    shutil.copytree(FILES / "board", root / "root/board")
     in_root(root, FINISH)
 
 

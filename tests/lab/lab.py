@@ -1,12 +1,12 @@
 """A lab: the switch, up to sixteen nodes on it, an outsider, and the folder that describes them."""
 
-import contextlib
 import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from tests.lab import cgroups, network, oddities, requirements
+from tests.lab import cgroups, meminfo, network, oddities, requirements
 from tests.lab.card import Card
 from tests.lab.commands import LabError, run
 from tests.lab.image import image
@@ -84,6 +84,8 @@ class Lab:
             raise LabError(f"no node {', '.join(unknown)} in a lab of {count}: rpi01 to rpi{count:02d}")
         _register(places)
         try:
+            if places.run.exists():  # of a lab that a restart of this machine has ended
+                shutil.rmtree(places.run)
             places.run.mkdir(parents=True)
             places.state.write_text(json.dumps(plan.__dict__, indent=1))
             lab = cls(places, plan)
@@ -162,6 +164,7 @@ class Lab:
 
     def _start(self) -> None:
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"pscluster-{self.places.lab}", "-f", self.places.key)
+        meminfo.start(self.places)
         network.make_switch(self.places)
         network.plug_in(self.places, network.OUTSIDER, network.OUTSIDER_ADDRESS, self.plan.mbit_per_second)
         public = self.places.key.with_suffix(".pub").read_text()
@@ -211,11 +214,18 @@ Host *
 
 
 def remove(places: Places) -> None:
-    """Ends whatever bears the lab's name, also what a killed `up` left half made."""
+    """Ends whatever bears the lab's name, also what a killed `up` left half made.
+
+    Raises:
+        LabError: The lab of this name is another checkout's.
+    """
+    if places.registered.exists() and (other := places.registered.read_text().strip()) != str(places.run):
+        raise LabError(f"lab {places.lab!r} is in {other}, not in {places.run}: end it from there")
     names = cgroups.nodes(places)
     network.remove_all(places)
     cgroups.kill_all(places, *names)
     cgroups.remove(places)
+    meminfo.stop(places)
     if places.run.exists():
         shutil.rmtree(places.run)
     if (left := network.left(places)) or places.cgroup("memory").exists():
@@ -244,11 +254,11 @@ def _each(actions: Sequence[Callable[[], None]]) -> None:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C waits until the clearing away is done."""
-    with contextlib.suppress(ValueError):  # not the main thread: no signal comes here
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+    if threading.current_thread() is not threading.main_thread():  # no signal comes here
+        yield
         return
-    yield
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -46,7 +46,9 @@ def make_switch(places: Places) -> None:
 def plug_in(places: Places, machine: str, address: str, mbit_per_second: float) -> None:
     """Gives a machine a network namespace with `eth0` on the switch."""
     cable, space = places.cable(machine), places.namespace(machine)
-    _batch(f"netns add {space}", f"link add {cable} type veth peer name eth0 netns {space}")
+    # As on a Pi, a reboot does not change it, so nobody's neighbour table is wrong afterwards.
+    hardware = f"b8:27:eb:00:00:{int(address.rpartition('.')[2]):02x}"
+    _batch(f"netns add {space}", f"link add {cable} type veth peer name eth0 address {hardware} netns {space}")
     _batch(
         *("link set lo up", f"address add {address}/24 dev eth0", "link set eth0 up"),
         f"route add default via {HOST_ADDRESS}",

@@ -1,6 +1,5 @@
 """One emulated Raspberry Pi: its card, its cable, its limits, and the power switch."""
 
-import os
 import socket
 import subprocess
 import time
@@ -13,20 +12,9 @@ from tests.lab.commands import LabError, clean_environment, complaint, run
 from tests.lab.places import FILES, Places
 from tests.lab.snapshot import Snapshot, snapshot
 
-BOOT_SECONDS = 60.0
+BOOT_SECONDS = 180.0
 USER = "pi"
 USER_ID = 1000
-
-MEMINFO = """\
-MemTotal:       {total:8d} kB
-MemFree:        {free:8d} kB
-MemAvailable:   {free:8d} kB
-Buffers:               0 kB
-Cached:                0 kB
-SwapCached:            0 kB
-SwapTotal:             0 kB
-SwapFree:              0 kB
-"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +33,7 @@ class LabNode:
 
     @property
     def console(self) -> str:
-        """What pid 1 has said since the first boot."""
+        """What the node said before systemd kept a journal of its own, and on its way down."""
         return (self.folder / "console.log").read_text(errors="replace")
 
     @property
@@ -61,6 +49,7 @@ class LabNode:
         """
         if self.running:
             raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
+        network.unplug(self.places, self.name)  # it may have been shut down rather than crashed
         network.plug_in(self.places, self.name, self.address, self.mbit_per_second)
         cgroups.make(self.places, self.name)
         (self.folder / "pid").unlink(missing_ok=True)
@@ -72,7 +61,7 @@ class LabNode:
                 [
                     *("setsid", "--fork", str(FILES / "node" / "power-on")),
                     *(str(self.folder / "pid"), self.places.namespace(self.name), *groups, "--"),
-                    *(str(FILES / "node" / "init"), self.name, str(self.folder), lower, card),
+                    *(str(FILES / "node" / "init"), self.name, str(self.folder), str(self.places.told), lower, card),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -97,10 +86,6 @@ class LabNode:
     def limit_memory(self, limit_bytes: int | None) -> None:
         """Memory of all that runs on the node; /proc/meminfo there tells the same. None for no limit."""
         cgroups.limit_memory(self.places, self.name, limit_bytes)
-        total = (limit_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) >> 10
-        # Written in place: the node has this very file bound over its /proc/meminfo.
-        with (self.folder / "meminfo").open("w") as file:
-            file.write(MEMINFO.format(total=total, free=round(total * 0.9)))
 
     def limit_cpu(self, percent: float | None) -> None:
         """Percent of one core for all that runs on the node; None for no limit. 10 % is about a Raspberry Pi 3."""
@@ -110,7 +95,7 @@ class LabNode:
         """The command line that runs a command as root on the node, within its limits, not over the network."""
         enter = 'for group in $1; do echo $$ >"$group/cgroup.procs"; done; shift; exec "$@"'
         groups = [str(self.places.cgroup(controller, self.name)) for controller in ("memory", "cpu")]
-        entering = ["nsenter", f"--target={self._pid_one()}", "--mount", "--uts", "--ipc", "--net", "--pid"]
+        entering = ["nsenter", f"--target={self._pid_one()}", "--mount", "--uts", "--ipc", "--net", "--time", "--pid"]
         entering += ["--cgroup", "--root", "--wd"]
         return ["env", "-i", *_words(clean_environment()), "sh", "-c", enter, "sh", " ".join(groups), *entering, *words]
 
@@ -135,7 +120,7 @@ class LabNode:
                 greeted = connection.recv(4) == b"SSH-"
         except OSError:
             return False
-        return greeted and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
+        return greeted and self.running and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
 
     def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
         """Returns when user pi can log in.
@@ -143,13 +128,14 @@ class LabNode:
         Raises:
             LabError: Not within the deadline; says what pid 1 said last.
         """
-        deadline = time.monotonic() + deadline_seconds
+        deadline, ran = time.monotonic() + deadline_seconds, False
         while not self.reachable():
-            if time.monotonic() > deadline:
-                last = " / ".join(self.console.splitlines()[-3:])
-                raise LabError(
-                    f"{self.name}: no login within {deadline_seconds:.0f} s of its boot; its console: {last}"
-                )
+            ended = ran and not self.running
+            if ended or time.monotonic() > deadline:
+                last = " / ".join(self.console.splitlines()[-3:]) or "nothing"
+                when = "its boot ended" if ended else f"no login within {deadline_seconds:.0f} s of its boot"
+                raise LabError(f"{self.name}: {when}; its console says: {last}")
+            ran = ran or self.running
             time.sleep(0.05)
 
     def snapshot(self) -> Snapshot:

@@ -1,7 +1,7 @@
 """Nodes with something wrong with them, and what of it is emulated how.
 
 A wrapper in front of a command is seen by whoever runs that command; a program that asks the kernel itself still gets
-the host's answer, Python apart, which is told by its `sitecustomize`.
+the host's answer, the system's Python apart, which is told at its start.
 """
 
 import enum
@@ -63,8 +63,11 @@ def apply(oddity: Oddity, card: Card) -> None:
     """Changes the card of a node that has not been booted yet. A full card is made so when it is new."""
     if oddity is Oddity.WITHOUT_PYTHON:
         card.write("usr/bin/python3.11", "", mode=0o644)
+    if oddity is Oddity.WRONG_CLOCK:
+        card.copy("usr/bin/timedatectl.real", "timedatectl")  # which tells that nobody sets this clock
     for command, script in WRAPPERS.get(oddity, {}).items():
         card.copy(f"usr/bin/{command}", f"{command}.real")
         card.write(f"usr/bin/{command}", f"#!/bin/sh\n{script}\n", mode=0o755)
     if oddity in PYTHON:
-        card.write("usr/lib/python3/dist-packages/sitecustomize.py", PYTHON[oddity])
+        card.write("usr/lib/python3/dist-packages/lab_oddity.py", PYTHON[oddity])
+        card.write("usr/lib/python3/dist-packages/lab_oddity.pth", "import lab_oddity\n")

@@ -51,6 +51,11 @@ class Places:
         return self.run / "id_ed25519"
 
     @property
+    def told(self) -> Path:
+        """Where lxcfs is mounted: nowhere that a person deletes, because control groups can be removed through it."""
+        return REGISTRY / f"{self.lab}-lxcfs"
+
+    @property
     def registered(self) -> Path:
         """This lab's entry among those of the machine."""
         return REGISTRY / self.lab

@@ -4,11 +4,13 @@ import os
 import shutil
 from pathlib import Path
 
+from tests.lab.cgroups import CONTROLLERS
 from tests.lab.commands import LabError, run
 from tests.lab.places import CGROUPS
 
 PACKAGE_OF = {
     "mmdebstrap": "mmdebstrap",
+    "lxcfs": "lxcfs",
     "ip": "iproute2",
     "tc": "iproute2",
     "ssh": "openssh-client",
@@ -20,22 +22,37 @@ PACKAGE_OF = {
 }
 """Debian package by the command that is needed from it."""
 
+KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""What the image's packages are signed with."""
+
 
 def missing() -> list[str]:
     """Debian packages that are not here."""
-    return sorted({package for command, package in PACKAGE_OF.items() if shutil.which(command) is None})
+    packages = {package for command, package in PACKAGE_OF.items() if shutil.which(command) is None}
+    return sorted(packages if KEYS.exists() else {*packages, "debian-archive-keyring"})
 
 
 def install() -> None:
-    """Installs them.
+    """Installs them where that can be done.
 
     Raises:
-        LabError: apt-get can't.
+        LabError: apt-get failed.
     """
-    if packages := missing():
+    packages = missing()
+    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", environment=environment)
-        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, environment=environment)
+        run(
+            "apt-get",
+            "-o",
+            "DPkg::Lock::Timeout=300",
+            "install",
+            "-y",
+            "-qq",
+            "--no-install-recommends",
+            *packages,
+            environment=environment,
+        )
 
 
 def why_not() -> str:
@@ -43,8 +60,8 @@ def why_not() -> str:
     if os.geteuid() != 0:
         return "the lab needs root: it makes network namespaces, mounts and control groups"
     if packages := missing():
-        return f"the lab needs {', '.join(packages)}: `python -m tests.lab install` installs them (Debian)"
-    for controller in ("memory", "cpu", "unified"):
+        return f"the lab needs {', '.join(packages)}: `python -m tests.lab prepare` installs them (Debian)"
+    for controller in CONTROLLERS:
         if not os.access(CGROUPS / controller / "cgroup.procs", os.W_OK):
             return f"the lab needs control groups of version 1, writable, and {CGROUPS / controller} is not"
     known = Path("/proc/filesystems").read_text().split()
@@ -59,8 +76,10 @@ def why_not() -> str:
 
 
 def check() -> None:
-    """Raises:
-    LabError: No lab can run here.
+    """Returns where a lab can run.
+
+    Raises:
+        LabError: It can't here.
     """
     if reason := why_not():
         raise LabError(reason)

@@ -1,0 +1,21 @@
+"""What tests in the lab stand on. Anything that needs the lab is marked `lab`, and skipped where none can run."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab import requirements
+from tests.lab.lab import Lab
+
+
+@pytest.fixture(scope="session")
+def lab_can_run() -> None:
+    if reason := requirements.why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_can_run: None) -> Iterator[Lab]:
+    """Three nodes with nothing wrong with them. A module that needs others makes its own lab."""
+    with Lab.up(3) as lab:
+        yield lab
