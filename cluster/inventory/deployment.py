@@ -51,7 +51,7 @@ class Storage(Section):
     )
     export: AbsolutePath = Field("/srv/pscluster", description="the folder on the server")
     mount: AbsolutePath = Field("/mnt/pscluster", description="where every node sees it")
-    external: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+:/[^\x00-\x20\x7f]*$")] | None = Field(
+    external: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+:/[^\x00-\x20\x7f\\]*$")] | None = Field(
         None, description="an NFS export that exists already, e.g. `nas.local:/volume1/pscluster`, instead of `server`"
     )
 
