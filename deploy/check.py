@@ -20,10 +20,17 @@ class Finding:
     level: Level
     subject: str
     line: str
+    node: str = ""
+    """Of several; the subject begins with it then."""
+
+    @property
+    def topic(self) -> str:
+        """The subject without the node."""
+        return self.subject.removeprefix(self.node).strip()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
-        return asdict(self)
+        return asdict(self) if self.node else {"level": self.level, "subject": self.subject, "line": self.line}
 
 
 def check_node(

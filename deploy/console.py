@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.check import Finding
+from deploy.finding_groups import grouped
 from deploy.hints import command
 from deploy.plan import Plan
 from deploy.role_status import ClusterStatus, RoleState
@@ -100,14 +101,16 @@ def show_plan(plan: Plan, inventory: Path) -> None:
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """One line a finding."""
+    """One line for each thing that was found, with the nodes that share it."""
     from rich.markup import escape
 
     screen = console()
-    width = max((len(finding.subject) for finding in findings), default=0)
-    for finding in findings:
-        colour = _LEVEL_COLOURS[finding.level]
-        screen.print(f"  [{colour}]{finding.level:<8}[/] {finding.subject:<{width}}  {escape(finding.line)}")
+    groups = grouped(findings)
+    width = max((len(group.nodes) for group in groups), default=0)
+    for group in groups:
+        nodes = f"{group.nodes:<{width}}  " if width else ""
+        level = f"[{_LEVEL_COLOURS[group.level]}]{group.level:<8}[/]"
+        screen.print(f"  {level} {nodes}{group.topic:<14}{escape(group.line)}")
 
 
 @contextmanager

@@ -11,7 +11,8 @@ SshPort = Annotated[int, Field(ge=1, le=65535)]
 Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?$")]
 """An IPv4 address or a host name, as a word of a command line."""
 
-Network = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}(/([0-9]|[12][0-9]|3[0-2]))?$")]
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+Network = Annotated[str, StringConstraints(pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}(/([0-9]|[12][0-9]|3[0-2]))?$")]
 """An IPv4 address, or a network such as 192.168.1.0/24."""
 
 
@@ -51,7 +52,7 @@ class Storage(Section):
     )
     export: AbsolutePath = Field("/srv/pscluster", description="the folder on the server")
     mount: AbsolutePath = Field("/mnt/pscluster", description="where every node sees it")
-    external: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+:/[^\x00-\x20\x7f]*$")] | None = Field(
+    external: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+:/[^\x00-\x20\x7f\\]*$")] | None = Field(
         None, description="an NFS export that exists already, e.g. `nas.local:/volume1/pscluster`, instead of `server`"
     )
 

@@ -38,8 +38,8 @@ _PATTERNS: Mapping[str, tuple[str, str]] = {
     "cluster": ("not a name", "use letters, digits, `-` and `_`, at most 63, a letter or digit first and last"),
     "server": ("not a node's name", "write the name of the node with the role storage"),
     "interface": ("not the name of a network interface", "write a name that `ip link` shows, e.g. eth0"),
-    "export": ("not an absolute path without blanks", "write e.g. /srv/pscluster"),
-    "mount": ("not an absolute path without blanks", "write e.g. /mnt/pscluster"),
+    "export": ("not an absolute path of letters, digits, . _ + @ ~ and -", "write e.g. /srv/pscluster"),
+    "mount": ("not an absolute path of letters, digits, . _ + @ ~ and -", "write e.g. /mnt/pscluster"),
     "user": ("not a Linux account", "write e.g. pi"),
 }
 

@@ -32,8 +32,9 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 """Something that goes into a path or a command line: no control characters."""
 
-AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^/[^\x00-\x20\x7f]*$")]
-"""A path on the nodes. No blanks: it is written into /etc/exports and mount units."""
+AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^(/[\w+@~-][\w.+@~-]*)+$")]
+"""A folder on the nodes, never the root. It is written into /etc/exports, /etc/fstab, units and shell scripts, each
+with characters of its own that would mean something."""
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 """A TCP port a process without root rights may take."""

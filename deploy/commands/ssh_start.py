@@ -97,9 +97,8 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
     seen = survey(fleet, wish, names)
     unfit = dict(seen.lost)
     for one in findings(wish, seen, cluster.memory):
-        name, _, subject = one.subject.partition(" ")
-        if one.level == "problem" and name not in unfit:
-            unfit[name] = StepFailure(name, "facts", subject, "", None, (one.line,), "")
+        if one.level == "problem" and one.node not in unfit:
+            unfit[one.node] = StepFailure(one.node, "facts", one.topic, "", None, (one.line,), "")
     fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
     publications: list[Publication] = []
     wheelhouses: dict[str, Wheelhouse] = {}

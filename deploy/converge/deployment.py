@@ -24,6 +24,9 @@ from deploy.remote.fleet import Fleet
 FACTS_SECONDS = 90.0
 """For one question; a Pi 3 that is busy training answers within ten."""
 
+_NOT_FOUND = 127
+"""A shell's exit code for a command that is not there."""
+
 Event = Callable[[str, str], None]
 """Told of a node and a line about it, from any thread."""
 
@@ -53,6 +56,8 @@ def ask(node: NodeConnection, wish: Wish) -> MachineFacts:
     answered = time.time()
     if "section" not in outcome.text and "@@" not in outcome.text and not outcome.ok:
         said = " ".join(outcome.last_lines)
+        if outcome.return_code == _NOT_FOUND and "sudo" in said:
+            raise ClusterError(f"{node.name}: there is no sudo ({said}): `su -c 'apt-get install sudo'` there")
         if "sudo" in said:
             user = node.address.user
             raise ClusterError(
@@ -74,7 +79,7 @@ def findings(wish: Wish, survey: Survey, memory: RoleMemory) -> tuple[Finding, .
     found: list[Finding] = []
     for node in wish.inventory.nodes:
         if node.name in survey.lost:
-            found.append(Finding("problem", f"{node.name} connection", survey.lost[node.name].last_lines[0]))
+            found.append(Finding("problem", f"{node.name} connection", survey.lost[node.name].last_lines[0], node.name))
         elif node.name in survey.facts:
             facts = survey.facts[node.name]
             one = NodeWish.of(wish.inventory, node.name, memory, wish.release.environment_for(facts))

@@ -1,5 +1,6 @@
 """What a cluster's nodes have to be like, phase by phase: the inventory as resources. Pure."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -209,7 +210,7 @@ def stale_units(facts: MachineFacts, wanted: set[str]) -> tuple[Absent, ...]:
         name = path.rpartition("/")[2]
         if file.kind != "file" or path in wanted or not path.startswith(f"{UNIT_FOLDER}/pscluster"):
             continue
-        stop = Shell(f"stop {name}", f"systemctl disable --now {name} 2>/dev/null || :", 60.0)
+        stop = Shell(f"stop {name}", f"systemctl disable --now {shlex.quote(name)} 2>/dev/null || :", 60.0)
         made.append(Absent(path, before=(stop,), then=(Shell("reload systemd", "systemctl daemon-reload"),)))
     return tuple(made)
 

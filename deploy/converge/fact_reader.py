@@ -16,7 +16,7 @@ _KIB = 1024
 def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> MachineFacts:
     """The facts of a node whose clock was read between the two times of ours (seconds since the epoch).
 
-    Raises ClusterError when the answer is not whole: the script was cut off, or is no POSIX shell's.
+    Raises ClusterError when the answer is not whole or cannot be read.
     """
     sections = _sections(answer)
     if "end" not in sections:
@@ -24,6 +24,16 @@ def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> Ma
         raise ClusterError(
             f"the node's answer about itself is cut off, after {last[0][:120]!r}: is its disk or memory full?"
         )
+    try:
+        return _facts(sections, asked_seconds, answered_seconds)
+    except (ValueError, LookupError, tarfile.TarError) as error:
+        raise ClusterError(
+            f"the node's answer about itself cannot be read ({type(error).__name__}: {error}): expected Debian's "
+            "coreutils, procps and tar there"
+        ) from error
+
+
+def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: float) -> MachineFacts:
     system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
     python = sections["python"].split()
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
@@ -69,7 +79,7 @@ def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> Ma
         data=tuple(line.split("/")[-2] for line in _lines(sections["data"])),
         published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"])),
         listening=_listening(sections["listening"]),
-        temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"] else None,
+        temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None,
         throttled=int(throttled, 16) if throttled else None,
     )
 
@@ -145,7 +155,7 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
     alive: dict[int, tuple[int, str]] = {}
     for line in _lines(processes):
         words = line.split()
-        if len(words) >= 2:
+        if len(words) >= 2 and words[0].isdigit():
             alive[int(words[0])] = (_number(words[1]) * _KIB, words[2] if len(words) > 2 else "")
     found: dict[str, UnitFact] = {}
     for block in text.split("\n\n"):

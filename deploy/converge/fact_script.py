@@ -46,9 +46,10 @@ def fact_script(questions: Questions) -> str:
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() {{ printf '\\n{SECTION}%s\\n' "$1"; }}
 section clock; date +%s.%N
-section system; (. /etc/os-release 2>/dev/null; printf '%s\\n%s\\n' "$ID" "$VERSION_ID")
-uname -m; getconf LONG_BIT; uname -r; nproc
-section model; tr -d '\\000' </proc/device-tree/model 2>/dev/null
+section system
+([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\\n%s\\n' "$ID" "$VERSION_ID")
+for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($command 2>/dev/null)"; done
+section model; [ -r /proc/device-tree/model ] && tr -d '\\000' </proc/device-tree/model
 section python
 python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P") * 8)' 2>/dev/null
 section memory; cat /proc/meminfo

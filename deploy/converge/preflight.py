@@ -1,5 +1,6 @@
 """Everything about one node that would make a `start` fail there, with what to do about it. Pure."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from deploy.check import Finding
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.places import ENVIRONMENTS, SERVICE_USER
 from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
-from deploy.render.roles import unit_name
+from deploy.render.roles import unit_name, unit_path
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
@@ -68,7 +69,7 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
         what = facts.model or f"{facts.os_id} {facts.os_version}"
         line = f"{what}, {facts.cores} cores, {facts.memory_bytes // MEGABYTE} MB, Python {facts.python}"
         found.insert(0, ("ok", "node", line))
-    return tuple(Finding(level, f"{wish.name} {subject}", line) for level, subject, line in found)
+    return tuple(Finding(level, f"{wish.name} {subject}", line, wish.name) for level, subject, line in found)
 
 
 _Found = Iterator[tuple["Level", str, str]]
@@ -161,14 +162,25 @@ def _account(wish: NodeWish, facts: MachineFacts) -> _Found:
 
 
 def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> _Found:
+    ours = _ports_of_our_units(facts)
     for task in tasks:
         unit = facts.unit(unit_name(task))
         if task.role == "coordinator" or (unit is not None and unit.active in ("active", "activating")):
             continue
         for port in (task.port, task.metrics_port):
-            if port in facts.listening:
+            if port in facts.listening and port not in ours:
                 line = f"port {port} of {task.name} is taken by {facts.listening[port]}"
                 yield "problem", "port", f"{line}: stop it, or choose another port"
+
+
+def _ports_of_our_units(facts: MachineFacts) -> set[int]:
+    """Of roles that run with another index than the inventory gives them now: they are stopped before others start."""
+    texts = [
+        facts.files[path].content or b""
+        for name, unit in facts.units.items()
+        if unit.active in ("active", "activating") and (path := unit_path(name)) in facts.files
+    ]
+    return {int(port) for text in texts for port in re.findall(rb" --(?:metrics-)?port (\d+)", text)}
 
 
 def _board(facts: MachineFacts) -> _Found:

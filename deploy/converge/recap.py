@@ -110,6 +110,6 @@ def failed_of_last(folder: Path) -> tuple[str, ...]:
         return ()
     try:
         nodes: Mapping[str, Mapping[str, Any]] = json.loads(newest.read_text(encoding="utf-8"))["nodes"]
-    except (OSError, ValueError, KeyError):
+        return tuple(name for name, node in nodes.items() if node.get("state") == "failed")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return ()
-    return tuple(name for name, node in nodes.items() if node.get("state") == "failed")

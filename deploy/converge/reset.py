@@ -44,7 +44,7 @@ def reset_script(traces: Traces, node: str) -> str:
     export = shlex.quote(traces.folders.export)
     serves = node == traces.folders.server
     exported = f"rm -f {storage.EXPORTS_PATH}; command -v exportfs >/dev/null && exportfs -ra" if serves else ":"
-    data = f"rm -rf {export}; prune {export}" if serves and traces.data else ":"
+    data = f"rm -rf {export}/shared {export}/runs; prune {export}/shared" if serves and traces.data else ":"
     return f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive
 prune() {{ parent=${{1%/*}}; while [ -n "$parent" ]; do

@@ -1,6 +1,5 @@
 """One SSH connection to one node: commands and files, each with a deadline that holds on the node too."""
 
-import random
 import shlex
 import threading
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deploy.remote.address import SshAddress
 from deploy.remote.host_keys import PinnedKeys
 from deploy.remote.outcome import DEADLINE_CODES, NodeDeadlineError, NodeUnreachableError, Outcome
+from deploy.remote.patience import TRIES, server_was_busy, wait_a_little
 
 if TYPE_CHECKING:
     from fabric import Connection
@@ -19,7 +19,6 @@ KEEPALIVE_SECONDS = 10
 GRACE_SECONDS = 5
 """After its deadline a command is asked to end, and killed so much later."""
 
-_BANNER_TRIES = 5
 _CHUNK_BYTES = 256 * 1024
 _WORDS_IN_A_MESSAGE = 120
 
@@ -171,7 +170,7 @@ class NodeConnection:
         }
         if address.key is not None:
             keywords["key_filename"] = str(Path(address.key).expanduser())
-        for attempt in range(_BANNER_TRIES):
+        for attempt in range(TRIES):
             connection = Connection(
                 address.host,
                 user=address.user,
@@ -187,9 +186,8 @@ class NodeConnection:
                 connection.open()
             except Exception as error:
                 connection.close()
-                if attempt + 1 < _BANNER_TRIES and _server_was_busy(error):
-                    # sshd drops logins beyond MaxStartups; all nodes that share a jump host come at once.
-                    time.sleep(random.uniform(0.2, 0.6) * (attempt + 1))
+                if attempt + 1 < TRIES and server_was_busy(error):
+                    wait_a_little(attempt)  # all nodes that share a jump host come at once
                     continue
                 raise NodeUnreachableError(self._why(error)) from error
             connection.transport.set_keepalive(KEEPALIVE_SECONDS)
@@ -277,13 +275,6 @@ def _dies_with_its_input(command: str) -> str:
         "{ cat <&3 >/dev/null; kill $child 2>/dev/null; } & watcher=$!; "
         "wait $child; code=$?; kill $watcher 2>/dev/null; exit $code"
     )
-
-
-def _server_was_busy(error: Exception) -> bool:
-    from paramiko import SSHException
-
-    busy = isinstance(error, SSHException) and "banner" in str(error).lower()
-    return busy or isinstance(error, EOFError | ConnectionResetError)
 
 
 def _short(command: str) -> str:

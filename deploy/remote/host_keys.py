@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from deploy.remote.address import SshAddress
 from deploy.remote.outcome import NodeUnreachableError
+from deploy.remote.patience import TRIES, server_was_busy, wait_a_little
 
 if TYPE_CHECKING:
     from paramiko import HostKeys, PKey
@@ -80,6 +81,17 @@ def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
 
     Raises NodeUnreachableError.
     """
+    for attempt in range(TRIES):
+        try:
+            return _shown_key(address, through)
+        except NodeUnreachableError as error:
+            if attempt + 1 == TRIES or error.__cause__ is None or not server_was_busy(error.__cause__):
+                raise
+            wait_a_little(attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _shown_key(address: SshAddress, through: Any) -> "PKey":
     from paramiko import SSHException, Transport
 
     try:

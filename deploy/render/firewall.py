@@ -92,5 +92,6 @@ def _list(ports: list[int]) -> str:
 def _set(name: str, addresses: "tuple[str, ...] | list[str]", *, interval: bool) -> str:
     if not addresses:
         return ""
-    flags = " flags interval;" if interval else ""
+    # Merged: an address and the network it is in may both be allowed, and nft takes no overlap otherwise.
+    flags = " flags interval; auto-merge;" if interval else ""
     return f"    set {name} {{ type ipv4_addr;{flags} elements = {{ {', '.join(addresses)} }}; }}"

@@ -5,7 +5,7 @@ import pytest
 
 from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, ask_for_key
-from tests.remote.sshd import Sshd, running_sshd, why_not
+from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
 
 
 @pytest.fixture(scope="module")
@@ -24,3 +24,11 @@ def node(sshd: Sshd, tmp_path: Path) -> Iterator[NodeConnection]:
     connection = NodeConnection(sshd.address(), pinned)
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="session")
+def sudo() -> None:
+    """The account that runs the tests may become root on its own sshd."""
+    reason = no_sudo()
+    if reason:
+        pytest.skip(reason)

@@ -45,6 +45,14 @@ def why_not() -> str:
     return ""
 
 
+def no_sudo() -> str:
+    """Why the account that runs the tests cannot become root on its own sshd, empty when it can."""
+    if shutil.which("sudo") is None:
+        return "no sudo here: apt-get install sudo"
+    asked = subprocess.run(["sudo", "-n", "true"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return "" if asked.returncode == 0 else "sudo asks for a password here"
+
+
 def new_key(path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
 
