@@ -14,7 +14,7 @@ from deploy.project import ROOT
 from deploy.release.keys import environment_key
 from deploy.release.requirements import committed
 from tests.deploy.typed import Fab
-from tests.remote.sshd import Sshd, new_key, no_sudo, running_sshd, why_not
+from tests.remote.sshd import ACCOUNT, Sshd, new_key, no_sudo, running_sshd, sshd_with_an_account, why_not
 
 THREE = """\
 schema: 1
@@ -272,3 +272,37 @@ def test_plan_of_a_fit_node_changes_nothing(tmp_path: Path, fab: Fab) -> None:
         assert text.code == 0
         assert f"{made['changes']} to change; `fab deploy start --inventory " in text.stdout
         assert sorted((tmp_path / "opt").rglob("*")) == before
+
+
+@pytest.mark.usefixtures("asked")
+def test_day_two_where_nothing_was_ever_installed(fab: Fab) -> None:
+    if Path("/opt/pscluster").exists():
+        pytest.skip("this machine is a node of a cluster, whose roles these commands would stop")
+    stop = fab("deploy stop")
+    assert (stop.code, stop.stdout.splitlines()[-1]) == (0, "nothing was running")
+    restart = fab("deploy restart --role worker:0")
+    assert restart.code == 3
+    assert "pi-2: not restarted: " in restart.stderr
+    rollback = fab("deploy rollback")
+    assert rollback.code == 3
+    assert [line.partition(":")[0] for line in rollback.stderr.strip().splitlines()] == NAMES
+    assert "no earlier release is left to go back to" in rollback.stderr
+
+
+def test_an_account_without_sudo_is_never_taken_for_a_cluster_that_does_not_run(tmp_path: Path, fab: Fab) -> None:
+    if shutil.which("sudo") is None:
+        pytest.skip("no sudo here: apt-get install sudo")
+    with sshd_with_an_account(tmp_path) as server:
+        text = ONE.format(user=ACCOUNT, port=server.port, key=server.user_key)
+        (tmp_path / "inventory.yaml").write_text(text)
+        assert fab("deploy trust --yes").code == 0
+        stop = fab("deploy stop")
+        assert stop.code == 3
+        assert "pi-1: not stopped: sudo: a password is required" in stop.stderr
+        assert "nothing was running" not in stop.stdout
+        logs = fab("deploy logs")
+        assert logs.code == 3
+        assert "pi-1: its journal cannot be read: sudo: a password is required" in logs.stderr
+        check = fab("deploy check")
+        assert check.code == 1
+        assert f"/etc/sudoers.d/010_{ACCOUNT}-nopasswd" in check.stdout

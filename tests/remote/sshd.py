@@ -1,6 +1,7 @@
 """A real sshd on a loopback port, started by the tests, in which the account that runs them may log in with one key."""
 
 import getpass
+import os
 import shutil
 import socket
 import subprocess
@@ -10,7 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from deploy.remote.address import SshAddress
+
+ACCOUNT = "pscluster-tester"
+"""An account that may not use sudo, known to one sshd alone."""
 
 _UP_SECONDS = 20.0
 
@@ -100,3 +106,19 @@ def running_sshd(
     finally:
         process.terminate()
         process.wait(10)
+
+
+@contextmanager
+def sshd_with_an_account(folder: Path) -> Iterator[Sshd]:
+    """An sshd that knows one account more, without sudo: in a mount namespace of its own, so the machine does not."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for an account that may not use sudo")
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mount namespace may be made here")
+    (folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}{ACCOUNT}:*:54321:54321::/:/bin/sh\n")
+    script = f'mount --bind "{folder}/passwd" /etc/passwd && exec "$@"'
+    # A command reads the key, as root: the account may not look into the tests' folder.
+    keys = f"AuthorizedKeysCommand=/bin/cat {folder}/user_key.pub"
+    wrapper = ("unshare", "-m", "sh", "-c", script, "sh")
+    with running_sshd(folder, keys, "AuthorizedKeysCommandUser=root", wrapper=wrapper) as server:
+        yield server

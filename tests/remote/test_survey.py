@@ -3,9 +3,6 @@
 import getpass
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,9 +14,7 @@ from deploy.memory_estimate import estimate
 from deploy.remote.connection import NodeConnection
 from tests.converge.pi import thesis, wish_for
 from tests.remote.nodes import fleet_of, trusting
-from tests.remote.sshd import Sshd, running_sshd
-
-ACCOUNT = "pscluster-tester"
+from tests.remote.sshd import ACCOUNT, Sshd, running_sshd, sshd_with_an_account
 
 
 @pytest.mark.usefixtures("sudo")
@@ -49,22 +44,6 @@ def test_nodes_that_are_lost_are_findings_and_the_others_are_asked(sshd: Sshd, t
     assert "is it switched on" in lost.line
     assert "is no address of this node" in found["rpi01 network"].line or "eth0 has" in found["rpi01 network"].line
     assert "rpi03 connection" not in found  # nobody asked it
-
-
-@contextmanager
-def sshd_with_an_account(folder: Path) -> Iterator[Sshd]:
-    """An sshd that knows one account more, without sudo: in a mount namespace of its own, so the machine does not."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, for an account that may not use sudo")
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no mount namespace may be made here")
-    (folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}{ACCOUNT}:*:54321:54321::/:/bin/sh\n")
-    script = f'mount --bind "{folder}/passwd" /etc/passwd && exec "$@"'
-    # A command reads the key, as root: the account may not look into the tests' folder.
-    keys = f"AuthorizedKeysCommand=/bin/cat {folder}/user_key.pub"
-    wrapper = ("unshare", "-m", "sh", "-c", script, "sh")
-    with running_sshd(folder, keys, "AuthorizedKeysCommandUser=root", wrapper=wrapper) as server:
-        yield server
 
 
 def test_an_account_without_sudo_is_told_the_line_that_gives_it(tmp_path: Path) -> None:
