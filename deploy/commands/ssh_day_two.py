@@ -98,7 +98,8 @@ def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
         results = fleet.each(_stop_on, names)
     stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
     count = sum(len(units) for units in stopped.values())
-    print(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running", flush=True)
+    if stopped:
+        print(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running", flush=True)
     _told(results)
 
 
@@ -213,6 +214,8 @@ def logs(
         def last_of(node: NodeConnection) -> list[JournalLine]:
             command = _journalctl(patterns[node.name], count, since, follow=False)
             read = node.run(command, root=True, deadline_seconds=60.0)
+            if not read.ok and read.stderr.strip():
+                raise ClusterError(f"{node.name}: its journal cannot be read: {' | '.join(read.last_lines[-3:])}")
             return [line for line in (parse_line(node.name, text) for text in read.text.splitlines()) if line]
 
         found = fleet.each(last_of, names)
