@@ -88,11 +88,7 @@ def _storage(parts: Parts, sources: Sources) -> Iterator[Problem]:
         if name != names[0]:
             yield sources.problem(path, "a second storage server", "keep one")
     if parts.storage is None:
-        needed = not parts.local and parts.node_count > 1
-        if needed and not servers and not is_misspelt("storage", sources.value, Description):
-            what = "no section `storage`, and `connection: ssh` shares data and runs among the nodes through it"
-            yield sources.problem((), what, "add `storage: {server: NODE}` and give that node the role storage")
-        elif servers and not sources.is_given(("storage",)) and not is_misspelt("storage", sources.value, Description):
+        if servers and not sources.is_given(("storage",)) and not is_misspelt("storage", sources.value, Description):
             remedy = f"add `storage: {{server: {names[0]}}}`, or remove the role"
             yield sources.problem(servers[0][1], "the role storage, but no section `storage`", remedy)
     elif parts.storage.external is not None:

@@ -1,0 +1,128 @@
+"""Windows per second over emulated Pis: 1, 2, 4, 8 and 16 workers of the shipped inventory in the lab (docs/lab.md).
+
+Every node has 10 % of a core, about a Pi 3, and a link of 300 Mbit/s. rpi11 carries the storage, the parameter server and
+the coordinator, and as the sixteenth worker a worker too; it has what `--head` says, because a coordinator imports Python's
+TensorFlow, which no Pi of the thesis did. The nodes are deployed once; each count is a training of its own on the first
+workers of the inventory, and its figure the median over the epochs after the first.
+
+Needs root and what the lab needs; `--seed KEY` names an environment kept by `python -m tests.lab seed`.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.report import arguments, publish
+
+ROOT = Path(__file__).parent.parent
+COUNTS = (1, 2, 4, 8, 16)
+QUICK_COUNTS = (1, 2)
+HEAD = "rpi11"
+QUOTA_PERCENT = 10
+DEADLINE_SECONDS = 1800.0
+
+
+def lab(*words: str) -> None:
+    """One verb of the lab's command line."""
+    subprocess.run([sys.executable, "-m", "tests.lab", *words], cwd=ROOT, check=True, stdout=sys.stderr)
+
+
+def fab(*words: str, folder: Path) -> None:
+    """One `fab` command; its output goes to stderr."""
+    command = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT), *words]
+    subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr, timeout=DEADLINE_SECONDS)
+
+
+def cut(inventory: dict[str, Any], count: int) -> dict[str, Any]:
+    """The inventory with its first `count` workers, or all of it."""
+    workers = [node["name"] for node in inventory["nodes"] if "worker" in node["roles"]]
+    if count >= len(workers):
+        return inventory
+    kept = workers[:count]
+    nodes = [
+        {**node, "roles": [role for role in node["roles"] if role != "worker" or node["name"] in kept]}
+        for node in inventory["nodes"]
+    ]
+    return {**inventory, "nodes": [node for node in nodes if node["roles"]]}
+
+
+def train(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> list[float]:
+    """Windows per second of each epoch of one training."""
+    before = set(runs.glob("*-train"))
+    words = [word for setting in settings for word in ("--set", setting)]
+    fab("job", "train", "--inventory", str(path), "--quiet", *words, folder=folder)
+    (made,) = set(runs.glob("*-train")) - before
+    events = [json.loads(line) for line in (made / "events.jsonl").read_text().splitlines()]
+    return [event["windows_per_second"] for event in events if event.get("stage") == "train" and "epoch" in event]
+
+
+def main() -> int:
+    """Measure, and print the JSON object."""
+    flags = arguments("pis", (__doc__ or "").splitlines()[0])
+    flags.add_argument("--seed", metavar="KEY", help="environment that the nodes find on their cards")
+    flags.add_argument("--head", type=float, default=30.0, help=f"percent of a core for {HEAD}")
+    flags.add_argument("--epochs", type=int, default=3)
+    flags.add_argument("--mode", default="async")
+    parsed = flags.parse_args()
+    counts = QUICK_COUNTS if parsed.quick else COUNTS
+    shipped = yaml.safe_load((ROOT / "inventory.yaml").read_text())
+    rows: list[dict[str, Any]] = []
+    names = [node["name"] for node in shipped["nodes"]]
+    with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as made:
+        folder = Path(made)
+        try:
+            lab("up", str(len(names)), *(["--seed", f"{parsed.seed}:{','.join(names)}"] if parsed.seed else []))
+            where = subprocess.run(
+                [sys.executable, "-m", "tests.lab", "where"], cwd=ROOT, check=True, capture_output=True, text=True
+            ).stdout.strip()
+            # Full weights of the inventory, twice as long: an automatic schedule must not end within the measurement.
+            settings = [
+                f"ssh.key={where}/id_ed25519",
+                f"jobs.train.epochs={parsed.epochs}",
+                f"jobs.train.mode={parsed.mode}",
+            ]
+            full = folder / "inventory.yaml"
+            full.write_text(yaml.safe_dump(shipped, sort_keys=False))
+            key = ["--set", settings[0]]
+            fab("deploy", "trust", "--yes", "--inventory", str(full), *key, folder=folder)
+            fab("deploy", "start", "--no-jobs", "--inventory", str(full), *key, folder=folder)
+            lab("quota", str(QUOTA_PERCENT))
+            lab("quota", f"{parsed.head:g}", HEAD)
+            for count in counts:
+                path = folder / "inventory.yaml"
+                path.write_text(yaml.safe_dump(cut(shipped, count), sort_keys=False))
+                epochs = train(path, settings, folder / "runs", folder)
+                rate = statistics.median(epochs[1:] or epochs)
+                rows.append(
+                    {
+                        "workers": count,
+                        "windows_per_second": round(rate, 1),
+                        "epochs": [round(one, 1) for one in epochs],
+                        "efficiency": round(rate / count / (rows[0]["windows_per_second"] if rows else rate), 3),
+                        "load_average": round(os.getloadavg()[0], 1),
+                    }
+                )
+                print(f"{count} workers: {rate:.1f} windows/s", file=sys.stderr, flush=True)
+        finally:
+            lab("down")
+    summary = {
+        "mode": parsed.mode,
+        "quota_percent": QUOTA_PERCENT,
+        "head_percent": parsed.head,
+        "windows_per_second": {str(row["workers"]): row["windows_per_second"] for row in rows},
+        "efficiency": {str(row["workers"]): row["efficiency"] for row in rows},
+    }
+    publish("pis", rows, summary, as_json=parsed.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
