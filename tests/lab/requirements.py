@@ -42,17 +42,8 @@ def install() -> None:
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", environment=environment)
-        run(
-            "apt-get",
-            "-o",
-            "DPkg::Lock::Timeout=300",
-            "install",
-            "-y",
-            "-qq",
-            "--no-install-recommends",
-            *packages,
-            environment=environment,
-        )
+        options = ("-o", "DPkg::Lock::Timeout=300", "-y", "-qq", "--no-install-recommends")
+        run("apt-get", *options, "install", *packages, environment=environment)
 
 
 def why_not() -> str:

@@ -20,6 +20,7 @@ def test_somebody_else_than_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_machine_without_version_1_control_groups_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(requirements, "missing", list)
     monkeypatch.setattr(requirements, "CGROUPS", tmp_path)
     assert requirements.why_not().startswith("the lab needs control groups of version 1, writable")
 
