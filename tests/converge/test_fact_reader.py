@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -144,41 +146,41 @@ def test_facts_that_are_not_there_are_not_there() -> None:
     assert (facts.files, facts.units, facts.mounts, facts.listening) == ({}, {}, {}, {})
 
 
-@pytest.mark.parametrize(
-    ("section", "text", "fact", "value"),
-    [
-        ("system", "debian\n12\naarch64\n32\n6.12\n4", "bits", 32),
-        ("system", "debian\n12\narmv7l\n\n6.12\n4", "kernel", "6.12"),  # getconf is missing
-        ("throttled", "VCHI initialization failed", "throttled", None),
-        ("throttled", "throttled=0x0", "throttled", 0),
-        ("temperature", "no sensor", "temperature_celsius", None),
-        ("synchronized", "", "clock_synchronized", None),
-        ("synchronized", "no", "clock_synchronized", False),
-        ("python", "", "python", None),
-        ("users", "garbage", "users", {}),
-        ("listening", "ss: cannot open netlink socket", "listening", {}),
-        ("files", "", "files", {}),
-    ],
-)
-def test_other_machines(section: str, text: str, fact: str, value: object) -> None:
-    assert getattr(facts_of(**{section: text}), fact) == value
+OTHERS: Sequence[Any] = [
+    ("system", "debian\n12\naarch64\n32\n6.12\n4", "bits", 32),
+    ("system", "debian\n12\narmv7l\n\n6.12\n4", "kernel", "6.12"),  # getconf is missing
+    ("throttled", "VCHI initialization failed", "throttled", None),
+    ("throttled", "throttled=0x0", "throttled", 0),
+    ("temperature", "no sensor", "temperature_celsius", None),
+    ("synchronized", "", "clock_synchronized", None),
+    ("synchronized", "no", "clock_synchronized", False),
+    ("python", "", "python", None),
+    ("users", "garbage", "users", {}),
+    ("listening", "ss: cannot open netlink socket", "listening", {}),
+    ("files", "", "files", {}),
+]
 
 
-@pytest.mark.parametrize(
-    ("section", "text"),
-    [
-        ("clock", "1800000100.%N"),
-        ("space", "df: no such option"),
-        ("boot", "b0071d\nup 3 days"),
-        ("throttled", "throttled=maybe"),
-        ("files", "bm90IGEgdGFyIGZpbGU="),
-        ("files", "not base64 at all!"),
-    ],
-)
-def test_garbage_is_an_error_of_one_line(section: str, text: str) -> None:
-    with pytest.raises(ClusterError, match="cannot be read") as caught:
-        facts_of(**{section: text})
-    assert len(str(caught.value).splitlines()) == 1
+def test_other_machines() -> None:
+    for section, text, fact, value in OTHERS:
+        assert getattr(facts_of(**{section: text}), fact) == value
+
+
+GARBAGE: Sequence[Any] = [
+    ("clock", "1800000100.%N"),
+    ("space", "df: no such option"),
+    ("boot", "b0071d\nup 3 days"),
+    ("throttled", "throttled=maybe"),
+    ("files", "bm90IGEgdGFyIGZpbGU="),
+    ("files", "not base64 at all!"),
+]
+
+
+def test_garbage_is_an_error_of_one_line() -> None:
+    for section, text in GARBAGE:
+        with pytest.raises(ClusterError, match="cannot be read") as caught:
+            facts_of(**{section: text})
+        assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_missing_section_is_an_error() -> None:

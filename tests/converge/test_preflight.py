@@ -1,5 +1,6 @@
 """Each thing that would make a start fail on a node is found before it, with what to do about it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,66 +44,66 @@ def test_a_fit_node_says_what_it_is() -> None:
     assert "= 190 MB of 950 MB" in lines["rpi01 memory"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "topic", "says", "remedy"),
-    [
-        ({"disk_free_bytes": {ENVIRONMENTS: 300 * MEGABYTE}}, "disk", "300 MB are free", "sudo apt clean"),
-        ({"disk_free_bytes": {}}, "disk", "0 MB are free", "a larger card"),
-        ({"python": None, "python_bits": 0}, "python", "no python3 that starts", "sudo apt install python3"),
-        ({"python": "3.9.2"}, "python", "Python 3.9.2", "bookworm (3.11) or trixie (3.13)"),
-        ({"python_bits": 32}, "python", "a 32-bit Python", "64-bit wheels only"),
-        ({"machine": "armv7l", "bits": 32}, "platform", "armv7l", "install a 64-bit Raspberry Pi OS on a Pi 3"),
-        ({"bits": 32}, "platform", "a 64-bit kernel (aarch64) under a 32-bit system", "install the 64-bit"),
-        ({"clock_offset_seconds": 3600.0}, "clock", "3600 s ahead of this machine's", "timedatectl set-ntp true"),
-        ({"clock_offset_seconds": -86400.0}, "clock", "86400 s behind this machine's", "timedatectl set-ntp true"),
-        ({"addresses": {"eth0": ("192.168.1.99",)}}, "network", "eth0 has 192.168.1.99", "correct the address"),
-        ({"addresses": {"wlan0": (RPI01,)}}, "network", "eth0 has no IPv4 address", "or `interface:`"),
-        ({"uid_owner": "backup"}, "account", "uid 890 belongs to backup", "`deployment.service_uid`"),
-        ({"gid_owner": "backup"}, "account", "gid 890 belongs to backup", "`deployment.service_uid`"),
-        (
-            {"users": {"pscluster": (1001, 1001)}, "uid_owner": None},
-            *("account", "uid 1001 and gid 1001 here, not 890", "sudo userdel pscluster"),
-        ),
-        ({"listening": {2223: "process 5 (nc)"}}, "port", "2223 of worker:0 is taken by process 5 (nc)", "stop it"),
-        ({"listening": {9201: "a process"}}, "port", "9201 of worker:0 is taken by a process", "another port"),
-    ],
-)
-def test_what_keeps_a_node_out(changes: dict[str, Any], topic: str, says: str, remedy: str) -> None:
-    problems = found(**changes)
-    assert set(problems) == {topic}
-    assert problems[topic].level == "problem"
-    assert (problems[topic].node, problems[topic].subject) == ("rpi01", f"rpi01 {topic}")
-    assert says in problems[topic].line
-    assert remedy in problems[topic].line
+PROBLEMS: Sequence[Any] = [
+    ({"disk_free_bytes": {ENVIRONMENTS: 300 * MEGABYTE}}, "disk", "300 MB are free", "sudo apt clean"),
+    ({"disk_free_bytes": {}}, "disk", "0 MB are free", "a larger card"),
+    ({"python": None, "python_bits": 0}, "python", "no python3 that starts", "sudo apt install python3"),
+    ({"python": "3.9.2"}, "python", "Python 3.9.2", "bookworm (3.11) or trixie (3.13)"),
+    ({"python_bits": 32}, "python", "a 32-bit Python", "64-bit wheels only"),
+    ({"machine": "armv7l", "bits": 32}, "platform", "armv7l", "install a 64-bit Raspberry Pi OS on a Pi 3"),
+    ({"bits": 32}, "platform", "a 64-bit kernel (aarch64) under a 32-bit system", "install the 64-bit"),
+    ({"clock_offset_seconds": 3600.0}, "clock", "3600 s ahead of this machine's", "timedatectl set-ntp true"),
+    ({"clock_offset_seconds": -86400.0}, "clock", "86400 s behind this machine's", "timedatectl set-ntp true"),
+    ({"addresses": {"eth0": ("192.168.1.99",)}}, "network", "eth0 has 192.168.1.99", "correct the address"),
+    ({"addresses": {"wlan0": (RPI01,)}}, "network", "eth0 has no IPv4 address", "or `interface:`"),
+    ({"uid_owner": "backup"}, "account", "uid 890 belongs to backup", "`deployment.service_uid`"),
+    ({"gid_owner": "backup"}, "account", "gid 890 belongs to backup", "`deployment.service_uid`"),
+    (
+        {"users": {"pscluster": (1001, 1001)}, "uid_owner": None},
+        *("account", "uid 1001 and gid 1001 here, not 890", "sudo userdel pscluster"),
+    ),
+    ({"listening": {2223: "process 5 (nc)"}}, "port", "2223 of worker:0 is taken by process 5 (nc)", "stop it"),
+    ({"listening": {9201: "a process"}}, "port", "9201 of worker:0 is taken by a process", "another port"),
+]
 
 
-@pytest.mark.parametrize(
-    ("changes", "topic", "says", "remedy"),
-    [
-        (
-            {"controllers": ("cpu", "io")},
-            *("memory limits", "memory controller is switched off", "to the one line of /boot/firmware/cmdline.txt"),
-        ),
-        (
-            {"controllers": (), "cmdline_path": "/boot/cmdline.txt"},
-            *("memory limits", "append `cgroup_enable=memory`", "/boot/cmdline.txt and reboot"),
-        ),
-        ({"throttled": 0x50005}, "power", "under-voltage now", "a stronger supply"),
-        ({"throttled": 0x50000}, "power", "since it was switched on", "a shorter cable"),
-        ({"throttled": 0x4}, "heat", "throttled at 48 °C", "cool it"),
-        ({"temperature_celsius": 84.0}, "heat", "84 °C", "cool it"),
-        ({"throttled": 0x4, "temperature_celsius": None}, "heat", "throttled:", "cool it"),
-        ({"clock_offset_seconds": 12.0}, "clock", "12 s ahead", "timedatectl"),
-        ({"os_id": "fedora", "os_version": "41"}, "system", "fedora 41", "Debian"),
-        ({"os_id": "", "os_version": ""}, "system", "unknown", "Debian"),
-    ],
-)
-def test_what_is_worth_knowing_keeps_nobody_out(changes: dict[str, Any], topic: str, says: str, remedy: str) -> None:
-    warnings = found(**changes)
-    assert topic in warnings
-    assert {one.level for one in warnings.values()} == {"warning"}
-    assert says in warnings[topic].line
-    assert remedy in warnings[topic].line
+def test_what_keeps_a_node_out() -> None:
+    for changes, topic, says, remedy in PROBLEMS:
+        problems = found(**changes)
+        assert set(problems) == {topic}
+        assert problems[topic].level == "problem"
+        assert (problems[topic].node, problems[topic].subject) == ("rpi01", f"rpi01 {topic}")
+        assert says in problems[topic].line
+        assert remedy in problems[topic].line
+
+
+WARNINGS: Sequence[Any] = [
+    (
+        {"controllers": ("cpu", "io")},
+        *("memory limits", "memory controller is switched off", "to the one line of /boot/firmware/cmdline.txt"),
+    ),
+    (
+        {"controllers": (), "cmdline_path": "/boot/cmdline.txt"},
+        *("memory limits", "append `cgroup_enable=memory`", "/boot/cmdline.txt and reboot"),
+    ),
+    ({"throttled": 0x50005}, "power", "under-voltage now", "a stronger supply"),
+    ({"throttled": 0x50000}, "power", "since it was switched on", "a shorter cable"),
+    ({"throttled": 0x4}, "heat", "throttled at 48 °C", "cool it"),
+    ({"temperature_celsius": 84.0}, "heat", "84 °C", "cool it"),
+    ({"throttled": 0x4, "temperature_celsius": None}, "heat", "throttled:", "cool it"),
+    ({"clock_offset_seconds": 12.0}, "clock", "12 s ahead", "timedatectl"),
+    ({"os_id": "fedora", "os_version": "41"}, "system", "fedora 41", "Debian"),
+    ({"os_id": "", "os_version": ""}, "system", "unknown", "Debian"),
+]
+
+
+def test_what_is_worth_knowing_keeps_nobody_out() -> None:
+    for changes, topic, says, remedy in WARNINGS:
+        warnings = found(**changes)
+        assert topic in warnings
+        assert {one.level for one in warnings.values()} == {"warning"}
+        assert says in warnings[topic].line
+        assert remedy in warnings[topic].line
 
 
 def test_the_roles_of_rpi11_do_not_fit_into_700_mb() -> None:

@@ -1,7 +1,9 @@
 """The table of `status`, and the roles as systemd tells them."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -82,21 +84,21 @@ def test_a_node_that_does_not_answer_has_a_row_too(
     assert len(by_name) == 17
 
 
-@pytest.mark.parametrize(
-    ("active", "sub", "shown"),
-    [
-        ("active", "running", RoleState.READY),
-        ("reloading", "reload", RoleState.READY),
-        ("activating", "start", RoleState.STARTING),
-        ("activating", "auto-restart", RoleState.WAITING),
-        ("deactivating", "stop-sigterm", RoleState.STOPPING),
-        ("failed", "failed", RoleState.FAILED),
-        ("inactive", "dead", RoleState.STOPPED),
-        ("maintenance", "", RoleState.STOPPED),
-    ],
-)
-def test_a_unit_s_state_is_a_role_s(active: str, sub: str, shown: RoleState) -> None:
-    assert state(UnitFact("loaded", active, sub, "enabled", False, "success", 0, 0)) is shown
+STATES: Sequence[Any] = [
+    ("active", "running", RoleState.READY),
+    ("reloading", "reload", RoleState.READY),
+    ("activating", "start", RoleState.STARTING),
+    ("activating", "auto-restart", RoleState.WAITING),
+    ("deactivating", "stop-sigterm", RoleState.STOPPING),
+    ("failed", "failed", RoleState.FAILED),
+    ("inactive", "dead", RoleState.STOPPED),
+    ("maintenance", "", RoleState.STOPPED),
+]
+
+
+def test_a_unit_s_state_is_a_role_s() -> None:
+    for active, sub, shown in STATES:
+        assert state(UnitFact("loaded", active, sub, "enabled", False, "success", 0, 0)) is shown
 
 
 def test_a_role_has_its_process(running: dict[str, MachineFacts]) -> None:
