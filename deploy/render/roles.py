@@ -86,8 +86,12 @@ WantedBy=multi-user.target
 
 
 def slice_unit(memory_controller: bool) -> str:
-    """The slice around all roles of a node: the memory they may have together, where the kernel can hold them to it."""
-    limits = "MemoryHigh=80%\nMemoryMax=90%\n" if memory_controller else ""
+    """The slice around all roles of a node: the memory they may have together, where the kernel can hold them to it.
+
+    No MemoryHigh: without swap it does not bring the slice's memory down, it only stops whoever asks for more, so that
+    one process that grows takes all the others' watchdogs with it and is itself never killed.
+    """
+    limits = "MemoryMax=90%\n" if memory_controller else ""
     return f"""\
 # Written by pscluster.
 [Unit]

@@ -1,0 +1,132 @@
+"""The disk that every machine starts from: the lab's Debian 12, with the kernel's own NFS instead of stand-ins.
+
+Cached as one ext4 image below the lab's cache. A machine gets a file of its own for what it changes.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.lab.commands import run
+from tests.lab.image import FINISH, IN_THE_REPOSITORY, MASKED, ON_THE_IMAGE, REPOSITORY, SETUP, SOURCES, SUITE, in_root, locked
+from tests.lab.places import cache_folder
+
+KERNEL = "/usr/bin/linux.uml"
+MODULES = Path("/usr/lib/uml/modules")
+SIZE_MIB = 6 * 1024
+NFS = ("nfs-common", "nfs-kernel-server")
+"""The real ones. As on a Pi, the first is there and the second may be installed."""
+
+IDENTITY = """\
+[Unit]
+Description=name, address and keys of this machine, a tar archive on its second disk
+DefaultDependencies=no
+After=systemd-remount-fs.service systemd-udevd.service
+Before=local-fs.target systemd-networkd.service sysinit.target
+Wants=network-pre.target
+ConditionPathExists=/dev/ubdb
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'tar -xf /dev/ubdb -C / && hostname -F /etc/hostname'
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+INDEX = f"""
+set -e
+cd /{REPOSITORY}
+for package in *.deb; do
+    dpkg-deb -f "$package"
+    printf 'Filename: ./%s\\nSize: %s\\n' "$package" "$(stat -c %s "$package")"
+    printf 'SHA256: %s\\n\\n' "$(sha256sum <"$package" | cut -d' ' -f1)"
+done >Packages
+"""
+
+FINISH_KERNEL = f"""
+set -e
+systemctl unmask --quiet {MASKED}
+systemctl mask --quiet getty@tty1.service console-getty.service serial-getty@ttyS0.service
+systemctl enable --quiet identity.service systemd-networkd.service
+rm -f /etc/fstab
+"""
+"""What the lab's image masks would change the host's kernel; here the machines have their own."""
+
+
+def recipe_key() -> str:
+    """Hash of everything that decides what the disk contains, the dates of Debian's packages apart."""
+    digest = hashlib.sha256()
+    parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, *NFS, SOURCES, SETUP, FINISH, FINISH_KERNEL, IDENTITY, INDEX)
+    digest.update("\0".join((*parts, _kernel_version())).encode())
+    return digest.hexdigest()[:16]
+
+
+def root_folder() -> Path:
+    """The folder that disks are made of; about a minute when it has to be built.
+
+    Raises:
+        LabError: A step of the build failed; nothing half-built is left where it is looked for.
+    """
+    folder = cache_folder() / f"kernel-root-{recipe_key()}"
+    with locked(folder):
+        if not folder.exists():
+            _build(folder, _fill_root)
+    return folder
+
+
+def disk(environment: Path | None = None) -> Path:
+    """The image, with the environment of a folder that looks like the root of a node below /opt (see `seed`)."""
+    root = root_folder()
+    name = f"kernel-disk-{recipe_key()}{f'-{environment.name}' if environment else ''}.ext4"
+    image = cache_folder() / name
+    with locked(image):
+        if not image.exists():
+            _build(image, lambda partial: _make_disk(partial, root, environment))
+    return image
+
+
+def _kernel_version() -> str:
+    return sorted(folder.name for folder in MODULES.iterdir())[-1]
+
+
+def _build(target: Path, fill: Callable[[Path], None]) -> None:
+    partial = target.with_name(f"{target.name}.partial")
+    run("rm", "-rf", "--one-file-system", partial)
+    try:
+        fill(partial)
+        partial.rename(target)
+    finally:
+        run("rm", "-rf", "--one-file-system", partial)
+
+
+def _fill_root(root: Path) -> None:
+    run(
+        *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(ON_THE_IMAGE)}"),
+        *("--skip=cleanup/apt/lists", SUITE, root),
+    )
+    repository = root / REPOSITORY
+    repository.mkdir(parents=True)
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    in_root(root, SETUP.format(wanted=" ".join((*IN_THE_REPOSITORY, *NFS))))
+    in_root(root, INDEX)
+    (root / "etc/apt/sources.list").write_text(SOURCES)
+    in_root(root, FINISH)
+    (root / "etc/systemd/system/identity.service").write_text(IDENTITY)
+    in_root(root, FINISH_KERNEL)
+    (root / "lib/modules").mkdir(exist_ok=True)
+    run("cp", "-a", MODULES / _kernel_version(), root / "lib/modules")
+
+
+def _make_disk(image: Path, root: Path, environment: Path | None) -> None:
+    with image.open("wb") as file:
+        file.truncate(SIZE_MIB << 20)
+    # An overlay shows both trees as one, in a mount namespace that vanishes with the command.
+    layers = f"lowerdir={environment or root}:{root}" if environment else ""
+    script = 'mount -t overlay disk -o "$1" /mnt && exec mkfs.ext4 -q -F -m 0 -d /mnt "$2"'
+    if environment:
+        run("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", layers, image)
+    else:
+        run("mkfs.ext4", "-q", "-F", "-m", "0", "-d", root, image)

@@ -1,0 +1,173 @@
+"""One machine with a kernel of its own (User-Mode-Linux): its disks, its network card, the power switch."""
+
+import contextlib
+import io
+import os
+import signal
+import socket
+import subprocess
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab import network
+from tests.lab.commands import LabError, clean_environment, run
+from tests.lab.node import USER_ID
+from tests.lab.places import Places
+
+BOOT_SECONDS = 300.0
+END_SECONDS = 30.0
+MEMORY_MIB = 1024
+
+NETWORK = """\
+[Match]
+Name=vec0
+
+[Network]
+Address={address}/24
+Gateway={gateway}
+LinkLocalAddressing=no
+IPv6AcceptRA=no
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine of a kernel lab that is up. `name` is its host name, too; `disk` is shared by all and never changed."""
+
+    places: Places
+    name: str
+    address: str
+    disk: Path
+    memory_mib: int = MEMORY_MIB
+
+    @property
+    def folder(self) -> Path:
+        return self.places.folder(self.name)
+
+    @property
+    def console(self) -> str:
+        """What the kernel and pid 1 have said since the first boot."""
+        return (self.folder / "console.log").read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        """Whether the power is on."""
+        return self._pid() is not None
+
+    def make(self, public_key: str) -> None:
+        """Its folder, with a disk that says who it is, before the first boot."""
+        self.folder.mkdir(parents=True)
+        host_key = self.folder / "ssh_host_ed25519_key"
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{self.name}", "-f", host_key)
+        files = {
+            "etc/hostname": (f"{self.name}\n", 0o644, 0),
+            "etc/hosts": (f"127.0.0.1\tlocalhost\n127.0.1.1\t{self.name}\n", 0o644, 0),
+            "etc/ssh/ssh_host_ed25519_key": (host_key.read_text(), 0o600, 0),
+            "etc/ssh/ssh_host_ed25519_key.pub": (host_key.with_suffix(".pub").read_text(), 0o644, 0),
+            "home/pi/.ssh/authorized_keys": (public_key, 0o600, USER_ID),
+            "etc/systemd/network/10-cluster.network": (
+                NETWORK.format(address=self.address, gateway=network.HOST_ADDRESS),
+                0o644,
+                0,
+            ),
+        }
+        with tarfile.open(self.folder / "identity.tar", "w") as archive:
+            for path, (text, mode, owner) in files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size, entry.mode, entry.uid, entry.gid = len(text), mode, owner, owner
+                archive.addfile(entry, io.BytesIO(text.encode()))
+
+    def boot(self) -> None:
+        """Switches the power on; `wait_until_reachable` tells when the machine can be used.
+
+        Raises:
+            LabError: It is on.
+        """
+        if self.running:
+            raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
+        self._plug_in()
+        card = f"{self.places.cable(self.name)},mac=b8:27:eb:00:00:{int(self.address.rpartition('.')[2]):02x}"
+        words = [
+            *("linux.uml", f"mem={self.memory_mib}M", f"umid={self.name}", f"uml_dir={self.folder}"),
+            *(f"ubd0={self.folder / 'changes.cow'},{self.disk}", f"ubd1r={self.folder / 'identity.tar'}"),
+            *("root=/dev/ubda", "rw", f"vec0:transport=tap,ifname={card},depth=128,gro=1"),
+            *("con=null", "con0=null,fd:2", "ssl=null", "net.ifnames=0", "systemd.show_status=0"),
+        ]
+        # Whoever kills the first of these kills them all: the rest live in a pid namespace of their own.
+        apart = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private")
+        with (self.folder / "console.log").open("ab") as console:
+            started = subprocess.Popen(
+                [*apart, "sh", "-c", '"$@"; exit', "sh", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={**clean_environment(), "TMPDIR": "/dev/shm", "HOME": str(self.folder)},
+                start_new_session=True,
+            )
+        (self.folder / "pid").write_text(f"{started.pid} {_start_time(started.pid)}\n")
+
+    def crash(self) -> None:
+        """Pulls the plug: nobody is told, what the kernel has not written yet is lost."""
+        run("ip", "link", "delete", self.places.cable(self.name), check=False)
+        if (pid := self._pid()) is not None:
+            os.kill(pid, signal.SIGKILL)
+            self.wait_until_off()
+
+    def wait_until_off(self, deadline_seconds: float = END_SECONDS) -> None:
+        """Returns when its kernel has ended.
+
+        Raises:
+            LabError: Not within the deadline.
+        """
+        deadline = time.monotonic() + deadline_seconds
+        while self.running:
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name} is on {deadline_seconds:.0f} s after it was switched off")
+            time.sleep(0.05)
+
+    def reachable(self) -> bool:
+        """Whether its sshd greets."""
+        try:
+            with socket.create_connection((self.address, 22), timeout=2) as connection:
+                return connection.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
+        """Returns when its sshd greets.
+
+        Raises:
+            LabError: Not within the deadline, or its kernel ended; says what its console said last.
+        """
+        deadline = time.monotonic() + deadline_seconds
+        while not self.reachable():
+            if time.monotonic() > deadline or not self.running:
+                last = " / ".join(self.console.splitlines()[-3:])
+                what = f"no greeting within {deadline_seconds:.0f} s of its boot" if self.running else "its kernel ended"
+                raise LabError(f"{self.name}: {what}; its console: {last}")
+            time.sleep(0.2)
+
+    def _plug_in(self) -> None:
+        cable = self.places.cable(self.name)
+        run("ip", "link", "delete", cable, check=False)
+        run("ip", "tuntap", "add", "dev", cable, "mode", "tap")
+        run("ip", "link", "set", cable, "master", self.places.switch, "up")
+
+    def _pid(self) -> int | None:
+        """The process that all of the machine hangs on, unless its number went to another process since."""
+        with contextlib.suppress(OSError, ValueError):
+            pid, began = (self.folder / "pid").read_text().split()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(int(pid), os.WNOHANG)
+            if _start_time(int(pid)) == began:
+                return int(pid)
+        return None
+
+
+def _start_time(pid: int) -> str:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    if fields[0] == "Z":
+        raise ProcessLookupError(pid)
+    return fields[19]

@@ -1,0 +1,72 @@
+"""What this machine must have for machines with kernels of their own, and how it gets it."""
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.lab.commands import run
+
+PACKAGE_OF = {
+    "mmdebstrap": "mmdebstrap",
+    "ip": "iproute2",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "mkfs.ext4": "e2fsprogs",
+    "linux.uml": "user-mode-linux",
+    "qemu-aarch64-static": "qemu-user-static",
+}
+"""Debian package by the command that is needed from it."""
+
+FREE_BYTES = 12 << 30
+"""Images, the machines' own copies of what they change, wheels."""
+
+
+def missing() -> list[str]:
+    """Debian packages that are not here."""
+    return sorted({package for command, package in PACKAGE_OF.items() if shutil.which(command) is None})
+
+
+def install() -> None:
+    """Installs them.
+
+    Raises:
+        LabError: apt-get can't.
+    """
+    packages = missing()
+    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        run("apt-get", "-o", "DPkg::Lock::Timeout=300", "update", "-qq", environment=environment)
+        run(
+            *("apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "--no-install-recommends", *packages),
+            environment=environment,
+        )
+
+
+def why_not() -> str:
+    """Why no machine can run here, in one line; empty where they can."""
+    if os.geteuid() != 0:
+        return "the kernel lab needs root: it makes network namespaces, mounts and disk images"
+    if os.uname().machine != "x86_64":
+        return f"the kernel lab needs an x86_64 machine, this is {os.uname().machine}: User-Mode-Linux runs on no other"
+    if packages := missing():
+        return f"the kernel lab needs {', '.join(packages)}: `python -m tests.lab_kernel prepare` installs them (Debian)"
+    if not Path("/dev/net/tun").exists():
+        return "the kernel lab needs /dev/net/tun for the machines' network, and it is not there"
+    known = Path("/proc/filesystems").read_text().split()
+    if "binfmt_misc" not in known:
+        return "the kernel lab needs binfmt_misc for emulated programs: /proc/filesystems does not list it"
+    tried = run("unshare", "--net", "ip", "tuntap", "add", "dev", "trial", "mode", "tap", check=False)
+    if tried.returncode != 0:
+        return f"the kernel lab needs virtual network cards: {tried.stderr.strip().splitlines()[-1]}"
+    return ""
+
+
+def why_not_emulated() -> str:
+    """Why no program of aarch64 can run here; empty where it can. A user namespace has its own binfmt_misc or none."""
+    register = "mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc && test -w /proc/sys/fs/binfmt_misc/register"
+    tried = run("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", register, check=False)
+    if tried.returncode == 0:
+        return ""
+    return f"emulation needs a kernel from 6.7 on, with binfmt_misc in user namespaces: {tried.stderr.strip()}"
