@@ -22,13 +22,15 @@ def parse_line(node: str, text: str) -> JournalLine | None:
         entry = json.loads(text)
         message = entry["MESSAGE"]
         seconds = int(entry["__REALTIME_TIMESTAMP"]) / 1e6
-    except (ValueError, KeyError, TypeError):
+        unit = str(entry.get("_SYSTEMD_UNIT") or entry.get("UNIT") or "")
+        if unit == "init.scope":
+            unit = str(entry.get("UNIT", unit))
+        if message is None:
+            message = "(a line of more than 4096 bytes)"
+        elif isinstance(message, list):  # bytes that are no UTF-8
+            message = bytes(message).decode("utf-8", errors="replace")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if isinstance(message, list):  # bytes that are no UTF-8
-        message = bytes(message).decode("utf-8", errors="replace")
-    unit = entry.get("_SYSTEMD_UNIT") or entry.get("UNIT") or ""
-    if unit == "init.scope":
-        unit = entry.get("UNIT", unit)
     return JournalLine(seconds, node, unit.removeprefix("pscluster-").removesuffix(".service"), str(message))
 
 

@@ -1,6 +1,7 @@
 """`connection: ssh`: one cluster's nodes, its files beside the inventory, and the release they are to run."""
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
+from cluster.whole_file import write_whole
 from deploy.check import Finding
 from deploy.converge.places import shared_folders
 from deploy.converge.release_choice import ReleaseChoice
@@ -56,7 +58,9 @@ class SshCluster:
 
     def wheelhouse(self, python: str, machine: str) -> Wheelhouse:
         """The wheels for nodes of one kind, downloaded now if they are not in the cache."""
-        return make_wheelhouse(self.release.requirements, python, machine, say=lambda line: print(line, flush=True))
+        return make_wheelhouse(
+            self.release.requirements, python, machine, say=lambda line: print(line, file=sys.stderr, flush=True)
+        )
 
     @cached_property
     def data(self) -> PreparedData | None:
@@ -82,6 +86,30 @@ class SshCluster:
         """What one process of each role takes for the inventory's model."""
         train = self.inventory.jobs.train
         return estimate(layer_units(train.model.model_dump()), rows_of_a_step(train.mode, train.micro_batches))
+
+    def nodes_gone(self) -> tuple[str, ...]:
+        """Nodes that a deployment put roles on and that the inventory does not have any more."""
+        try:
+            known = json.loads(self._nodes_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return ()
+        here = {node.name for node in self.inventory.nodes}
+        return tuple(name for name in known if name not in here)
+
+    def remember_nodes(self) -> None:
+        """Note the inventory's nodes for `nodes_gone`; those that are gone stay noted until they are reset."""
+        names = [*(node.name for node in self.inventory.nodes), *self.nodes_gone()]
+        write_whole(self._nodes_file, json.dumps(names).encode() + b"\n")
+
+    def forget_nodes(self, names: Sequence[str]) -> None:
+        """Those nodes were reset."""
+        left = [*(node.name for node in self.inventory.nodes), *self.nodes_gone()]
+        if self._nodes_file.exists():
+            write_whole(self._nodes_file, json.dumps([name for name in left if name not in names]).encode() + b"\n")
+
+    @property
+    def _nodes_file(self) -> Path:
+        return self.folder.path / "nodes.json"
 
     def recap_name(self, action: str) -> str:
         """`20261121T224200Z-start`."""

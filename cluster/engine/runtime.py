@@ -24,8 +24,8 @@ tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 KEEP_ALIVE_SECONDS = 600
 """How long a server keeps our context after our last sign of life: TensorFlow's own default.
 
-With 60 a worker forgot us while sixteen of them loaded a job's functions on two busy cores: their first answer took 107 s,
-and our signs of life came too late. What a killed coordinator leaves goes with the roles' restart, not by this.
+With 60 a worker forgot us while sixteen of them loaded a job's functions on two busy cores: their first answer took
+107 s, and our signs of life came too late. What a killed coordinator leaves goes with the roles' restart, not by this.
 """
 
 GOODBYE_SECONDS = 2.0

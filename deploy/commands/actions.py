@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,31 +12,26 @@ from cluster.errors import ExitCode, UsageError
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
 from deploy.commands.job_settings import data_settings
+from deploy.commands.machine_actions import MACHINE_ACTIONS
+from deploy.commands.opening import Names, only_over_ssh, opened_inventory, services_of, ssh_cluster
 from deploy.hints import command
-from deploy.inventory_choice import InventoryOpener
 from deploy.role_status import ClusterStatus, other_inventory
-from deploy.services import JobServices, Services
+from deploy.services import Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
-    from deploy.ssh_cluster import SshCluster
-
-OPENER = InventoryOpener()
-"""One for the process: several tasks of one call must mean one inventory."""
-
-Names = Sequence[str] | None
 
 
 @at_the_edge
 def check(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
     """Could the cluster be started: ports, TensorFlow, memory, port guard, data. Changes nothing."""
-    opened = _opened(inventory, set_, json_)
+    opened = opened_inventory(inventory, set_, json_)
     if opened.connection == "ssh":
         from deploy.commands import ssh_start
 
-        ssh_start.check(_ssh(opened, set_), json_)
+        ssh_start.check(ssh_cluster(opened, set_), json_)
         return
-    services = _services(opened, set_)
+    services = services_of(opened, set_)
     from deploy.check import check_node
     from deploy.console import show_findings
     from deploy.facts import gather_here
@@ -67,14 +62,14 @@ def plan(
     json_: bool = False,
 ) -> None:
     """What `start` would do now. Changes nothing."""
-    opened = _opened(inventory, set_, json_)
+    opened = opened_inventory(inventory, set_, json_)
     if opened.connection == "ssh":
         from deploy.commands import ssh_start
 
-        ssh_start.show_plan(_ssh(opened, set_), limit or (), _wanted(jobs, no_jobs), json_)
+        ssh_start.show_plan(ssh_cluster(opened, set_), limit or (), _wanted(jobs, no_jobs), json_)
         return
-    _only_over_ssh({"--limit": limit})
-    services = _services(opened, set_)
+    only_over_ssh({"--limit": limit})
+    services = services_of(opened, set_)
     from deploy.console import show_plan
     from deploy.plan import plan_start
 
@@ -109,14 +104,14 @@ def start(
     if dry_run:
         plan(context, inventory, overrides, jobs, no_jobs, limit, json_)
         return
-    opened = _opened(inventory, overrides)
+    opened = opened_inventory(inventory, overrides)
     if opened.connection == "ssh":
         from deploy.commands import ssh_start
 
-        ssh_start.start(_ssh(opened, overrides), limit or (), retry, wanted, quiet)
+        ssh_start.start(ssh_cluster(opened, overrides), limit or (), retry, wanted, quiet)
         return
-    _only_over_ssh({"--limit": limit, "--retry": retry})
-    services = _services(opened, overrides)
+    only_over_ssh({"--limit": limit, "--retry": retry})
+    services = services_of(opened, overrides)
     from deploy.plan import plan_start
 
     made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
@@ -151,14 +146,14 @@ def _refuse_missing_recordings(opened: Any, jobs: Collection[str]) -> None:
 @at_the_edge
 def stop(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
-    opened = _opened(inventory, set_, as_written=True)
+    opened = opened_inventory(inventory, set_, as_written=True)
     if opened.connection == "ssh":
         from deploy.commands import ssh_day_two
 
-        ssh_day_two.stop(_ssh(opened, set_), limit or ())
+        ssh_day_two.stop(ssh_cluster(opened, set_), limit or ())
         return
-    _only_over_ssh({"--limit": limit})
-    services = _services(opened, set_)
+    only_over_ssh({"--limit": limit})
+    services = services_of(opened, set_)
     report = services.stop()
     line = "stopped" if report.ran else "nothing was running"
     if report.killed:
@@ -178,14 +173,14 @@ def restart(
 ) -> None:
     """Stop and start every role with the inventory as it is now, or only some roles. Runs no jobs."""
     count = whole_number("--serial", serial, 0, 1024)
-    opened = _opened(inventory, set_)
+    opened = opened_inventory(inventory, set_)
     if opened.connection == "ssh":
         from deploy.commands import ssh_day_two
 
-        ssh_day_two.restart(_ssh(opened, set_), role or (), node or (), count)
+        ssh_day_two.restart(ssh_cluster(opened, set_), role or (), node or (), count)
         return
-    _only_over_ssh({"--serial": count})
-    services = _services(opened, set_)
+    only_over_ssh({"--serial": count})
+    services = services_of(opened, set_)
     if not role and not node:
         services.stop()
         _bring_up(services, opened.path)
@@ -205,14 +200,14 @@ def status(
     context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, json_: bool = False
 ) -> None:
     """One line a role or node: address, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
-    opened = _opened(inventory, set_, json_, as_written=True)
+    opened = opened_inventory(inventory, set_, json_, as_written=True)
     if opened.connection == "ssh":
         from deploy.commands import ssh_day_two
 
-        ssh_day_two.status(_ssh(opened, set_), limit or (), json_)
+        ssh_day_two.status(ssh_cluster(opened, set_), limit or (), json_)
         return
-    _only_over_ssh({"--limit": limit})
-    services = _services(opened, set_)
+    only_over_ssh({"--limit": limit})
+    services = services_of(opened, set_)
     now, job_pid = services.status(), services.running_job()
     if json_:
         print(json.dumps({**now.to_json(), "job_pid": job_pid}))
@@ -234,20 +229,21 @@ def logs(
     set_: Names = None,
     role: Names = None,
     node: Names = None,
-    lines: str = "20",
+    lines: str | None = None,
     since: str | None = None,
     follow: bool = False,
 ) -> None:
     """The last lines of the roles' logs, and with --follow the new ones. `--role supervisor` is the supervisor's."""
-    count = whole_number("--lines", lines, 0, 1_000_000)
-    opened = _opened(inventory, set_, as_written=True)
+    # What was asked for by its time is shown whole.
+    count = whole_number("--lines", lines or ("1_000_000" if since else "20"), 0, 1_000_000)
+    opened = opened_inventory(inventory, set_, as_written=True)
     if opened.connection == "ssh":
         from deploy.commands import ssh_day_two
 
-        ssh_day_two.logs(_ssh(opened, set_), role or (), node or (), count, since, follow)
+        ssh_day_two.logs(ssh_cluster(opened, set_), role or (), node or (), count, since, follow)
         return
-    _only_over_ssh({"--since": since})
-    services = _services(opened, set_)
+    only_over_ssh({"--since": since})
+    services = services_of(opened, set_)
     from deploy import log_reader
     from deploy.selection import select
 
@@ -266,120 +262,6 @@ def logs(
     if follow:
         for name, line in follower.follow():
             print(f"{name:<{width}} | {line}", flush=True)
-
-
-@at_the_edge
-def push(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
-    """Bring environment and code onto the nodes, without restarting anything."""
-    from deploy.commands import ssh_start
-
-    ssh_start.run_phases(_ssh_only("push", inventory, set_), "push", limit or ())
-
-
-@at_the_edge
-def storage(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
-    """Set up the shared folder on its server and on the nodes, with the prepared recordings in it."""
-    from deploy.commands import ssh_start
-
-    ssh_start.run_phases(_ssh_only("storage", inventory, set_), "storage", limit or ())
-
-
-@at_the_edge
-def rollback(
-    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
-) -> None:
-    """Go back to the release that was current before, and restart the roles from it."""
-    count = whole_number("--serial", serial, 0, 1024)
-    from deploy.commands import ssh_day_two
-
-    ssh_day_two.rollback(_ssh_only("rollback", inventory, set_), limit or (), count)
-
-
-@at_the_edge
-def reset(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    limit: Names = None,
-    yes: bool = False,
-    with_data: bool = False,
-) -> None:
-    """Remove everything that was ever installed on the nodes; data and runs only with --with-data. Asks first."""
-    from deploy.commands import ssh_day_two
-
-    ssh_day_two.reset(_ssh_only("reset", inventory, set_), limit or (), yes, with_data)
-
-
-@at_the_edge
-def trust(
-    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, yes: bool = False
-) -> None:
-    """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
-    from deploy.commands import ssh_day_two
-
-    ssh_day_two.trust(_ssh_only("trust", inventory, set_), limit or (), yes)
-
-
-@at_the_edge
-def ssh(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    node: Names = None,
-    run_command: str | None = None,
-) -> None:
-    """A shell on one node (--node NAME), or one command there."""
-    from deploy.commands import ssh_day_two
-
-    ssh_day_two.ssh(_ssh_only("ssh", inventory, set_), node or (), run_command)
-
-
-def open_cluster(
-    inventory: str | None, overrides: Sequence[str], for_programs: bool = False, as_written: bool = False
-) -> "tuple[Inventory, JobServices]":
-    """The inventory of this call, its name said (on stderr when stdout is for programs), and where its jobs run.
-
-    `as_written` does not hold the addresses against this machine's interfaces.
-    """
-    from deploy.connections import job_services_for
-
-    opened = _opened(inventory, overrides, for_programs, as_written)
-    return opened, job_services_for(opened, overrides)
-
-
-def _opened(
-    inventory: str | None, overrides: Names, for_programs: bool = False, as_written: bool = False
-) -> "Inventory":
-    announce = sys.stderr if for_programs else None
-    return OPENER.open(inventory, overrides or (), announce, check_interfaces=not as_written)
-
-
-def _services(inventory: "Inventory", overrides: Names) -> Services:
-    from deploy.connections import services_for
-
-    return services_for(inventory, overrides or ())
-
-
-def _ssh(inventory: "Inventory", overrides: Names) -> "SshCluster":
-    from deploy.ssh_cluster import SshCluster
-
-    return SshCluster(inventory, overrides or ())
-
-
-def _ssh_only(action: str, inventory: str | None, overrides: Names) -> "SshCluster":
-    opened = _opened(inventory, overrides)
-    if opened.connection != "ssh":
-        raise UsageError(
-            f"{opened.path}: connection: {opened.connection}: `{action}` is for machines reached over SSH; here every "
-            "role is a process of this machine"
-        )
-    return _ssh(opened, overrides)
-
-
-def _only_over_ssh(flags: Mapping[str, object]) -> None:
-    given = [flag for flag, value in flags.items() if value]
-    if given:
-        raise UsageError(f"{', '.join(given)}: goes with `connection: ssh`")
 
 
 def _kept(inventory: "Inventory") -> "tuple[Task, ...]":
@@ -428,7 +310,4 @@ def _started_from(other: str, inventory: Path) -> str:
     return f"the cluster was started from {other}, not from {inventory}: both files give it the same name"
 
 
-ACTIONS = (
-    *(check, plan, push, storage, start, stop, restart, status, logs),
-    *(rollback, reset, trust, ssh),
-)
+ACTIONS = (check, plan, start, stop, restart, status, logs, *MACHINE_ACTIONS)

@@ -23,7 +23,7 @@ HELP = {
     "with_data": "remove the shared data and the runs too",
     "run_command": "a command line for the node; else a shell",
     "follow": "go on with new lines until Ctrl-C",
-    "lines": "how many last lines of each log",
+    "lines": "how many last lines; 20, or all with --since",
     "mode": "how updates meet: async, ssp, sync, local, allreduce or single",
     "codec": "numbers on the wire: fp32, fp16 or topk",
     "model": "thesis, residual, dblstm or conv-lstm",

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import UsageError
-from deploy.commands.actions import Names, open_cluster
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
+from deploy.commands.opening import Names, open_cluster
 
 if TYPE_CHECKING:
     from deploy.node_jobs import NodeJobs

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.errors import ClusterError
-from deploy.commands.actions import Names, open_cluster
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.job_settings import data_settings, number_settings, run_flags, settings
+from deploy.commands.opening import Names, open_cluster
 from deploy.hints import command
 
 

@@ -95,13 +95,19 @@ def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
     """Stop the roles and keep them from starting at boot."""
     names = cluster.chosen_nodes(limit)
     with cluster.fleet() as fleet:
-        results = fleet.each(
-            lambda node: node.run(stop_script(), root=True, deadline_seconds=STOP_SECONDS).text.split(), names
-        )
+        results = fleet.each(_stop_on, names)
     stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
     count = sum(len(units) for units in stopped.values())
-    print(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running", flush=True)
+    if stopped:
+        print(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running", flush=True)
     _told(results)
+
+
+def _stop_on(node: NodeConnection) -> list[str]:
+    done = node.run(stop_script(), root=True, deadline_seconds=STOP_SECONDS)
+    if not done.ok:
+        raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}")
+    return done.text.split()
 
 
 def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], serial: int) -> None:
@@ -169,6 +175,7 @@ def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> N
         results: dict[str, str | ClusterError] = {}
         for batch in ([name for name in names if name != server], [name for name in names if name == server]):
             results |= fleet.each(lambda node: _reset_on(node, traces), batch)
+    cluster.forget_nodes([name for name, result in results.items() if isinstance(result, str)])
     for name, result in results.items():
         if isinstance(result, str):
             print(f"{name}: {result}", flush=True)
@@ -207,10 +214,13 @@ def logs(
         def last_of(node: NodeConnection) -> list[JournalLine]:
             command = _journalctl(patterns[node.name], count, since, follow=False)
             read = node.run(command, root=True, deadline_seconds=60.0)
+            if not read.ok and read.stderr.strip():
+                raise ClusterError(f"{node.name}: its journal cannot be read: {' | '.join(read.last_lines[-3:])}")
             return [line for line in (parse_line(node.name, text) for text in read.text.splitlines()) if line]
 
         found = fleet.each(last_of, names)
-        tell(sorted(line for lines in found.values() if not isinstance(lines, ClusterError) for line in lines)[-count:])
+        known = sorted(line for lines in found.values() if not isinstance(lines, ClusterError) for line in lines)
+        tell(known[-count:] if count else [])
         if follow:
             stop = threading.Event()
 

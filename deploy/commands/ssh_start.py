@@ -14,6 +14,7 @@ from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
 from deploy.converge.deployment import Deployment, Survey, findings, plan, survey
 from deploy.converge.desired import PHASES, Wish
+from deploy.converge.pruning import prune
 from deploy.converge.publication import Publication, of_wheelhouse
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, failed_of_last
@@ -94,7 +95,7 @@ def plans_json(outlook: Outlook) -> dict[str, object]:
 def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool) -> Outlook:
     """Survey and plan. Wheels are downloaded here if a node needs them and they are not in the cache."""
     wish = Wish(cluster.inventory, cluster.release)
-    seen = survey(fleet, wish, names)
+    seen = survey(fleet, wish, asked(cluster, names))
     unfit = dict(seen.lost)
     for one in findings(wish, seen, cluster.memory):
         if one.level == "problem" and one.node not in unfit:
@@ -115,14 +116,23 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
     if with_data:
         publications += [] if cluster.data is None else [cluster.data.publication]
     wish = Wish(cluster.inventory, cluster.release, tuple(publications), wheelhouses)
-    return Outlook(wish, seen, unfit, plan(wish, fit))
+    plans = plan(wish, fit)
+    if wish.publisher not in names:
+        for phase in set(PHASES) - set(STORAGE_PHASES):
+            plans[phase].pop(wish.publisher, None)
+    return Outlook(wish, seen, unfit, plans)
+
+
+def asked(cluster: SshCluster, names: Sequence[str]) -> tuple[str, ...]:
+    """The nodes, and the one that serves the shared folder: it has to know a new node before that can mount it."""
+    return tuple(dict.fromkeys((*names, Wish(cluster.inventory, cluster.release).publisher)))
 
 
 def converge(
     cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool
 ) -> tuple[Recap, Outlook, bool]:
     """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
-    recap = Recap(action, cluster.inventory.cluster, tuple(names))
+    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names))
     with progress_of_deployment() as event:
         event("", "looking at the nodes")
         outlook = look(cluster, fleet, names, with_data)
@@ -159,7 +169,7 @@ def _verify(cluster: SshCluster, fleet: Fleet, outlook: Outlook, deployment: Dep
     again = plan(outlook.wish, seen.facts)
     for phase in phases:
         for name, changes in again[phase].items():
-            if changes:
+            if changes and name in outlook.plans[phase]:
                 words = "; ".join(
                     f"{change.action} {change.kind} {change.subject}: {change.detail}" for change in changes
                 )
@@ -174,11 +184,22 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
     from deploy.ssh_services import SshServices
 
     names = _names(cluster, limit, retry)
+    gone = cluster.nodes_gone()
+    if gone:
+        print(
+            f"no longer in the inventory, and not touched: {', '.join(gone)}; `fab deploy reset --limit NODE` with the "
+            "inventory that still has them ends their roles",
+            file=sys.stderr,
+        )
     with cluster.fleet() as fleet:
         with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
         recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data)
+        if whole and recap.changed:
+            kept = cluster.inventory.deployment.keep_releases
+            prune(fleet, [name for name in names if name not in recap.failures], kept)
     if not whole or recap.notes:
         raise Exit(None, ExitCode.DEGRADED)
+    cluster.remember_nodes()
     changed = any(
         change.kind == "unit" or change.kind == "link"
         for phase in outlook.plans.values()

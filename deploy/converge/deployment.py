@@ -60,9 +60,10 @@ def ask(node: NodeConnection, wish: Wish) -> MachineFacts:
             raise ClusterError(f"{node.name}: there is no sudo ({said}): `su -c 'apt-get install sudo'` there")
         if "sudo" in said:
             user = node.address.user
+            file = f"010_{user.replace('.', '_')}-nopasswd"  # sudo ignores names with a dot
             raise ClusterError(
                 f"{node.name}: {user} may not use sudo without a password ({said}): "
-                f"`echo '{user} ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/010_{user}-nopasswd` there"
+                f"`echo '{user} ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/{file}` there"
             )
         raise ClusterError(f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said}")
     return read_facts(outcome.text, asked, answered)

@@ -178,7 +178,10 @@ class Wish:
 
     def _services(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         tasks = self.tasks(node)
-        texts = {roles.unit_path(roles.unit_name(task)): roles.role_unit(self.inventory, task) for task in tasks}
+        texts = {
+            roles.unit_path(roles.unit_name(task)): roles.role_unit(self.inventory, task, facts.systemd)
+            for task in tasks
+        }
         files = {
             **texts,
             SLICE_PATH: roles.slice_unit("memory" in facts.controllers),

@@ -45,6 +45,7 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
     return MachineFacts(
         os_id=system[0],
         os_version=system[1],
+        systemd=_number("".join(sections.get("systemd", "").split()[1:2])),
         machine=system[2],
         bits=_number(system[3]),
         kernel=system[4],
@@ -76,7 +77,7 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
         release_environments=dict(_release(line) for line in _lines(sections["releases"])),
         current=sections["current"].strip().split("/")[-1] or None,
-        data=tuple(line.split("/")[-2] for line in _lines(sections["data"])),
+        data=tuple(line.split("/")[-2] for line in _lines(sections.get("data", ""))),
         published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"])),
         listening=_listening(sections["listening"]),
         temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None,

@@ -49,6 +49,7 @@ section clock; date +%s.%N
 section system
 ([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\\n%s\\n' "$ID" "$VERSION_ID")
 for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($command 2>/dev/null)"; done
+section systemd; systemctl --version 2>/dev/null | head -n 1
 section model; [ -r /proc/device-tree/model ] && tr -d '\\000' </proc/device-tree/model
 section python
 python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P") * 8)' 2>/dev/null

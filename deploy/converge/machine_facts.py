@@ -46,6 +46,7 @@ class MachineFacts:
 
     os_id: str
     os_version: str
+    systemd: int
     machine: str
     bits: int
     kernel: str

@@ -50,6 +50,7 @@ export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 prune() {{ parent=${{1%/*}}; while [ -n "$parent" ]; do
     grep -qxF "$parent" {DEPLOY_STATE}/folders 2>/dev/null || break; rmdir "$parent" 2>/dev/null || break
     parent=${{parent%/*}}; done; }}
+problems=
 units=$(cd {UNIT_FOLDER} && ls -d pscluster-*.service 2>/dev/null | grep -v '@')
 jobs=$(systemctl list-units --plain --no-legend 'pscluster-job@*' | awk '{{ print $1 }}')
 [ -z "$jobs$units" ] || systemctl disable --quiet --now $jobs $units 2>/dev/null
@@ -73,8 +74,8 @@ rm -f {storage.SETTINGS_PATH}
 rm -rf {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice {UNIT_FOLDER}/*.wants/pscluster-* {CONFIGURATION}
 packages=$(sort -u {DEPLOY_STATE}/packages 2>/dev/null | tr '\\n' ' ')
 if [ -n "$packages" ]; then
-    apt-get -o DPkg::Lock::Timeout=120 -q -y purge $packages >/dev/null 2>/run/pscluster-reset.log || {{
-        tail -n 3 /run/pscluster-reset.log >&2; exit 1; }}
+    apt-get -o DPkg::Lock::Timeout=120 -q -y purge $packages >/dev/null 2>/run/pscluster-reset.log ||
+        problems="packages stay ($packages): $(tail -n 1 /run/pscluster-reset.log)"
     rm -f /run/pscluster-reset.log
 fi
 for folder in /etc/exports.d /etc/nfs.conf.d; do
@@ -93,6 +94,7 @@ rm -rf {DEPLOY_STATE} /run/pscluster-firewall.before
 systemctl daemon-reload
 systemctl reset-failed 'pscluster*' 2>/dev/null
 left=$(ls -d {ROOT} {STATE} {CONFIGURATION} {UNIT_FOLDER}/pscluster* 2>/dev/null | tr '\\n' ' ')
-[ -z "$left" ] || {{ echo "still there: $left" >&2; exit 1; }}
+[ -z "$left" ] || problems="still there: $left; $problems"
+[ -z "$problems" ] || {{ echo "$problems" >&2; exit 1; }}
 echo "reset${{packages:+; packages removed: $packages}}"
 """

@@ -16,7 +16,7 @@ def batches(names: Sequence[str], serial: int) -> Iterator[list[str]]:
 def stop_script() -> str:
     """Interrupts a running job, then stops and disables every role; prints the units that ran."""
     return f"""\
-jobs=$(systemctl list-units --plain --no-legend --state=active 'pscluster-job@*' | awk '{{ print $1 }}')
+jobs=$(systemctl list-units --plain --no-legend --state=active,activating 'pscluster-job@*' | awk '{{ print $1 }}')
 [ -z "$jobs" ] || systemctl stop $jobs
 units=$({_ALIVE} 'pscluster-ps-*' 'pscluster-worker-*' | awk '{{ print $1 }}')
 [ -z "$units" ] || systemctl disable --quiet --now $units || exit 1

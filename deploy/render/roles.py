@@ -18,6 +18,8 @@ By SIGKILL: after the default, SIGABRT, systemd sends SIGCONT, and a role that w
 (seen in the lab) for a coordinator that has gone on without it.
 """
 
+BACKOFF_SYSTEMD = 254
+_BACKOFF = "RestartSteps=5\nRestartMaxDelaySec=30\n"
 _LEAST_THREADS = 16
 
 
@@ -40,8 +42,8 @@ def peers(inventory: "Inventory") -> int:
     return max(_LEAST_THREADS, 1 << (len(inventory.of_role("worker")) - 1).bit_length())
 
 
-def role_unit(inventory: "Inventory", task: "Task") -> str:
-    """The unit of one parameter server or worker."""
+def role_unit(inventory: "Inventory", task: "Task", systemd: int = 0) -> str:
+    """The unit of one parameter server or worker. `systemd` is the node's version: from 254 on it can back off."""
     coordinator = inventory.of_role("coordinator")[0]
     words = (
         f"{CURRENT}/environment/bin/python -m {MODULES[task.role]} --task {task.index} --host {task.host} "
@@ -68,7 +70,7 @@ Environment=PYTHONPATH={CURRENT} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTW
 ExecStart={words}
 Restart=always
 RestartSec=1
-TimeoutStartSec=300
+{_BACKOFF if systemd >= BACKOFF_SYSTEMD else ""}TimeoutStartSec=300
 TimeoutStopSec=15
 WatchdogSec={WATCHDOG_SECONDS}
 WatchdogSignal=SIGKILL

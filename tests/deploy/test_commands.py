@@ -3,18 +3,14 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fabric.main import program
 from invoke.exceptions import Exit
 
-from deploy.commands import actions
 from deploy.commands.edge import end_as_the_job_did
-from deploy.inventory_choice import InventoryOpener
 from deploy.project import ROOT
+from tests.deploy.typed import Fab
 
 FAB = Path(sys.executable).with_name("fab")
 LISTED = (
@@ -32,37 +28,6 @@ connection: {connection}
 nodes: [{{name: here, address: {address}, roles: [ps, worker, coordinator]}}]
 jobs: {{pi: {{samples: 1000}}}}
 """
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a person and a script see of one call."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-
-Fab = Callable[[str], Outcome]
-
-
-@pytest.fixture
-def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fab:
-    """`fab LINE`, typed in the test's empty folder; in this process, because Fabric takes half a second to import."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PSCLUSTER_INVENTORY", raising=False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-    def typed(line: str) -> Outcome:
-        monkeypatch.setattr(actions, "OPENER", InventoryOpener())  # as in a process of its own
-        code = 0
-        try:
-            program.run(["fab", "-r", str(ROOT), *line.split()])
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return Outcome(code, *capsys.readouterr())
-
-    return typed
 
 
 def test_the_list_shows_every_command() -> None:
@@ -84,7 +49,11 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ("deploy dance", 2, "deploy: no action 'dance'; there are check, plan, start, stop, restart, status, logs"),
+        (
+            "deploy dance",
+            2,
+            "deploy: no action 'dance'; there are check, plan, push, storage, start, stop, restart,",
+        ),
         ("job dance", 2, "job: no action 'dance'; there are train, evaluate, pi, list, attach, cancel"),
         ("deploy stop --follow", 2, "deploy stop: does not take --follow"),
         ("job pi --hidden 3 --set a=b", 2, "job pi: does not take --hidden"),
@@ -114,11 +83,11 @@ def test_what_cannot_be_done_is_one_line_without_a_traceback(
 
 
 @pytest.mark.parametrize("action", ["check", "plan", "start", "stop", "restart", "status", "logs"])
-def test_ssh_is_refused_in_one_line_by_every_action(tmp_path: Path, fab: Fab, action: str) -> None:
+def test_ssh_without_storage_is_refused_in_one_line_by_every_action(tmp_path: Path, fab: Fab, action: str) -> None:
     (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="ssh", address="192.168.1.26"))
     done = fab(f"deploy {action}")
     assert done.code == 2
-    assert "deployment over SSH is not in this version yet" in done.stderr
+    assert "no section `storage`" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
 

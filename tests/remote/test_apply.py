@@ -10,6 +10,7 @@ import pytest
 from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change, Publish, PublishedFile, Reconnect, Shell, Step, Upload
 from deploy.converge.deployment import Deployment
+from deploy.converge.desired import PHASES
 from deploy.converge.recap import Recap
 from deploy.remote.connection import NodeConnection
 from tests.converge.pi import thesis, wish_for
@@ -174,3 +175,28 @@ def test_a_failing_step_keeps_its_node_out_of_the_next_phase(sshd: Sshd, tmp_pat
     recap, _ = deploy([("rpi01", sshd), ("rpi02", sshd)], tmp_path, steps_of)
     assert recap.failures["rpi02"].return_code == 4
     assert recap.rows()[1] == ("rpi02", "failed", "-", "failed")
+
+
+@pytest.mark.parametrize(
+    ("doomed", "phase", "note"),
+    [
+        ("rpi11", "storage", "stopped after storage: nothing can be shared without rpi11"),
+        ("rpi11", "code", "roles were not started: ps:0 is on rpi11; coordinator:0 is on rpi11"),
+        ("rpi01", "code", ""),
+    ],
+)
+def test_who_is_lost_when_decides_whether_roles_are_started(
+    sshd: Sshd, tmp_path: Path, doomed: str, phase: str, note: str
+) -> None:
+    recap = Recap("start", "thesis", ("rpi01", "rpi11"))
+    plans = {
+        **{name: {"rpi01": (change(Shell("be", "true")),)} for name in PHASES},
+        phase: {doomed: (change(Shell("fail", "exit 9")),)},
+        "services": {"rpi11": (change(Shell("start", f"touch {tmp_path}/started")),)},
+    }
+    with fleet_of(trusting(tmp_path, sshd), [("rpi01", sshd), ("rpi11", sshd)]) as fleet:
+        deployment = Deployment(fleet, wish_for(thesis()), recap, lambda node, line: None)
+        assert deployment.carry_out(plans) is (note == "")
+    assert " ".join(recap.notes).startswith(note)
+    assert recap.failed == (doomed,)
+    assert (tmp_path / "started").exists() is (note == "")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import Inventory
+from deploy.converge.places import CURRENT
 from deploy.render import firewall, job_unit, roles
 from tests.converge.pi import thesis
 from tests.inventory.cases import edited, machine, read
@@ -23,7 +24,7 @@ nodes:
   - {name: "0", address: 10.0.0.2, roles: [worker, {worker: {port: 6000, metrics_port: 6001}}]}
 storage: {server: Node_With-odd_name9, export: /srv/a~b+c@d.e, mount: /mnt/übung}
 """
-PYTHON = f"{roles.CURRENT}/environment/bin/python"
+PYTHON = f"{CURRENT}/environment/bin/python"
 
 
 def odd() -> Inventory:
@@ -64,11 +65,11 @@ def test_ports_of_a_role_s_own_are_in_its_unit() -> None:
 
 def test_a_parameter_server_is_the_last_to_be_killed() -> None:
     inventory = thesis()
-    scores = {
-        role: int(re.findall(r"OOMScoreAdjust=(\d+)", roles.role_unit(inventory, inventory.task(role, 0)))[0])
-        for role in ("ps", "worker")
-    }
-    assert scores["ps"] < scores["worker"]
+    scores = [
+        int(re.findall(r"OOMScoreAdjust=(\d+)", roles.role_unit(inventory, task))[0])
+        for task in (inventory.task("ps", 0), inventory.task("worker", 0))
+    ]
+    assert scores[0] < scores[1]
 
 
 @pytest.mark.parametrize(("workers", "peers"), [(1, 16), (2, 16), (16, 16), (17, 32), (32, 32), (33, 64)])

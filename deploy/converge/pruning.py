@@ -1,0 +1,34 @@
+"""Releases and environments that nobody needs any more, removed after a deployment that worked."""
+
+from collections.abc import Sequence
+
+from cluster.errors import ClusterError
+from deploy.release.history import read, unneeded
+from deploy.release.release_scripts import list_releases, remove
+from deploy.release.script import outcome
+from deploy.remote.connection import NodeConnection
+from deploy.remote.fleet import Fleet
+
+_LIST_SECONDS = 60.0
+_REMOVE_SECONDS = 600.0
+_JOB_RUNS = "systemctl list-units --plain --no-legend --state=active,activating 'pscluster-job@*'"
+
+
+def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
+    """Keep the last `kept` releases on each node, and the environments they need; what was removed, by node.
+
+    A node on which a job runs is left alone: the job's process may be of an old release.
+    """
+
+    def one(node: NodeConnection) -> str:
+        if node.run(_JOB_RUNS).text.strip():
+            return ""
+        listing = node.run(list_releases(), root=True, deadline_seconds=_LIST_SECONDS)
+        outcome(listing.return_code, listing.text, listing.stderr)
+        gone = unneeded(read(listing.text), kept=kept)
+        if not gone.releases and not gone.environments:
+            return ""
+        done = node.run(remove(gone.releases, gone.environments), root=True, deadline_seconds=_REMOVE_SECONDS)
+        return outcome(done.return_code, done.text, done.stderr).line
+
+    return fleet.each(one, names)

@@ -1,0 +1,34 @@
+"""Whether the coordinator's node reaches the roles: asked there, with that node's own Python."""
+
+import socket
+from pathlib import Path
+
+from deploy.converge.reachability import unreachable
+from tests.inventory.cases import machine, read
+from tests.remote.nodes import fleet_of, trusting
+from tests.remote.sshd import Sshd
+
+TEXT = """\
+schema: 1
+cluster: one
+connection: ssh
+storage: {{server: pi-1}}
+nodes:
+  - name: pi-1
+    address: 127.0.0.1
+    roles: [storage, coordinator, {{ps: {{port: {ps}}}}}, {{worker: {{port: {worker}}}}}]
+"""
+
+
+def test_a_role_that_nobody_answers_for_is_a_failure_of_its_node(sshd: Sshd, tmp_path: Path) -> None:
+    with socket.socket() as answering, socket.socket() as silent:
+        for one in (answering, silent):
+            one.bind(("127.0.0.1", 0))
+        answering.listen()
+        inventory = read(TEXT.format(ps=answering.getsockname()[1], worker=silent.getsockname()[1]), on=machine())
+        with fleet_of(trusting(tmp_path, sshd), [("pi-1", sshd)]) as fleet:
+            (failure,) = unreachable(inventory, fleet, ["pi-1"])
+            assert unreachable(inventory, fleet, []) == []
+    assert (failure.node, failure.phase, failure.step) == ("pi-1", "verify", "reach the roles")
+    assert "pi-1 does not reach worker:0 at 127.0.0.1:" in failure.line
+    assert "Connection refused" in failure.line
