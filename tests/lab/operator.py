@@ -1,0 +1,175 @@
+"""The operator's machine: `fab` as a person types it; inventory, state and runs lie in a folder of a test."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.inventory import load
+from deploy.converge.desired import Wish
+from deploy.ssh_cluster import SshCluster
+from tests.lab.lab import Lab
+from tests.lab.places import PROJECT
+from tests.lab.waiting import eventually
+
+FAB = Path(sys.executable).with_name("fab")
+LONGEST_SECONDS = 900.0
+"""Above what any command takes on a machine with two busy cores; one that hangs fails its test."""
+LAST_CHARACTERS = 6000
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    words: Sequence[str]
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """Everything it said."""
+        return self.stdout + self.stderr
+
+    def json(self) -> dict[str, Any]:
+        """The one object that it printed."""
+        value: dict[str, Any] = json.loads(self.stdout)
+        return value
+
+
+class Running:
+    """A command that has not ended yet; what it says goes to a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], words: Sequence[str], said: Path) -> None:
+        self.process = process
+        self._words = words
+        self._said = said
+        self._began = time.monotonic()
+
+    @property
+    def text(self) -> str:
+        """What it has said so far."""
+        return self._said.read_text(errors="replace")
+
+    def wait_for(self, part: str, deadline_seconds: float = 300.0) -> None:
+        """Returns once it has said this; fails the test if it ends before that."""
+        eventually(lambda: part in self.text or self.process.poll() is not None, f"says {part!r}", deadline_seconds)
+        if part not in self.text:
+            pytest.fail(f"{self._words} ended with {self.process.returncode} before it said {part!r}:\n{self._last}")
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+
+    def end(self, code: int, deadline_seconds: float = LONGEST_SECONDS) -> Done:
+        """Waits for its end."""
+        self.process.wait(deadline_seconds)
+        done = Done(self._words, self.process.returncode, self.text, "", time.monotonic() - self._began)
+        if done.code != code:
+            pytest.fail(f"{self._words} ended with {done.code}, not with {code}:\n{self._last}", pytrace=False)
+        return done
+
+    @property
+    def _last(self) -> str:
+        return self.text[-LAST_CHARACTERS:]
+
+
+class Operator:
+    """Whoever types `fab`, in a folder of their own; the key to the lab's nodes is the only thing they have to name."""
+
+    def __init__(
+        self, lab: Lab, folder: Path, *, project: Path = PROJECT, inventory: Path = PROJECT / "inventory.yaml"
+    ) -> None:
+        """With a copy of `inventory` in `folder`, and the `fab` of the checkout `project`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lab = lab
+        self.folder = folder
+        self.inventory = folder / "inventory.yaml"
+        self._project = project
+        if inventory != self.inventory:
+            shutil.copyfile(inventory, self.inventory)
+
+    @property
+    def tool(self) -> list[str]:
+        """How `fab` of the checkout is called from anywhere."""
+        return [str(FAB), "-r", str(self._project)]
+
+    def fab(self, *words: str, code: int | None = 0, timeout_seconds: float = LONGEST_SECONDS) -> Done:
+        """Runs it to its end; fails the test when it ends with another code (None: with any)."""
+        began = time.monotonic()
+        ended = subprocess.run(
+            self._command(words),
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+            check=False,
+        )
+        done = Done(words, ended.returncode, ended.stdout, ended.stderr, time.monotonic() - began)
+        if code is not None and done.code != code:
+            said = f"{done.stdout[-LAST_CHARACTERS:]}\n--- stderr\n{done.stderr[-LAST_CHARACTERS:]}"
+            pytest.fail(f"fab {' '.join(words)} ended with {done.code}, not with {code}:\n{said}", pytrace=False)
+        return done
+
+    @contextmanager
+    def running(self, *words: str) -> Iterator[Running]:
+        """Runs it beside the test; killed if it still runs at the end."""
+        said = self.folder / f"said-{time.monotonic_ns()}.log"
+        with said.open("wb") as file:
+            process = subprocess.Popen(
+                self._command(words), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            )
+        try:
+            yield Running(process, words, said)
+        finally:
+            process.kill()
+            process.wait()
+
+    def wish(self) -> Wish:
+        """What the inventory wants of the nodes."""
+        cluster = SshCluster(load(self.inventory, check_interfaces=False))
+        return Wish(cluster.inventory, cluster.release)
+
+    def known_hosts(self) -> Path:
+        """The pinned keys."""
+        return next(self.folder.glob(".pscluster/*/known_hosts"))
+
+    def recap(self) -> dict[str, Any]:
+        """The newest one."""
+        newest = max(self.folder.glob(".pscluster/*/deployments/*.json"), key=lambda path: path.name)
+        value: dict[str, Any] = json.loads(newest.read_text())
+        return value
+
+    def status(self, code: int = 0) -> dict[str, dict[str, Any]]:
+        """What `status` says of each node."""
+        return {row["node"]: row for row in self.fab("deploy", "status", "--json", code=code).json()["nodes"]}
+
+    def well(self) -> bool:
+        """Whether all nodes are."""
+        return self.fab("deploy", "status", "--json", code=None).code == 0
+
+    def result(self) -> dict[str, Any]:
+        """Of the newest training that was fetched."""
+        newest = max(self.folder.glob("runs/*-train*/result.json"), key=lambda path: path.parent.name)
+        value: dict[str, Any] = json.loads(newest.read_text())
+        return value
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        # A flag belongs to the action before it, and all of them take --set but `init`.
+        return [*self.tool, *words, "--set", f"ssh.key={self.lab.places.key}"]

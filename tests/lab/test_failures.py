@@ -1,0 +1,180 @@
+"""Nodes with something wrong with them: each leaves the run with its reason, the others become a cluster.
+
+One story, in the order of the file: a lab of seven nodes that nobody has touched, of which five cannot be used.
+"""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deploy.converge.apply import StepFailedError, apply
+from deploy.converge.deployment import ask
+from deploy.converge.system import Firewall
+from deploy.remote.address import SshAddress
+from deploy.remote.connection import NodeConnection
+from deploy.remote.host_keys import PinnedKeys
+from tests.lab.environment import environment_seed
+from tests.lab.lab import Lab
+from tests.lab.node import USER
+from tests.lab.oddities import Oddity
+from tests.lab.operator import Done, Operator
+from tests.lab.waiting import eventually
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+
+HUB, WELL, DARK = "rpi01", "rpi02", "rpi07"
+ODDITIES = {
+    "rpi03": Oddity.FULL_CARD,
+    "rpi04": Oddity.WITHOUT_PYTHON,
+    "rpi05": Oddity.WRONG_ARCHITECTURE,
+    "rpi06": Oddity.WRONG_CLOCK,
+}
+SAID = {
+    "rpi03": "MB are free below /opt, 100 MB are needed",
+    "rpi04": "no python3 that starts: `sudo apt install python3` there",
+    "rpi05": "the processor runs as armv7l",
+    "rpi06": "s behind this machine's: `sudo timedatectl set-ntp true` there",
+    DARK: "is it switched on, and is the address right?",
+}
+"""What the recap has to say of each, the remedy with it."""
+
+FEW = ("--set", "deployment.minimum_workers=2")
+UNDONE_SECONDS = 60.0 + 30.0
+"""After how long rules that lock us out are gone, and what a busy machine adds."""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """The lab, and who works on it."""
+
+    lab: Lab
+    operator: Operator
+
+
+@pytest.fixture(scope="module")
+def patient(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    layer = environment_seed()
+    names = [f"rpi{number:02d}" for number in range(1, 8)]
+    with Lab.up(len(names), oddities_of=ODDITIES, seeds=dict.fromkeys(names, layer)) as lab:
+        folder = tmp_path_factory.mktemp("operator")
+        operator = Operator(lab, folder)
+        written = subprocess.run(
+            [*operator.tool, "init", "--hosts", "192.168.1.16-22"], capture_output=True, text=True, check=True
+        )
+        operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
+        operator.fab("deploy", "trust", "--yes")
+        lab.node(DARK).crash()
+        yield Patient(lab, operator)
+
+
+def test_check_says_everything_at_once(patient: Patient) -> None:
+    found = patient.operator.fab("deploy", "check", "--json", code=1).json()["findings"]
+    problems = {one["node"]: one["line"] for one in found if one["level"] == "problem"}
+    assert problems.keys() == SAID.keys()
+    for name, part in SAID.items():
+        assert part in problems[name]
+
+
+def test_without_its_parameter_server_nothing_is_touched(patient: Patient) -> None:
+    hub = patient.lab.node(HUB)
+    hub.crash()
+    try:
+        said = patient.operator.fab("deploy", "start", *FEW, code=3)
+    finally:
+        hub.boot()
+        hub.wait_until_reachable()
+    assert f"nothing was changed: ps:0 is on {HUB}; coordinator:0 is on {HUB}; {HUB} is the storage server" in said.text
+    recap = patient.operator.recap()
+    assert recap["changed"] == 0
+    assert recap["notes"]
+    assert patient.lab.ssh(WELL, "ls -d /etc/pscluster /opt/pscluster/current", check=False).stdout == ""
+
+
+def test_an_interface_that_is_not_there_is_named(patient: Patient) -> None:
+    said = patient.operator.fab("deploy", "plan", *FEW, "--set", "interface=wlan0", code=3)
+    assert f"{WELL}: network: wlan0 has no IPv4 address, and the inventory says 192.168.1.17" in said.text
+
+
+def test_sudo_with_a_password_is_told_with_the_line_that_mends_it(patient: Patient) -> None:
+    node, rule = patient.lab.node(WELL), "/etc/sudoers.d/010_pi-nopasswd"
+    node.execute("mv", rule, "/root/rule")
+    try:
+        found = patient.operator.fab("deploy", "check", "--json", code=1).json()["findings"]
+    finally:
+        node.execute("mv", "/root/rule", rule)
+    (line,) = [one["line"] for one in found if one["node"] == WELL and one["level"] == "problem"]
+    assert "pi may not use sudo without a password" in line
+    assert "echo 'pi ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/" in line
+
+
+def test_a_start_that_is_killed_or_interrupted_is_simply_run_again(patient: Patient) -> None:
+    operator = patient.operator
+    with operator.running("deploy", "start", "--no-jobs", *FEW) as killed:
+        killed.wait_for("looking at the nodes\n")
+        killed.wait_for(": create user pscluster")
+        killed.kill()
+        killed.end(-9)
+    with operator.running("deploy", "start", "--no-jobs", *FEW) as interrupted:
+        interrupted.wait_for(f"{HUB}: create link /opt/pscluster/current")
+        interrupted.interrupt()
+        assert "Traceback" not in interrupted.end(130).text
+
+    begun = operator.fab("deploy", "start", "--no-jobs", *FEW, code=3)
+
+    _reasons(operator, begun, SAID)
+    rows = operator.status(code=3)
+    assert [name for name, row in rows.items() if row["well"]] == [HUB, WELL]
+    again = operator.fab("deploy", "start", *FEW, code=3)
+    assert "7 nodes: 2 ok, 5 failed; 0 changed" in again.text
+    assert "already running, jobs not repeated" in again.text
+
+
+def test_a_retry_goes_for_those_that_failed_alone(patient: Patient) -> None:
+    lab, operator = patient.lab, patient.operator
+    python = Path(lab.plan.image, "usr/bin/python3.11").read_bytes()
+    over_there = "sudo tee /usr/bin/python3.11 >/dev/null && sudo chmod 755 /usr/bin/python3.11"
+    subprocess.run(["ssh", "-F", lab.ssh_config, "rpi04", over_there], input=python, check=True)
+    lab.ssh("rpi06", "sudo sh -c 'mv /usr/bin/date.real /usr/bin/date; rm /usr/lib/python3/dist-packages/lab_oddity*'")
+    lab.node(DARK).boot()
+    lab.node(DARK).wait_until_reachable()
+
+    retried = operator.fab("deploy", "start", "--retry", "--no-jobs", *FEW, code=3)
+
+    assert "once more: rpi03, rpi04, rpi05, rpi06, rpi07" in retried.text
+    assert operator.recap()["nodes"].keys() == SAID.keys()
+    _reasons(operator, retried, {name: SAID[name] for name in ("rpi03", "rpi05")})
+    rows = operator.status(code=3)
+    assert [name for name, row in rows.items() if not row["well"]] == ["rpi03", "rpi05"]
+
+
+def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Patient) -> None:
+    lab, node = patient.lab, patient.lab.node(WELL)
+    listing = ("nft", "list", "table", "inet", "pscluster")
+    before = node.execute(*listing).stdout
+    locking = "table inet pscluster\ndelete table inet pscluster\ntable inet pscluster {\n  chain input {\n"
+    locking += "    type filter hook input priority 0; policy accept;\n    tcp dport 22 drop\n  }\n}\n"
+    address = SshAddress(WELL, node.address, USER, 22, str(lab.places.key), 5.0)
+    connection = NodeConnection(address, PinnedKeys(patient.operator.known_hosts()))
+    try:
+        (change,) = Firewall(locking).changes(ask(connection, patient.operator.wish()))
+        with pytest.raises(StepFailedError) as caught:
+            apply(connection, "firewall", (change,), lambda change, seconds: None)
+        assert caught.value.record.step == "log in anew through the new rules"
+        assert not node.reachable()
+        eventually(node.reachable, "the way in is open again", UNDONE_SECONDS)
+    finally:
+        connection.close()
+    assert node.execute(*listing).stdout == before
+
+
+def _reasons(operator: Operator, begun: Done, expected: Mapping[str, str]) -> None:
+    """Exactly these nodes left the run, and why stands in the last lines and in the recap's file."""
+    nodes = operator.recap()["nodes"]
+    assert {name for name, node in nodes.items() if node["state"] == "failed"} == expected.keys()
+    for name, part in expected.items():
+        failure = nodes[name]["failure"]
+        assert part in " ".join(failure["last_lines"]) + failure["hint"]
+        assert any(line.startswith(f"failed {name}: ") and part in line for line in begun.text.splitlines())
