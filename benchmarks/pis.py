@@ -83,7 +83,6 @@ def main() -> int:
             where = subprocess.run(
                 [sys.executable, "-m", "tests.lab", "where"], cwd=ROOT, check=True, capture_output=True, text=True
             ).stdout.strip()
-            # Full weights of the inventory, twice as long: an automatic schedule must not end within the measurement.
             settings = [
                 f"ssh.key={where}/id_ed25519",
                 f"jobs.train.epochs={parsed.epochs}",

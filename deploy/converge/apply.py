@@ -114,7 +114,7 @@ def _run_batch(node: NodeConnection, group: Sequence[batch.Item], count: Callabl
     position = min(len(group) - 1, next((one.position for one in ran if one.return_code), len(ran)))
     step = group[position].step
     if outcome.return_code in DEADLINE_CODES:
-        raise _OverdueError(step, f"not done within {step.deadline_seconds:.0f} s, and ended")
+        raise _OverdueError(step, f"not done within {step.deadline_seconds:.0f} s and ended")
     raise _RefusedError(outcome, step)
 
 

@@ -46,7 +46,6 @@ class MachineFacts:
 
     os_id: str
     os_version: str
-    systemd: int
     machine: str
     bits: int
     kernel: str
@@ -78,9 +77,10 @@ class MachineFacts:
     environments: tuple[str, ...]
     release_environments: Mapping[str, str]
     current: str | None
-    data: tuple[str, ...]
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+    systemd: int = 0
     temperature_celsius: float | None = None
     throttled: int | None = None
 
