@@ -1,9 +1,9 @@
 """Windows per second over emulated Pis: 1, 2, 4, 8 and 16 workers of the shipped inventory in the lab (docs/lab.md).
 
-Every node has 10 % of a core, about a Pi 3, and a link of 300 Mbit/s. rpi11 carries the storage, the parameter server and
-the coordinator, and as the sixteenth worker a worker too; it has what `--head` says, because a coordinator imports Python's
-TensorFlow, which no Pi of the thesis did. The nodes are deployed once; each count is a training of its own on the first
-workers of the inventory, and its figure the median over the epochs after the first.
+Every node has 10 % of a core, about a Pi 3, and a link of 300 Mbit/s. rpi11 carries the storage, the parameter server
+and the coordinator, and as the sixteenth worker a worker too; it has what `--head` says, because a coordinator imports
+Python's TensorFlow. The nodes are deployed once; each count is a training of its own on the first workers of the
+inventory, and its figure the median over the epochs after the first.
 
 Needs root and what the lab needs; `--seed KEY` names an environment kept by `python -m tests.lab seed`.
 """
@@ -30,9 +30,10 @@ QUOTA_PERCENT = 10
 DEADLINE_SECONDS = 1800.0
 
 
-def lab(*words: str) -> None:
-    """One verb of the lab's command line."""
-    subprocess.run([sys.executable, "-m", "tests.lab", *words], cwd=ROOT, check=True, stdout=sys.stderr)
+def lab(*words: str) -> str:
+    """One verb of the lab's command line; what it prints."""
+    command = [sys.executable, "-m", "tests.lab", *words]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def fab(*words: str, folder: Path) -> None:
@@ -79,20 +80,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as made:
         folder = Path(made)
         try:
-            lab("up", str(len(names)), *(["--seed", f"{parsed.seed}:{','.join(names)}"] if parsed.seed else []))
-            where = subprocess.run(
-                [sys.executable, "-m", "tests.lab", "where"], cwd=ROOT, check=True, capture_output=True, text=True
-            ).stdout.strip()
+            seeds = ["--seed", f"{parsed.seed}:{','.join(names)}"] if parsed.seed else []
+            key = Path(lab("up", str(len(names)), *seeds).split()[-2]).with_name("id_ed25519")
             settings = [
-                f"ssh.key={where}/id_ed25519",
+                f"ssh.key={key}",
                 f"jobs.train.epochs={parsed.epochs}",
                 f"jobs.train.mode={parsed.mode}",
             ]
             full = folder / "inventory.yaml"
             full.write_text(yaml.safe_dump(shipped, sort_keys=False))
-            key = ["--set", settings[0]]
-            fab("deploy", "trust", "--yes", "--inventory", str(full), *key, folder=folder)
-            fab("deploy", "start", "--no-jobs", "--inventory", str(full), *key, folder=folder)
+            login = ["--set", settings[0]]
+            fab("deploy", "trust", "--yes", "--inventory", str(full), *login, folder=folder)
+            fab("deploy", "start", "--no-jobs", "--inventory", str(full), *login, folder=folder)
             lab("quota", str(QUOTA_PERCENT))
             lab("quota", f"{parsed.head:g}", HEAD)
             for count in counts:
