@@ -93,7 +93,7 @@ def test_an_overdue_step_is_ended_and_said_so(node: NodeConnection, tmp_path: Pa
 def test_a_file_that_cannot_be_written(node: NodeConnection, tmp_path: Path) -> None:
     record = failure(node, Upload("write it", b"x", f"{tmp_path}/missing/file"))
     assert record.step == "write it"
-    assert "cannot be written" in record.last_lines[0]
+    assert f"{tmp_path}/missing/file" in record.last_lines[0]
     record = failure(node, Upload("give it away", b"x", f"{tmp_path}/file", owner="nobody-of-this-name"))
     assert record.return_code == 1
     assert "nobody-of-this-name" in record.last_lines[-1]
