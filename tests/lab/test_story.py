@@ -244,7 +244,7 @@ def test_a_job_goes_on_without_its_operator(cluster: Cluster) -> None:
         assert "goes on; `fab job attach --job" in training.end(130).text
     name = operator.fab("job", "list", "--json").json()["jobs"][-1]
     assert name["state"] == "running"
-    assert "runs already" in operator.fab("job", "pi", code=1).text
+    assert "a job is running on this cluster already" in operator.fab("job", "pi", code=1).text
     with operator.running("job", "attach") as attached:
         attached.wait_for("train: epoch")
         attached.interrupt()
