@@ -195,8 +195,8 @@ class Running:
         name = shlex.quote(self.name)
         failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
         lines = [f"systemctl reset-failed {name} 2>/dev/null"] if reason else []
-        # Without --no-reload each of them would have systemd read all units once more.
-        lines += [] if enabled else [f"systemctl enable --quiet --no-reload {name} || exit 1"]
+        # By D-Bus each of them would have systemd read all units once more, or say of all that they need it.
+        lines += [] if enabled else [f"systemctl --root=/ enable --quiet {name} || exit 1"]
         lines += [f"systemctl {verb} {name} || {failed}"] if reason else []
         what = verb if reason else "enable"
         steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)

@@ -36,6 +36,7 @@ class NodeConnection:
         self._jump = jump
         self._connection: Connection | None = None
         self._opening = threading.Lock()
+        self._over = False
 
     @property
     def name(self) -> str:
@@ -45,6 +46,8 @@ class NodeConnection:
     def open(self) -> "Connection":
         """The Fabric connection, opened now if it was not. Raises NodeUnreachableError."""
         with self._opening:
+            if self._over:
+                raise NodeUnreachableError(f"{self.name}: interrupted")
             if self._connection is None or not self._connection.is_connected:
                 self._connection = self._open()
             return self._connection
@@ -143,8 +146,13 @@ class NodeConnection:
         if not outcome.ok:
             raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(outcome.last_lines)}")
 
+    def hang_up(self) -> None:
+        """Close it for good: whoever waits for a command, or begins another one, gets NodeUnreachableError."""
+        self._over = True
+        self.close()
+
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; the next command opens it again."""
         with self._opening:
             if self._connection is not None:
                 self._connection.close()

@@ -59,7 +59,13 @@ class Fleet:
             except ClusterError as error:
                 return {node.name: error for node in chosen}
         with ThreadPoolExecutor(max_workers=min(self._parallel, len(chosen)), thread_name_prefix="node") as pool:
-            results = list(pool.map(guarded, chosen))
+            try:
+                results = list(pool.map(guarded, chosen))
+            except BaseException:
+                # Ctrl-C: leaving the pool waits for its threads, and a command may be given an hour.
+                for node in chosen:
+                    node.hang_up()
+                raise
         return {node.name: result for node, result in zip(chosen, results, strict=True)}
 
     def close(self) -> None:

@@ -164,6 +164,7 @@ class Lab:
 
     def _start(self) -> None:
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"pscluster-{self.places.lab}", "-f", self.places.key)
+        requirements.allow_watchers()
         meminfo.start(self.places)
         network.make_switch(self.places)
         network.plug_in(self.places, network.OUTSIDER, network.OUTSIDER_ADDRESS, self.plan.mbit_per_second)

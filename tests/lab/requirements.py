@@ -26,6 +26,11 @@ KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """What the image's packages are signed with."""
 
 
+WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
+ENOUGH_WATCHERS = 1024
+"""systemd of a node has about seven, and the kernel's 128 for each user are those of root on all nodes together."""
+
+
 def missing() -> list[str]:
     """Debian packages that are not here."""
     packages = {package for command, package in PACKAGE_OF.items() if shutil.which(command) is None}
@@ -64,6 +69,12 @@ def why_not() -> str:
     if tried.returncode != 0:
         return f"the lab needs namespaces with virtual cables: {tried.stderr.strip().splitlines()[-1]}"
     return ""
+
+
+def allow_watchers() -> None:
+    """Raises the kernel's limit where it is lower: with two labs up, the boot of some nodes would hang."""
+    if int(WATCHERS.read_text()) < ENOUGH_WATCHERS:
+        WATCHERS.write_text(str(ENOUGH_WATCHERS))
 
 
 def check() -> None:

@@ -1,8 +1,13 @@
 """Many nodes at once, on a real sshd."""
 
+import signal
+import threading
 from pathlib import Path
 
+import pytest
+
 from cluster.errors import ClusterError
+from deploy.remote.connection import NodeConnection
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
 
@@ -44,3 +49,31 @@ def test_a_node_that_is_not_there_is_a_result_of_its_own(sshd: Sshd, tmp_path: P
     assert results["rpi01"] == "here\n"
     assert isinstance(results["rpi02"], ClusterError)
     assert "no connection" in str(results["rpi02"])
+
+
+def test_an_interrupt_does_not_wait_for_what_the_nodes_do(sshd: Sshd, tmp_path: Path) -> None:
+    names = ["rpi01", "rpi02"]
+    script = f"echo >>{tmp_path}/begun; until [ -e {tmp_path}/end ]; do sleep 0.02; done; echo >>{tmp_path}/ended"
+
+    def work(node: NodeConnection) -> None:
+        try:
+            node.run(script, deadline_seconds=600.0)
+        except ClusterError:
+            node.run(f"touch {tmp_path}/another")
+
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists() or len((tmp_path / "begun").read_text()) < len(names):
+            threading.Event().wait(0.02)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    person = threading.Thread(target=interrupt)
+    with fleet_of(trusting(tmp_path, sshd), [(name, sshd) for name in names]) as fleet:
+        person.start()
+        with pytest.raises(KeyboardInterrupt):
+            fleet.each(work)
+    person.join()
+    assert not (tmp_path / "ended").exists()
+    assert not (tmp_path / "another").exists()
+    (tmp_path / "end").touch()
+    while not (tmp_path / "ended").exists() or len((tmp_path / "ended").read_text()) < len(names):
+        threading.Event().wait(0.02)

@@ -1,0 +1,310 @@
+"""Sixteen Pis that nobody has touched, the shipped inventory unchanged, from the first `trust` to `reset`.
+
+One story, in the order of the file; each test leaves a cluster that is well.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cluster.inventory import load
+from deploy.facts import recordings_here
+from tests.lab import cgroups
+from tests.lab.environment import environment_seed
+from tests.lab.lab import Lab
+from tests.lab.operator import Done, Operator
+from tests.lab.places import PROJECT
+from tests.lab.snapshot import Snapshot
+from tests.lab.waiting import eventually
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
+
+HUB = "rpi11"
+"""Shared folder, parameter server, coordinator and a worker."""
+INSTALLING = ("rpi01", HUB)
+"""These install the environment; the other nodes find theirs there, as after an earlier deployment."""
+NODES = [f"rpi{number:02d}" for number in range(1, 17)]
+EPOCHS = 3
+SHORT = ("--set", "jobs.pi.samples=32000000", "--set", f"jobs.train.epochs={EPOCHS}")
+TENSORFLOW_PORTS, METRICS_PORTS, NFS_PORT = (2222, 2223, 2224), (9200, 9201, 9202), 2049
+LEAST_ACCURACY = 0.4
+"""Of six activities after three epochs; whoever always says the most frequent one gets 0.19."""
+MOST_EXPOSED = 2.0
+WELL_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The lab, who works on it, and what its nodes were before."""
+
+    lab: Lab
+    operator: Operator
+    before: Mapping[str, Snapshot]
+
+    def wait_until_well(self) -> None:
+        """Returns when `status` has nothing to say against any node."""
+        eventually(self.operator.well, "all nodes are well", WELL_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def untouched(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    layer = environment_seed()
+    with Lab.up(16, seeds={name: layer for name in NODES if name not in INSTALLING}) as lab:
+        operator = Operator(lab, tmp_path_factory.mktemp("operator"))
+        yield Cluster(lab, operator, {name: node.snapshot() for name, node in lab.nodes.items()})
+
+
+@pytest.fixture(scope="module")
+def started(untouched: Cluster) -> Done:
+    """The first start: everything is installed, calibrated, and trained on for a while."""
+    untouched.operator.fab("deploy", "trust", "--yes")
+    return untouched.operator.fab("deploy", "start", *SHORT)
+
+
+@pytest.fixture
+def cluster(untouched: Cluster, started: Done) -> Cluster:
+    return untouched
+
+
+def test_host_keys_are_refused_until_a_person_has_seen_them(untouched: Cluster) -> None:
+    found = untouched.operator.fab("deploy", "check", "--json", code=1).json()["findings"]
+    lines = {one["node"]: one["line"] for one in found if one["node"]}
+    assert lines.keys() == set(NODES)
+    assert all("its host key is not known: `fab deploy trust`" in line for line in lines.values())
+    shown = untouched.operator.fab("deploy", "trust", "--yes").stdout
+    assert len(re.findall(r"ssh-ed25519 SHA256:\S+  new$", shown, re.MULTILINE)) == 16
+    assert "all 16 are pinned" in untouched.operator.fab("deploy", "trust").stdout
+
+
+def test_check_and_plan_look_and_change_nothing(untouched: Cluster) -> None:
+    untouched.operator.fab("deploy", "trust", "--yes")
+    untouched.operator.fab("deploy", "check")
+    plan = untouched.operator.fab("deploy", "plan", "--json").json()
+    counts = {phase: {node: len(changes) for node, changes in nodes.items()} for phase, nodes in plan["phases"].items()}
+    assert list(counts) == ["prepare", "storage", "mounts", "publish", "code", "firewall", "services"]
+    assert plan["changes"] == sum(sum(nodes.values()) for nodes in counts.values())
+    assert plan["unfit"] == {}
+    assert counts["storage"].keys() == counts["publish"].keys() == {HUB}
+    everywhere = ("prepare", "mounts", "code", "firewall", "services")
+    assert all(counts[phase].keys() == set(NODES) for phase in everywhere)
+    installed = {node for node in NODES for one in plan["phases"]["code"][node] if one["kind"] == "environment"}
+    assert installed == set(INSTALLING)
+    for name in (HUB, "rpi02"):
+        assert untouched.before[name].differences(untouched.lab.node(name).snapshot()) == []
+
+
+def test_a_start_ends_with_a_calibration_and_a_training(cluster: Cluster, started: Done) -> None:
+    recap = cluster.operator.recap()
+    assert {node["state"] for node in recap["nodes"].values()} == {"changed"}
+    assert f"16 nodes: 16 changed; {recap['changed']} changed in" in started.stdout
+    (calibration,) = cluster.operator.folder.glob("runs/*-pi/result.json")
+    assert calibration.exists()
+    result = cluster.operator.result()
+    assert (result["status"], result["epochs_done"], result["workers"]) == ("completed", EPOCHS, 16)
+    source = load(cluster.operator.inventory, check_interfaces=False).jobs.train.data.source
+    if recordings_here(source).holds:
+        assert result["dataset"]["name"] == "hapt"
+        assert result["final"]["accuracy"] > LEAST_ACCURACY
+
+
+def test_a_second_start_changes_nothing(cluster: Cluster) -> None:
+    again = cluster.operator.fab("deploy", "start")
+    assert "16 nodes: 16 ok; 0 changed in" in again.stdout
+    assert "already running, jobs not repeated (--jobs runs them)" in again.stdout
+    assert cluster.operator.fab("deploy", "plan").stdout.endswith("nothing to change\n")
+
+
+def test_all_is_well(cluster: Cluster) -> None:
+    rows = cluster.operator.status()
+    assert list(rows) == NODES
+    assert rows[HUB]["roles"] == "ps:0 ready, worker:10 ready"
+    assert {row["release"] for row in rows.values()} == {cluster.operator.wish().release.code.key[:8]}
+
+
+def test_units_are_hardened(cluster: Cluster) -> None:
+    units = ("pscluster-ps-0.service", "pscluster-worker-10.service", "pscluster-job@x.service")
+    said = cluster.lab.ssh(HUB, f"systemd-analyze security --no-pager {' '.join(units)}").stdout
+    exposed = {unit: float(level) for unit, level in re.findall(r"exposure level for (\S+): ([0-9.]+)", said)}
+    assert exposed.keys() == set(units)
+    assert all(level <= MOST_EXPOSED for level in exposed.values()), exposed
+
+
+def test_a_training_survives_a_power_cut_and_a_pulled_cable(cluster: Cluster) -> None:
+    lab, operator = cluster.lab, cluster.operator
+    off, unplugged = lab.node("rpi05"), lab.node("rpi06")
+    with operator.running("job", "train", "--epochs", "4") as training:
+        training.wait_for("train: epoch   1/4")
+        assert _open_to_strangers(lab) == []
+        off.crash()
+        unplugged.link(False)
+        try:
+            rows = operator.status(code=3)
+        finally:
+            off.boot()
+            unplugged.link(True)
+        training.end(0)
+    assert [name for name, row in rows.items() if not row["well"]] == ["rpi05", "rpi06"]
+    assert "is it switched on, and is the address right?" in rows["rpi05"]["trouble"]
+    result = operator.result()
+    assert (result["status"], result["epochs_done"]) == ("completed", 4)
+    cluster.wait_until_well()
+
+
+def test_a_training_survives_a_rolling_restart_on_a_hub_with_little_memory(cluster: Cluster) -> None:
+    hub = cluster.lab.node(HUB)
+    killed = cgroups.usage(cluster.lab.places, HUB)["killed_for_memory"]
+    hub.limit_memory(900 << 20)
+    try:
+        with cluster.operator.running("job", "train", "--epochs", "4") as training:
+            training.wait_for("train: epoch   1/4")
+            rolled = cluster.operator.fab("deploy", "restart", "--role", "worker", "--serial", "4")
+            training.end(0)
+    finally:
+        hub.limit_memory(cgroups.MEMORY_BYTES)
+    assert rolled.stdout.count("restarted on ") == 4
+    assert cluster.operator.result()["status"] == "completed"
+    assert cgroups.usage(cluster.lab.places, HUB)["killed_for_memory"] == killed
+    cluster.wait_until_well()
+
+
+def test_a_host_key_that_changed_is_refused_and_the_others_go_on(cluster: Cluster) -> None:
+    node, key = cluster.lab.node("rpi09"), "/etc/ssh/ssh_host_ed25519_key"
+    anew = f"cp -a {key} {key}.pub /run/; rm {key}; ssh-keygen -q -t ed25519 -N '' -f {key}; systemctl restart ssh"
+    node.execute("sh", "-c", anew)
+    try:
+        begun = cluster.operator.fab("deploy", "start", "--no-jobs", code=3)
+        sighted = cluster.operator.fab("deploy", "trust", "--limit", "rpi09", code=2)
+    finally:
+        node.execute("sh", "-c", "cp -a /run/ssh_host_ed25519_key* /etc/ssh/; systemctl restart ssh")
+    assert "16 nodes: 15 ok, 1 failed; 0 changed in" in begun.stdout
+    failure = cluster.operator.recap()["nodes"]["rpi09"]["failure"]
+    assert "its host key is not the one that is pinned" in failure["last_lines"][0]
+    assert "`fab deploy trust` pins the new one" in failure["last_lines"][0]
+    assert "  changed, was ssh-ed25519 SHA256:" in sighted.stdout
+    cluster.wait_until_well()
+
+
+def test_a_rollback_runs_the_release_before(cluster: Cluster, tmp_path: Path) -> None:
+    first = cluster.operator.wish().release.code.key
+    changed = Operator(cluster.lab, cluster.operator.folder, project=_changed_copy(tmp_path / "copy"))
+    changed.fab("deploy", "start", "--no-jobs")
+    assert changed.well()
+    second = _release_of(cluster, "rpi03", "pscluster-worker-2")
+    assert second != first
+    assert f"{second[:8]} (here: {first[:8]})" in cluster.operator.fab("deploy", "status", code=None).stdout
+
+    back = cluster.operator.fab("deploy", "rollback")
+
+    assert back.stdout.count(f"back on release {first}") == 16
+    assert _release_of(cluster, "rpi03", "pscluster-worker-2") == first
+    assert _release_of(cluster, HUB, "pscluster-ps-0") == first
+    cluster.wait_until_well()
+
+
+def test_a_worker_boots_while_the_storage_server_is_down(cluster: Cluster) -> None:
+    hub, worker = cluster.lab.node(HUB), cluster.lab.node("rpi03")
+    hub.crash()
+    try:
+        worker.crash()
+        worker.boot()
+        worker.wait_until_reachable()
+        active = "systemctl is-active pscluster-worker-2"
+        eventually(
+            lambda: cluster.lab.ssh("rpi03", active, check=False).stdout == "active\n", "its role is up", WELL_SECONDS
+        )
+    finally:
+        hub.boot()
+    hub.wait_until_reachable()
+    cluster.wait_until_well()
+
+
+def test_what_was_stopped_stays_so_over_a_boot(cluster: Cluster) -> None:
+    node = cluster.lab.node("rpi04")
+    assert "stopped 1 roles on 1 nodes" in cluster.operator.fab("deploy", "stop", "--limit", "rpi04").stdout
+    node.crash()
+    node.boot()
+    node.wait_until_reachable()
+    node.execute("systemctl", "is-system-running", "--wait", check=False)
+    assert cluster.operator.status(code=3)["rpi04"]["roles"] == "worker:3 stopped"
+    cluster.operator.fab("deploy", "start", "--no-jobs")
+    cluster.wait_until_well()
+
+
+def test_a_job_goes_on_without_its_operator(cluster: Cluster) -> None:
+    operator = cluster.operator
+    with operator.running("job", "train", "--epochs", "1000") as training:
+        training.wait_for("train: epoch")
+        training.interrupt()
+        assert "goes on; `fab job attach --job" in training.end(130).text
+    name = operator.fab("job", "list", "--json").json()["jobs"][-1]
+    assert name["state"] == "running"
+    assert "a job is running on this cluster already" in operator.fab("job", "pi", code=1).text
+    with operator.running("job", "attach") as attached:
+        attached.wait_for("train: epoch")
+        attached.interrupt()
+        attached.end(130)
+    assert f"job {name['id']}: cancelled" in operator.fab("job", "cancel").stdout
+    assert operator.result()["status"] == "interrupted"
+    assert operator.fab("job", "list", "--json").json()["jobs"][-1]["state"] == "cancelled"
+
+
+def test_a_reset_leaves_every_node_as_it_was(cluster: Cluster) -> None:
+    """Last: the cluster is gone."""
+    said = cluster.operator.fab("deploy", "reset", "--yes", "--with-data").stdout
+    for name, node in cluster.lab.nodes.items():
+        (line,) = [line for line in said.splitlines() if line.startswith(f"{name}: ")]
+        assert "packages removed: " in line
+        assert "nftables" in line
+        assert ("nfs-kernel-server" in line) == (name == HUB)
+        # What a seeded node found there belongs to its layer, and can only be hidden.
+        left = [one for one in cluster.before[name].differences(node.snapshot()) if "opt/pscluster" not in one]
+        assert left == [], name
+        assert node.execute("ls", "/opt").stdout == ""
+
+
+def _open_to_strangers(lab: Lab) -> list[str]:
+    """Where a connection is made from an address that is in no inventory; that SSH answers shows that any could be."""
+    ports = (22, *TENSORFLOW_PORTS, *METRICS_PORTS, NFS_PORT)
+    ask = (
+        "import socket, sys\n"
+        "for port in map(int, sys.argv[2:]):\n"
+        "    try:\n"
+        "        socket.create_connection((sys.argv[1], port), timeout=1).close()\n"
+        "        print(port)\n"
+        "    except OSError:\n"
+        "        pass\n"
+    )
+
+    def asked(address: str) -> list[str]:
+        words = (sys.executable, "-c", ask, address, *map(str, ports))
+        return lab.outsider(*words).stdout.split()
+
+    with ThreadPoolExecutor(len(lab.nodes)) as pool:
+        answers = dict(zip(lab.nodes, pool.map(asked, [node.address for node in lab.nodes.values()]), strict=True))
+    assert all(found[:1] == ["22"] for found in answers.values()), answers
+    return [f"{name}:{port}" for name, found in answers.items() for port in found[1:]]
+
+
+def _changed_copy(folder: Path) -> Path:
+    """A checkout whose code differs in a comment, with this one's environment and cache."""
+    folder.mkdir()
+    for name in ("cluster", "deploy", "ps_node", "worker_node", "tools"):
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("fabfile.py", "pyproject.toml", "uv.lock"):
+        shutil.copyfile(PROJECT / name, folder / name)
+    (folder / ".cache").symlink_to(PROJECT / ".cache")
+    with (folder / "cluster/errors.py").open("a") as file:
+        file.write("# A second release.\n")
+    return folder
+
+
+def _release_of(cluster: Cluster, node: str, unit: str) -> str:
+    """The release that a role's process was started from."""
+    where = f"sudo readlink /proc/$(systemctl show -p MainPID --value {unit})/cwd"
+    return Path(cluster.lab.ssh(node, where).stdout.strip()).name
