@@ -31,7 +31,8 @@ SOURCES = f"deb [trusted=yes] file:/{REPOSITORY} ./\n"
 DISABLED = "systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer"
 MASKED = (
     "systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-modules-load.service systemd-sysctl.service "
-    "dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount "
+    "modprobe@.service sys-fs-fuse-connections.mount sys-kernel-config.mount dev-hugepages.mount e2scrub_reap.service "
+    "sys-kernel-debug.mount sys-kernel-tracing.mount "
     "getty@tty1.service console-getty.service"
 )
 """What would change the host's kernel, and the consoles that a node does not have."""

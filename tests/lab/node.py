@@ -13,6 +13,7 @@ from tests.lab.places import FILES, Places
 from tests.lab.snapshot import Snapshot, snapshot
 
 BOOT_SECONDS = 180.0
+GREETING_SECONDS = 20.0
 USER = "pi"
 USER_ID = 1000
 
@@ -117,6 +118,8 @@ class LabNode:
         """Whether its sshd greets, and users may log in already."""
         try:
             with socket.create_connection((self.address, 22), timeout=1) as connection:
+                # Patiently: who hangs up and calls again makes sixteen busy nodes busier.
+                connection.settimeout(GREETING_SECONDS)
                 greeted = connection.recv(4) == b"SSH-"
         except OSError:
             return False
