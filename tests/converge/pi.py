@@ -192,7 +192,9 @@ def _after_removal(facts: MachineFacts, script: str) -> MachineFacts:
 def _after_systemctl(facts: MachineFacts, script: str) -> MachineFacts:
     if "systemctl daemon-reload" in script:
         facts = _reloaded(facts)
-    for verb, name in re.findall(r"systemctl (enable|disable|start|restart) (?:--\S+ )*(pscluster\S+|nfs\S+)", script):
+    for verb, name in re.findall(
+        r"systemctl (?:--\S+ )*(enable|disable|start|restart) (?:--\S+ )*(pscluster\S+|nfs\S+)", script
+    ):
         if f"{UNIT_FOLDER}/{name}" in facts.files and name not in facts.units:
             facts = _with_unit(facts, name)  # systemd reads a unit that it does not know when it is named
         match verb:
