@@ -70,8 +70,8 @@ def read_answers(text: str, workers: Sequence[str]) -> Drained:
     """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: nobody listens) and words."""
     answers: dict[str, tuple[int, str]] = {}
     for line in text.splitlines():
-        name, status, *words = line.split(" ", 2)
-        answers[name] = int(status), " ".join(words)
+        name, code, *rest = line.split(" ", 2)
+        answers[name] = int(code), " ".join(rest)
     status, words = answers.get("coordinator", (0, "no answer of the coordinator's node"))
     if status == -1:
         return Drained(job=False)
