@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cluster.engine.chaos import Strike
+from cluster.engine.drains import Drain, Drains
 from cluster.engine.guardian import Guardian
 from cluster.engine.lanes import Lane
 from cluster.engine.lost import ParameterServerLost, first_line
@@ -26,6 +27,7 @@ from cluster.engine.messages import (
     Answered,
     Deliver,
     Dispatch,
+    DrainAsked,
     Drop,
     Event,
     Fence,
@@ -38,6 +40,8 @@ from cluster.engine.messages import (
     Outcome,
     Probe,
     Probed,
+    Release,
+    Silent,
     Source,
 )
 from cluster.engine.runtime import Runtime
@@ -94,6 +98,7 @@ class Dispatcher:
         self._closed = threading.Event()
         self._looking: set[int] = set()
         self._left: set[int] = set()
+        self._drains = Drains()
         self.holders: frozenset[int] = frozenset()
         """Workers that hold parameters themselves: the run ends when one of them is lost."""
         self._silent_holder: int | None = None
@@ -123,6 +128,21 @@ class Dispatcher:
     def live(self) -> frozenset[int]:
         """Workers that are in the cluster now."""
         return self.membership.live
+
+    def drain(self, task: int, seconds: float) -> Drain:
+        """Give the worker nothing new, wait until it is through with what it has, and take it out of the cluster.
+
+        For other threads than the one that runs items. The worker stays out until its process has been ended and the
+        next one answers, or for `Timing.drained_seconds` if nobody ends it. One that does not get done in `seconds`
+        remains asked to.
+        """
+        if task not in self._addresses:
+            return Drain.UNKNOWN
+        if task in self.holders:
+            return Drain.HOLDS_PARAMETERS
+        if self._drains.wait(task, lambda: self._events.put(DrainAsked(task)), seconds):
+            return Drain.DRAINED
+        return Drain.BUSY if self.membership.replaceable(task) else Drain.LAST
 
     def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item, in the order in which they come; every item exactly once.
@@ -171,6 +191,7 @@ class Dispatcher:
         if self._closed.is_set():
             return
         self._closed.set()
+        self._drains.close()
         for lane in self._lanes.values():
             lane.close(wait_seconds=1.0)
         self._probes.shutdown(wait=False, cancel_futures=True)
@@ -206,12 +227,18 @@ class Dispatcher:
         for task in self.membership.absent(now):
             if task not in self._looking:
                 self._looking.add(task)
-                self._probes.submit(self._look_for, task)
+                self._probes.submit(self._look_for, task, None)
+        for task in self.membership.drained:
+            if task not in self._looking:
+                self._looking.add(task)
+                self._probes.submit(self._look_for, task, Silent(task))
 
-    def _look_for(self, task: int) -> None:
+    def _look_for(self, task: int, silent: Silent | None) -> None:
         try:
             if answers(*self._addresses[task], PROBE_SECONDS):
                 self._events.put(Answered(task))
+            elif silent is not None:
+                self._events.put(silent)
         finally:
             self._looking.discard(task)
 
@@ -243,6 +270,12 @@ class Dispatcher:
                     self._lanes.pop(task).close()
                 case Drop(task, reason):
                     self._drop(task, reason)
+                    self._drains.done(task)
+                case Release(task):
+                    self._take_out(task)
+                    self._guardian.forget(_name(task))  # not before: it may be stopped just while it is taken out
+                    log.info("%s is drained; %d of %d workers go on", _name(task), *self._present())
+                    self._drains.done(task)
                 case Add(task):
                     self._carry_out(self.membership.handle(self._add(task), time.monotonic()))
                 case GiveUp(item, reason):
@@ -282,12 +315,17 @@ class Dispatcher:
         self._raise_if_server_lost(reason)
         if task in self.holders:
             raise self._holder_lost(task, reason)
-        live = self.membership.live
-        log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, len(live), len(self._addresses))
+        log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, *self._present())
         self._left.add(task)
+        self._take_out(task)
+
+    def _present(self) -> tuple[int, int]:
+        return len(self.membership.live), len(self._addresses)
+
+    def _take_out(self, task: int) -> None:
         try:
             with self._guardian.quiet():
-                self._runtime.update(live)
+                self._runtime.update(self.membership.live)
         except tf.errors.OpError as problem:
             # Another worker is dying too: its own call will say so. The definition is sent again with the next change.
             self._raise_if_server_lost(first_line(problem))

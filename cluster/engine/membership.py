@@ -9,6 +9,10 @@ them out. The phases of a worker:
       │                                                       suspect ──alive──► slow ──late reply──► idle
       │                                                          │ silent          │ overdue again
       └───────────────── failed or abandoned ◄─────────────── fenced ◄─────────────┘
+
+A worker that somebody asked to drain goes from idle to drained, as soon as another one is there to go on:
+
+    idle ──asked before, and not the last──► drained ──silent, or nobody ended it in time──► absent
 """
 
 from collections import deque
@@ -22,6 +26,7 @@ from cluster.engine.messages import (
     Answered,
     Deliver,
     Dispatch,
+    DrainAsked,
     Drop,
     Event,
     Failed,
@@ -34,7 +39,9 @@ from cluster.engine.messages import (
     Outcome,
     Probe,
     Probed,
+    Release,
     Replied,
+    Silent,
 )
 
 MAXIMUM_OWN_ERRORS = 3
@@ -57,10 +64,14 @@ class Phase(Enum):
     SUSPECT = "suspect"
     SLOW = "slow"
     FENCED = "fenced"
+    DRAINED = "drained"
 
 
-TIMED = (Phase.BUSY, Phase.SUSPECT, Phase.SLOW, Phase.FENCED)
+TIMED = (Phase.BUSY, Phase.SUSPECT, Phase.SLOW, Phase.FENCED, Phase.DRAINED)
 """Phases that end by themselves when their time is up."""
+
+OUTSIDE = (Phase.ABSENT, Phase.JOINING, Phase.DRAINED)
+"""Phases in which the cluster definition does not contain the worker."""
 
 
 @dataclass
@@ -78,6 +89,8 @@ class Timing:
     abandon_seconds: float = 20.0
     longest_cooldown_seconds: float = 30.0
     """The most a worker that keeps failing is left alone."""
+    drained_seconds: float = 120.0
+    """A drained worker that nobody has ended by then is taken back."""
 
 
 @dataclass
@@ -99,6 +112,8 @@ class Worker:
     """Replies since it joined."""
     joined: float = 0.0
     """Time at which it joined."""
+    draining: bool = False
+    """Whether it is to be released when it is idle and another one can go on."""
 
 
 class Membership:
@@ -124,7 +139,7 @@ class Membership:
     @property
     def live(self) -> frozenset[int]:
         """Tasks that the cluster definition must contain now."""
-        return frozenset(w.task for w in self.workers.values() if w.phase not in (Phase.ABSENT, Phase.JOINING))
+        return frozenset(w.task for w in self.workers.values() if w.phase not in OUTSIDE)
 
     @property
     def idle(self) -> list[int]:
@@ -148,6 +163,15 @@ class Membership:
     def absent(self, now: float) -> list[int]:
         """Tasks worth a probe: absent, and not in the cooldown after a failure."""
         return [w.task for w in self.workers.values() if w.phase is Phase.ABSENT and w.due <= now]
+
+    @property
+    def drained(self) -> list[int]:
+        """Tasks of the workers that are kept out until they have been ended."""
+        return [worker.task for worker in self.workers.values() if worker.phase is Phase.DRAINED]
+
+    def replaceable(self, task: int) -> bool:
+        """Whether some other worker works and could go on alone."""
+        return any(w.task != task and w.phase in (Phase.IDLE, Phase.BUSY) for w in self.workers.values())
 
     def next_due(self) -> float | None:
         """The earliest time at which `tick` would have something to do."""
@@ -213,11 +237,23 @@ class Membership:
                 return self._replied(worker, event, now)
             case Failed():
                 return self._failed(worker, event, now)
+            case DrainAsked():
+                if worker.phase in (Phase.ABSENT, Phase.DRAINED):
+                    return [self._release(worker, now)]  # or it would join, and be at something when it is ended
+                worker.draining = True
+                return self._assign(now)
+            case Silent():
+                if worker.phase is Phase.DRAINED:
+                    worker.phase, worker.due = Phase.ABSENT, now
+                return []
 
     def tick(self, now: float) -> list[Instruction]:
         """What follows from the time alone."""
         instructions: list[Instruction] = []
+        deserted = not self.live
         for worker in self.workers.values():
+            if worker.phase is Phase.DRAINED and (deserted or worker.due <= now):
+                worker.phase, worker.due = Phase.ABSENT, now  # if it still answers, it is the one who can go on
             if worker.due > now:
                 continue
             match worker.phase:
@@ -293,6 +329,7 @@ class Membership:
 
     def _leave(self, worker: Worker, now: float) -> None:
         worker.item = worker.attempt = None
+        worker.draining = False
         worker.departures += worker.phase is not Phase.JOINING
         worker.phase, worker.due = Phase.ABSENT, now + worker.backoff.failed()
 
@@ -308,8 +345,18 @@ class Membership:
         if not taken and all(item is not waiting for waiting in self._pending):
             self._pending.appendleft(item)
 
+    def _release(self, worker: Worker, now: float) -> Release:
+        worker.draining = False
+        worker.phase, worker.due = Phase.DRAINED, now + self.timing.drained_seconds
+        return Release(worker.task)
+
     def _assign(self, now: float) -> list[Instruction]:
-        instructions: list[Instruction] = []
+        # One after the other: the last one that is left is not released, and goes on.
+        instructions: list[Instruction] = [
+            self._release(worker, now)
+            for worker in self.workers.values()
+            if worker.draining and worker.phase is Phase.IDLE and self.replaceable(worker.task)
+        ]
         for worker in self.workers.values():
             if worker.phase is not Phase.IDLE or not self._pending:
                 continue

@@ -122,7 +122,21 @@ class Probed:
     alive: bool
 
 
-Event = Answered | Joined | JoinFailed | Replied | Failed | Probed
+@dataclass(frozen=True)
+class DrainAsked:
+    """Somebody is about to end the worker and wants it to have nothing to do by then; answer with Release."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A drained worker's server does not answer: it has been ended, and who answers next is another process."""
+
+    task: int
+
+
+Event = Answered | Joined | JoinFailed | Replied | Failed | Probed | DrainAsked | Silent
 
 
 # Instructions: what the shell around the pure core does next, in this order.
@@ -175,6 +189,13 @@ class Abandon:
 
 
 @dataclass(frozen=True)
+class Release:
+    """The worker is drained: take it out of the cluster definition if it is in, and tell whoever asked for it."""
+
+    task: int
+
+
+@dataclass(frozen=True)
 class Deliver:
     """Hand the outcome to whoever scheduled the item."""
 
@@ -189,4 +210,4 @@ class GiveUp:
     reason: str
 
 
-Instruction = Add | Drop | Dispatch | Probe | Fence | Abandon | Deliver | GiveUp
+Instruction = Add | Drop | Dispatch | Probe | Fence | Abandon | Release | Deliver | GiveUp

@@ -18,9 +18,11 @@ from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import coordinator_metrics
+from cluster.jobs.drain_answers import drain
 from cluster.jobs.role_metrics import processor_of
 from cluster.jobs.training_metrics import WorkerStates
 from cluster.jobs.wire import Traffic, traffic_of
+from cluster.metrics.drain import DrainRequests
 from cluster.server.guard import guard_loopback
 from cluster.server.ports import check_free
 from cluster.server.probe import answers
@@ -44,6 +46,7 @@ class Session:
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
         self.workers = len(self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
+        self._dispatcher: Dispatcher | None = None
         self._stack = ExitStack()
         self.registry = CollectorRegistry()
         with ExitStack() as stack:
@@ -52,7 +55,8 @@ class Session:
 
     def _open(self, stack: ExitStack) -> None:
         coordinator = self.coordinator
-        stack.enter_context(coordinator_metrics(self.registry, coordinator))
+        drains = DrainRequests(lambda name, seconds: drain(self._dispatcher, name, seconds))
+        stack.enter_context(coordinator_metrics(self.registry, coordinator, drains))
         check_free("", coordinator.port, "the coordinator")
         for server in self.servers:
             self._cancel.check()
@@ -95,6 +99,7 @@ class Session:
         """
         timing = Timing(first_reply_seconds=first_reply_seconds)
         dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing, chaos=chaos))
+        self._dispatcher = dispatcher
         if chaos is not None:
             self._stack.enter_context(chaos)
         self.registry.register(WorkerStates(dispatcher.membership.workers))

@@ -1,4 +1,4 @@
-"""`/metrics`, `/ready` and, where it is allowed, `/restart` over HTTP."""
+"""`/metrics`, `/ready` and, where it is allowed, `/restart` and `/drain/...` over HTTP."""
 
 import os
 import secrets
@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from cluster.metrics.drain import PREFIX as DRAIN
+from cluster.metrics.drain import DrainRequests
 from cluster.metrics.restart import RestartRequests
 
 PROCESS_HEADER = "X-PSCluster-Process"
@@ -41,15 +43,16 @@ def serve(
     port: int,
     ready: Callable[[], bool],
     restarts: RestartRequests | None = None,
+    drains: DrainRequests | None = None,
 ) -> Exporter:
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
     holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 403 from
-    others, and 404 without it. Every answer has the header PROCESS_HEADER. Raises OSError when the address cannot be
-    bound.
+    others, and 404 without it; `POST /drain/NAME` is what `drains` answers.
+    Every answer has the header PROCESS_HEADER. Raises OSError when the address cannot be bound.
     """
-    return Exporter(_Server(registry, host, port, ready, restarts))
+    return Exporter(_Server(registry, host, port, ready, restarts, drains))
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -65,10 +68,11 @@ class _Server(socketserver.ThreadingTCPServer):
         port: int,
         ready: Callable[[], bool],
         restarts: RestartRequests | None,
+        drains: DrainRequests | None,
     ) -> None:
         self.registry = registry
         self.ready = ready
-        self.restarts = restarts
+        self.restarts, self.drains = restarts, drains
         self.process = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
@@ -95,16 +99,18 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if length.isdecimal():  # what is left unread would turn the end of the connection into a reset
             self.rfile.read(min(int(length), LONGEST_BODY_BYTES))
-        restarts = self.server.restarts
-        if self.path != "/restart" or restarts is None:
-            self._answer(404, b"nothing to POST to here\n")
-            return
         client, own = self.client_address[0], self.connection.getsockname()[0]
-        if not restarts.allowed(client, own):
+        restarts, drains = self.server.restarts, self.server.drains
+        if drains is not None and self.path.startswith(DRAIN):
+            status, words = drains.answer(self.path, client, own)
+            self._answer(status, f"{words}\n".encode())
+        elif self.path != "/restart" or restarts is None:
+            self._answer(404, b"nothing to POST to here\n")
+        elif not restarts.allowed(client, own):
             self._answer(403, b"only the coordinator's node may restart this process\n")
-            return
-        self._answer(202, b"restarting\n")
-        restarts.obey(client)
+        else:
+            self._answer(202, b"restarting\n")
+            restarts.obey(client)
 
     def _answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)

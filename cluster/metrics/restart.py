@@ -1,8 +1,9 @@
 """Who may have a role process started anew with `POST /restart` on its metrics port."""
 
-import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from cluster.metrics.asker import may_ask
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,4 @@ class RestartRequests:
 
     def allowed(self, client: str, own: str) -> bool:
         """Whether the address `client` may ask, on a connection to our address `own`."""
-        asking, here, coordinator = _plain(client), _plain(own), _plain(self.coordinator)
-        return asking.is_loopback or asking in (here, coordinator)
-
-
-def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address, an IPv4 one also where a socket for both protocols shows it as `::ffff:192.168.1.26`."""
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    return getattr(parsed, "ipv4_mapped", None) or parsed
+        return may_ask(client, own, self.coordinator)

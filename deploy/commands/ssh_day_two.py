@@ -7,10 +7,12 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
+from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.converge.cluster_view import cluster_status
 from deploy.converge.deployment import survey
@@ -27,6 +29,9 @@ from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, Sighting, ask_for_key
 from deploy.render.roles import unit_name
 from deploy.ssh_cluster import SshCluster
+
+if TYPE_CHECKING:
+    from cluster.inventory import Task
 
 STOP_SECONDS = 120.0
 RESTART_SECONDS = 400.0
@@ -111,16 +116,20 @@ def _stop_on(node: NodeConnection) -> list[str]:
 
 
 def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], serial: int) -> None:
-    """Restart roles, `serial` nodes at a time (0: all at once); a batch that does not come up ends it."""
+    """Restart roles, `serial` nodes at a time (0: all at once); a batch that does not come up ends it.
+
+    The workers of a batch are drained before, if a job runs and others are left to go on with it.
+    """
     from deploy.selection import select
 
     kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
     tasks = select(kept, roles, nodes)
-    of_node: dict[str, list[str]] = {}
+    of_node: dict[str, list[Task]] = {}
     for task in tasks:
-        of_node.setdefault(task.node, []).append(unit_name(task))
+        of_node.setdefault(task.node, []).append(task)
     with cluster.fleet() as fleet:
         for batch in batches(list(of_node), serial):
+            drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
             results = fleet.each(lambda node: _restart_on(node, of_node[node.name]), batch)
             failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
             if failed:
@@ -128,17 +137,18 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
             print(f"restarted on {', '.join(batch)}", flush=True)
 
 
-def _restart_on(node: NodeConnection, units: Sequence[str]) -> None:
+def _restart_on(node: NodeConnection, tasks: Sequence["Task"]) -> None:
+    units = [unit_name(task) for task in tasks]
     done = node.run(restart_script(units), root=True, deadline_seconds=RESTART_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}")
 
 
 def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
-    """Make the release current that was so before, and restart the roles from it."""
+    """Make the release current that was so before, and restart the roles from it, drained as by `restart`."""
     names = cluster.chosen_nodes(limit)
     kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
-    of_node = {name: [unit_name(task) for task in kept if task.node == name] for name in names}
+    of_node = {name: [task for task in kept if task.node == name] for name in names}
     with cluster.fleet() as fleet:
 
         def back_on(node: NodeConnection) -> str:
@@ -155,6 +165,7 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
 
         results: dict[str, str | ClusterError] = {}
         for batch in batches(list(names), serial):
+            drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
             results |= fleet.each(back_on, batch)
     for name, result in results.items():
         if isinstance(result, str):

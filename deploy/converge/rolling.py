@@ -28,7 +28,7 @@ echo $units
 def restart_script(units: Sequence[str]) -> str:
     """Restarts units and waits until they are up.
 
-    Nothing is drained: SIGTERM ends a role at once, the engine gives what a worker was computing to another one, and
+    SIGTERM ends a role at once. What a worker that was not drained was computing the engine gives to another one, and
     nothing is applied twice.
     """
     words = " ".join(shlex.quote(unit) for unit in units)

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -138,6 +139,44 @@ def dead_and_returning(roles: Roles) -> dict[str, Any]:
     story.dispatcher.wait_for_workers(2, 60.0)
     second = story.run(300)
     return story.end(first=first, second=second)
+
+
+def drained(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is drained in mid-run, killed, and started anew; then worker 0, which had to wait for it."""
+    story = Story(roles, spin=500)
+    story.dispatcher.wait_for_workers(2, 30.0)
+    attempts: list[int] = []
+
+    def steps() -> Iterator[None]:
+        """What this thread does between outcomes: it starts the processes, which die with the thread that did."""
+        while story.done < 50:
+            yield
+        for task, seconds, then in ((1, 60.0, roles.kill), (0, 0.5, roles.launch), (0, 60.0, roles.kill)):
+            answer = asker.submit(story.dispatcher.drain, task, seconds)
+            while not answer.done():
+                yield
+            answers.append(answer.result().value)
+            then("worker:0" if len(answers) == 3 else "worker:1")
+
+    def hook(outcome: Outcome) -> None:
+        attempts.append(outcome.attempts)
+        next(doing, None)
+
+    answers: list[str] = []
+    doing = steps()
+    with ThreadPoolExecutor(1) as asker:
+        first = story.run(100, hook, until=lambda: len(answers) == 3)
+        live_meanwhile = sorted(story.dispatcher.live)
+        roles.launch("worker:0")
+        joined = story.dispatcher.wait_for_workers(2, 60.0)
+        second = story.run(100, hook)
+        answers.append(story.dispatcher.drain(2, 0.5).value)
+        story.dispatcher.holders = frozenset({0})
+        answers.append(story.dispatcher.drain(0, 0.5).value)
+    return story.end(
+        answers=answers, attempts=max(attempts), first=first, second=second, joined=joined,
+        live_meanwhile=live_meanwhile,
+    )  # fmt: skip
 
 
 def stopped_in_run(roles: Roles) -> dict[str, Any]:
@@ -283,6 +322,7 @@ STORIES = {
     for story, servers, workers in [
         (absent_at_connect, 1, 3),
         (dead_and_returning, 2, 3),
+        (drained, 2, 2),
         (stopped_in_run, 1, 3),
         (stopped_while_tracing, 1, 3),
         (traced_while_stopped, 1, 3),

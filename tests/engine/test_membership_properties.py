@@ -11,6 +11,7 @@ from cluster.engine.messages import (
     Answered,
     Deliver,
     Dispatch,
+    DrainAsked,
     Drop,
     Event,
     Failed,
@@ -22,10 +23,12 @@ from cluster.engine.messages import (
     JoinFailed,
     Probe,
     Probed,
+    Release,
     Replied,
+    Silent,
 )
 
-TIMING = Timing(first_reply_seconds=1.0, floor_seconds=1.0, slow_factor=1.0, abandon_seconds=1.0)
+TIMING = Timing(first_reply_seconds=1.0, floor_seconds=1.0, slow_factor=1.0, abandon_seconds=1.0, drained_seconds=1.0)
 TURNS_TO_FINISH = 200
 
 
@@ -62,6 +65,9 @@ class Cluster(RuleBasedStateMachine):
                 case Drop(task):
                     self.defined.discard(task)
                     assert task not in self.calls, "dropped while its call is open: that blocks"
+                case Release(task):
+                    self.defined.discard(task)
+                    assert task not in self.calls, "taken out while its call is open"
                 case Abandon(task):
                     self.abandoned.append(self.calls.pop(task))
                 case Fence(task):
@@ -143,6 +149,24 @@ class Cluster(RuleBasedStateMachine):
     @rule(alive=st.booleans())
     def a_probe_answers(self, alive: bool) -> None:
         self.tell(Probed(self.probing.pop(), alive))
+
+    @rule(data=st.data())
+    def somebody_wants_a_worker_drained(self, data: st.DataObject) -> None:
+        live = self.core.live
+        self.tell(DrainAsked(data.draw(st.sampled_from(sorted(self.core.workers)))))
+        assert self.core.live or not live, "nobody is left to go on"
+
+    def draining(self) -> set[int]:
+        return {task for task, worker in self.core.workers.items() if worker.draining}
+
+    @rule(data=st.data())
+    def a_look_finds_a_server_silent(self, data: st.DataObject) -> None:
+        self.tell(Silent(data.draw(st.sampled_from(sorted(self.core.workers)))))
+
+    @invariant()
+    def who_drains_rests_only_if_others_work(self) -> None:
+        for task in self.draining() & set(self.core.idle):
+            assert not self.core.replaceable(task)
 
     @invariant()
     def every_outcome_is_told_once_and_none_is_forgotten(self) -> None:

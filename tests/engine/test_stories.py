@@ -52,6 +52,18 @@ def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
     assert story["departures"]["2"] == 0, "the survivor is not touched"
 
 
+def test_drained_workers_are_ended_one_after_the_other_and_no_item_is_sent_twice() -> None:
+    story = tell("drained")
+    assert exactly_once(story)
+    assert story["answers"] == ["drained", "last", "drained", "unknown", "holds parameters"]
+    assert story["attempts"] == 1
+    assert (story["duplicates_dropped"], story["late_replies"]) == (0, 0)
+    assert story["departures"] == {"0": 0, "1": 0}
+    assert story["live_meanwhile"] == [1]
+    assert story["joined"] == 2
+    assert who_worked(story["second"]) == {0, 1}
+
+
 def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
     story = tell("stopped_in_run")
     assert exactly_once(story)

@@ -1,0 +1,100 @@
+"""Having the job that runs give a worker nothing new before the worker is restarted. Pure.
+
+The coordinator takes such a wish from its own node only, so that a script asks there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.inventory import Task
+
+DRAIN_SECONDS = 60.0
+"""How long a worker is waited for: most items take a second or two, the first on a Raspberry Pi longer."""
+
+SPARE_SECONDS = 20.0
+"""What the script may take beyond it."""
+
+SCRIPT = """\
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
+host, port, seconds, *workers = sys.argv[1:]
+def ask(method, path, patience):
+    connection = HTTPConnection(host, int(port), timeout=patience)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, " ".join(answer.read(1000).decode(errors="replace").split())
+    except (OSError, HTTPException) as error:
+        return (-1 if isinstance(error, ConnectionRefusedError) else 0), str(error) or type(error).__name__
+    finally:
+        connection.close()
+status, words = ask("GET", "/ready", 5)
+print("coordinator", status, words)
+if status > 0 and workers:
+    def drain(name):
+        return name, *ask("POST", f"/drain/{name}?seconds={seconds}", float(seconds) + 10)
+    for answer in ThreadPoolExecutor(len(workers)).map(drain, workers):
+        print(*answer)
+"""
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What came of it. `trouble` are lines for the person; without a job there is nothing to say."""
+
+    job: bool
+    workers: tuple[str, ...] = ()
+    trouble: tuple[str, ...] = ()
+
+
+def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> list[str]:
+    """Names of those worth the wait before all of `restarted` are, of the cluster's `workers`.
+
+    With a parameter server among them none: the job loses everything since its last checkpoint anyway. None either if
+    no worker is left to go on: the job stands still until they are back, drained or not.
+    """
+    ours = [task.name for task in restarted if task.role == "worker"]
+    servers = any(task.role == "ps" for task in restarted)
+    return [] if servers or len(ours) == len(workers) else ours
+
+
+def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DRAIN_SECONDS) -> str:
+    """The command line that SCRIPT is the standard input of."""
+    return " ".join(["python3 -", coordinator.host, str(coordinator.metrics_port), f"{seconds:g}", *workers])
+
+
+def read_answers(text: str, workers: Sequence[str]) -> Drained:
+    """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: nobody listens) and words."""
+    answers: dict[str, tuple[int, str]] = {}
+    for line in text.splitlines():
+        name, code, *rest = line.split(" ", 2)
+        answers[name] = int(code), " ".join(rest)
+    status, words = answers.get("coordinator", (0, "no answer of the coordinator's node"))
+    if status == -1:
+        return Drained(job=False)
+    if status == 0:
+        return Drained(job=False, trouble=(nothing_drained(words),))
+    drained = tuple(name for name in workers if answers.get(name, (0, ""))[0] == 200)
+    trouble = []
+    for name in workers:
+        status, words = answers.get(name, (0, "no answer"))
+        if status not in (200, -1):  # nobody listens any more: the job has ended meanwhile
+            trouble.append(f"{name} could not be drained ({words}): restarted all the same, others take over its work")
+    return Drained(True, drained, tuple(trouble))
+
+
+def nothing_drained(why: object) -> str:
+    """That nobody knows whether a job runs."""
+    return f"nothing was drained, should a job be running: {why}"
+
+
+def lost_parameters(servers: Sequence[str]) -> str:
+    """What restarting these parameter servers means for the job that runs."""
+    word = "holds" if len(servers) == 1 else "hold"
+    return (
+        f"{', '.join(servers)} {word} the parameters of the job that runs: a training goes back to its last "
+        "checkpoint, another job begins anew"
+    )
