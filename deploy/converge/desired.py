@@ -26,7 +26,17 @@ from deploy.converge.places import (
 )
 from deploy.converge.publication import Publication, Published
 from deploy.converge.release_choice import ReleaseChoice
-from deploy.converge.system import Exports, Firewall, Mounted, Packages, Remembered, Running, ServiceUser, UnitFiles
+from deploy.converge.system import (
+    Exports,
+    Firewall,
+    Masked,
+    Mounted,
+    Packages,
+    Remembered,
+    Running,
+    ServiceUser,
+    UnitFiles,
+)
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.render import firewall, job_unit, roles, storage
 
@@ -79,7 +89,7 @@ class Wish:
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
             ),
-            units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service"),
+            units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
             packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER),
             service_uid=self.inventory.deployment.service_uid,
             published=tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared")),
@@ -112,6 +122,7 @@ class Wish:
             Remembered(self._made_folders(serves)),
             # Before the package: it starts the server, which should come up as it is to stay.
             *([File(storage.SETTINGS_PATH, settings.encode(), then=(_nfsd_settings(settings),))] if serves else []),
+            *([Masked(storage.OLD_NFS_UNITS)] if serves else []),
             Packages(tuple(packages)),
             ServiceUser(deployment.service_uid),
             *(Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)),

@@ -90,6 +90,12 @@ if [ -d {DEPLOY_STATE}/account ]; then
         [ ! -e {DEPLOY_STATE}/account/$file- ] || cp -p {DEPLOY_STATE}/account/$file- /etc/
     done
 fi
+if [ -f {DEPLOY_STATE}/masked ]; then
+    while read -r unit state; do
+        systemctl unmask --quiet "$unit"
+        [ "$state" != active ] || systemctl start "$unit"
+    done <{DEPLOY_STATE}/masked
+fi
 rm -rf {DEPLOY_STATE} /run/pscluster-firewall.before
 systemctl daemon-reload
 systemctl reset-failed 'pscluster*' 2>/dev/null

@@ -88,6 +88,27 @@ class ServiceUser:
 
 
 @dataclass(frozen=True)
+class Masked:
+    """Units that must not run here; which of them did is remembered for `reset`."""
+
+    names: tuple[str, ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Mask those that are not, before a package brings and starts them."""
+        open_ones = [name for name in self.names if (unit := facts.unit(name)) is None or unit.enabled != "masked"]
+        if not open_ones:
+            return ()
+        words = " ".join(shlex.quote(name) for name in open_ones)
+        script = (
+            f'set -e; for unit in {words}; do echo "$unit $(systemctl is-active "$unit")" >>{DEPLOY_STATE}/masked; '
+            'systemctl mask --quiet "$unit" 2>/dev/null; systemctl stop "$unit" 2>/dev/null || :; done'
+        )
+        names = ", ".join(open_ones)
+        steps = (Shell(f"mask {names}", script, 60.0),)
+        return (Change("unit", names, "mask", "NFS version 4 does not need them", steps),)
+
+
+@dataclass(frozen=True)
 class Mounted:
     """A mount point of our fstab lines that systemd has to serve: an automount, or a bind mount on the server."""
 

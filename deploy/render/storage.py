@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 EXPORTS_PATH = "/etc/exports.d/pscluster.exports"
 SETTINGS_PATH = "/etc/nfs.conf.d/pscluster.conf"
+OLD_NFS_UNITS = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service")
+"""What versions before 4 need: each listens on ports of its own, at every address. nfs-server runs without them."""
 _THREADS_FOR_A_CLIENT = 2
 _LEAST_THREADS = 8
 _COMMON = "sync,no_subtree_check"
@@ -33,9 +35,12 @@ def exports(inventory: "Inventory", folders: SharedFolders) -> str:
 
 
 def server_settings(inventory: "Inventory") -> str:
-    """nfs.conf: version 4 alone, which needs one port, and threads for the number of clients (Debian starts 8)."""
+    """nfs.conf: version 4 alone, which needs one port, and threads for the number of clients (Debian starts 8).
+
+    `vers2=n` is for rpc.mountd, which opens ports of its own as long as any version before 4 is on.
+    """
     threads = max(_LEAST_THREADS, _THREADS_FOR_A_CLIENT * len(inventory.nodes))
-    return f"# Written by pscluster.\n[nfsd]\nthreads={threads}\nvers3=n\nvers4=y\nudp=n\n"
+    return f"# Written by pscluster.\n[nfsd]\nthreads={threads}\nvers2=n\nvers3=n\nvers4=y\nudp=n\n"
 
 
 def fstab_lines(inventory: "Inventory", node: str, folders: SharedFolders) -> tuple[str, ...]:

@@ -9,7 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.lab.commands import run
-from tests.lab.image import FINISH, IN_THE_REPOSITORY, MASKED, ON_THE_IMAGE, REPOSITORY, SETUP, SOURCES, SUITE, in_root, locked
+from tests.lab.image import (
+    FINISH,
+    IN_THE_REPOSITORY,
+    MASKED,
+    ON_THE_IMAGE,
+    REPOSITORY,
+    SETUP,
+    SOURCES,
+    SUITE,
+    in_root,
+    locked,
+)
 from tests.lab.places import cache_folder
 
 KERNEL = "/usr/bin/linux.uml"

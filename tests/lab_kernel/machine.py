@@ -20,6 +20,8 @@ BOOT_SECONDS = 300.0
 END_SECONDS = 30.0
 MEMORY_MIB = 1024
 
+POWER_ON = Path(__file__).with_name("power-on")
+
 NETWORK = """\
 [Match]
 Name=vec0
@@ -90,7 +92,7 @@ class Machine:
         self._plug_in()
         card = f"{self.places.cable(self.name)},mac=b8:27:eb:00:00:{int(self.address.rpartition('.')[2]):02x}"
         words = [
-            *("linux.uml", f"mem={self.memory_mib}M", f"umid={self.name}", f"uml_dir={self.folder}"),
+            *(str(POWER_ON), f"mem={self.memory_mib}M", f"umid={self.name}", f"uml_dir={self.folder}"),
             *(f"ubd0={self.folder / 'changes.cow'},{self.disk}", f"ubd1r={self.folder / 'identity.tar'}"),
             *("root=/dev/ubda", "rw", f"vec0:transport=tap,ifname={card},depth=128,gro=1"),
             *("con=null", "con0=null,fd:2", "ssl=null", "net.ifnames=0", "systemd.show_status=0"),
@@ -145,7 +147,9 @@ class Machine:
         while not self.reachable():
             if time.monotonic() > deadline or not self.running:
                 last = " / ".join(self.console.splitlines()[-3:])
-                what = f"no greeting within {deadline_seconds:.0f} s of its boot" if self.running else "its kernel ended"
+                what = (
+                    f"no greeting within {deadline_seconds:.0f} s of its boot" if self.running else "its kernel ended"
+                )
                 raise LabError(f"{self.name}: {what}; its console: {last}")
             time.sleep(0.2)
 

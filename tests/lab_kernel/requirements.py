@@ -51,7 +51,9 @@ def why_not() -> str:
     if os.uname().machine != "x86_64":
         return f"the kernel lab needs an x86_64 machine, this is {os.uname().machine}: User-Mode-Linux runs on no other"
     if packages := missing():
-        return f"the kernel lab needs {', '.join(packages)}: `python -m tests.lab_kernel prepare` installs them (Debian)"
+        return (
+            f"the kernel lab needs {', '.join(packages)}: `python -m tests.lab_kernel prepare` installs them (Debian)"
+        )
     if not Path("/dev/net/tun").exists():
         return "the kernel lab needs /dev/net/tun for the machines' network, and it is not there"
     known = Path("/proc/filesystems").read_text().split()
