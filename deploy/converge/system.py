@@ -163,8 +163,8 @@ class UnitFiles:
             action = "create" if now is None else "change"
             diff = text_diff(path, None if now is None else now.content, text.encode())
             made.append(Change("unit", path, action, "unit file", steps, diff))
-        # A unit that is new is read when it is started. A new drop-in of one that runs is not, and by then the firewall's
-        # does, which no fact tells yet.
+        # A unit that is new is read when it is started. A new drop-in of one that runs is not, and the firewall's runs
+        # by then, which no fact tells yet.
         ours = any(name.startswith("pscluster-") and unit.running for name, unit in facts.units.items())
         if made and (ours or any(change.action == "change" or ".d/" in change.subject for change in made)):
             last = made[-1]
