@@ -184,9 +184,10 @@ class UnitFiles:
             action = "create" if now is None else "change"
             diff = text_diff(path, None if now is None else now.content, text.encode())
             made.append(Change("unit", path, action, "unit file", steps, diff))
-        # A unit that is new is read when it is started; a new drop-in of one that runs is not.
+        # A unit that is new is read when it is started. A new drop-in of one that runs is not, and the firewall's runs
+        # by then, which no fact tells yet.
         ours = any(name.startswith("pscluster-") and unit.running for name, unit in facts.units.items())
-        if made and (ours or any(change.action == "change" for change in made)):
+        if made and (ours or any(change.action == "change" or ".d/" in change.subject for change in made)):
             last = made[-1]
             made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, RELOAD), last.diff)
         elif any(unit.needs_reload for unit in facts.units.values()):
