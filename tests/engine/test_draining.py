@@ -25,7 +25,7 @@ def test_a_draining_worker_finishes_its_item_and_gets_no_other() -> None:
     core.schedule([first, second, third], 0.0)
     assert core.handle(DrainAsked(0), 0.1) == []
     assert core.handle(Replied(0, 1, None, 0.1), 0.2) == [delivered(first, 0), Release(0)]
-    assert (core.live, core.queued, core.workers[0].phase) == ({1}, 1, Phase.DRAINED)
+    assert (core.live, core.queued, core.workers[0].phase) == (frozenset({1}), 1, Phase.DRAINED)
     assert core.handle(Replied(1, 2, None, 0.1), 0.3) == [delivered(second, 1), Dispatch(1, third, 3)]
     assert [worker.departures for worker in core.workers.values()] == [0, 0], "it did not have to leave"
 
@@ -96,7 +96,7 @@ def test_a_suspect_is_nobody_to_leave_the_work_to(alive: bool) -> None:
     core.tick(10.0)
     core.handle(Probed(0, alive=alive), 10.0)
     core.handle(DrainAsked(1), 10.1)
-    assert core.handle(Replied(1, 2, None, 0.1), 10.2) == [delivered(*items(1), 1, attempts=2)]
+    assert core.handle(Replied(1, 2, None, 0.1), 10.2) == [delivered(items(1)[0], 1, attempts=2)]
     assert core.workers[1].phase is Phase.IDLE
 
 

@@ -116,13 +116,13 @@ class KernelLab:
         for machine in self.machines.values():
             machine.wait_until_reachable()
 
+    def _host_key(self, name: str) -> str:
+        return (self.places.folder(name) / "ssh_host_ed25519_key.pub").read_text()
+
     def _describe(self, addresses: Mapping[str, str]) -> None:
         known = self.places.run / "known_hosts"
         known.write_text(
-            "".join(
-                f"{address} {' '.join((self.places.folder(name) / 'ssh_host_ed25519_key.pub').read_text().split()[:2])}\n"
-                for name, address in addresses.items()
-            )
+            "".join(f"{address} {' '.join(self._host_key(name).split()[:2])}\n" for name, address in addresses.items())
         )
         hosts = "".join(f"Host {name}\n    HostName {address}\n" for name, address in addresses.items())
         self.ssh_config.write_text(
