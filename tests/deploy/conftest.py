@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fabric.main import program
 
-from deploy.commands import actions
+from deploy.commands import opening
 from deploy.inventory_choice import InventoryOpener
 from deploy.project import ROOT
 from tests.deploy.playing import PlayedCluster
@@ -21,7 +21,7 @@ def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def typed(line: str) -> Outcome:
-        monkeypatch.setattr(actions, "OPENER", InventoryOpener())  # as in a process of its own
+        monkeypatch.setattr(opening, "OPENER", InventoryOpener())  # as in a process of its own
         code = 0
         try:
             program.run(["fab", "-r", str(ROOT), *shlex.split(line)])

@@ -10,7 +10,7 @@ import pytest
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode
-from deploy.commands import actions
+from deploy.commands import opening
 from deploy.commands.job_actions import attach, cancel, list_
 from deploy.commands.jobs import train
 from deploy.inventory_choice import InventoryOpener
@@ -53,7 +53,7 @@ Run = Callable[..., int]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Calls a command; its exit code."""
-    monkeypatch.setattr(actions, "OPENER", InventoryOpener())
+    monkeypatch.setattr(opening, "OPENER", InventoryOpener())
 
     def call(body: Callable[..., None], inventory: Path, **flags: Any) -> int:
         try:
