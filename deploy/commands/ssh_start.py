@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -133,10 +134,11 @@ def converge(
 ) -> tuple[Recap, Outlook, bool]:
     """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
     recap = Recap(action, cluster.inventory.cluster, asked(cluster, names))
+    begun = time.monotonic()
     with progress_of_deployment() as event:
         event("", "looking at the nodes")
         outlook = look(cluster, fleet, names, with_data)
-        deployment = Deployment(fleet, outlook.wish, recap, event)
+        deployment = Deployment(fleet, outlook.wish, recap, event, begun)
         for failure in outlook.unfit.values():
             deployment.lose(failure)
         reason = quorum.missing(cluster.inventory, recap.failures)

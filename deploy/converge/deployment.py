@@ -102,13 +102,14 @@ def plan(wish: Wish, facts: Mapping[str, MachineFacts]) -> dict[str, dict[str, t
 class Deployment:
     """Carries out plans; a node that fails a step leaves the run, and the others go on."""
 
-    def __init__(self, fleet: Fleet, wish: Wish, recap: Recap, event: Event) -> None:
+    def __init__(self, fleet: Fleet, wish: Wish, recap: Recap, event: Event, begun: float | None = None) -> None:
+        """`begun`: when it all began, by the monotonic clock; now without it."""
         self._fleet = fleet
         self._wish = wish
         self.recap = recap
         self._event = event
         self._telling = threading.Lock()
-        self._begun = time.monotonic()
+        self._begun = time.monotonic() if begun is None else begun
 
     def lose(self, failure: StepFailure) -> None:
         """A node leaves the run."""
