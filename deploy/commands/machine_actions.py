@@ -71,6 +71,3 @@ def ssh(
     from deploy.commands import ssh_day_two
 
     ssh_day_two.ssh(ssh_only("ssh", inventory, set_), node or (), run_command)
-
-
-MACHINE_ACTIONS = (push, storage, rollback, reset, trust, ssh)
