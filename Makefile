@@ -7,7 +7,7 @@ BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-long check format lint types imports lengths lock requirements docs bench clean
+.PHONY: help .venv run test test-long lab-kernel check format lint types imports lengths lock requirements docs bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ test: .venv  ## all tests but the long ones (ARGS="-k inventory")
 
 test-long: .venv  ## the tests marked long
 	@$(python) -m pytest -m long $(ARGS)
+
+lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/kernel-lab.md
+	@$(python) -m tests.lab_kernel prepare && $(python) -m tests.lab_kernel prove && $(python) -m tests.lab_kernel.emulated
 
 check: lint types imports lengths lock docs  ## everything that needs no running: style, types, imports, lock, docs
 

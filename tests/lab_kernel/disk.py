@@ -135,9 +135,9 @@ def _make_disk(image: Path, root: Path, environment: Path | None) -> None:
     with image.open("wb") as file:
         file.truncate(SIZE_MIB << 20)
     # An overlay shows both trees as one, in a mount namespace that vanishes with the command.
-    layers = f"lowerdir={environment or root}:{root}" if environment else ""
+    layers = f"lowerdir={environment}:{root}"
     script = 'mount -t overlay disk -o "$1" /mnt && exec mkfs.ext4 -q -F -m 0 -d /mnt "$2"'
-    if environment:
+    if environment is not None:
         run("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", layers, image)
     else:
         run("mkfs.ext4", "-q", "-F", "-m", "0", "-d", root, image)
