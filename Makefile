@@ -7,7 +7,7 @@ BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-long lab check format lint types imports lengths lock requirements docs bench clean
+.PHONY: help .venv run test test-long lab check format lint types imports lengths lock requirements docs bench clean lab-kernel
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test-long: .venv  ## the tests marked long
 
 lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.md (ARGS="-k crash")
 	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab tests/lab $(ARGS)
+
+lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/kernel-lab.md
+	@$(python) -m tests.lab_kernel prove
 
 check: lint types imports lengths lock docs  ## everything that needs no running: style, types, imports, lock, docs
 

@@ -91,14 +91,12 @@ if [ -d {DEPLOY_STATE}/account ]; then
     done
 fi
 if [ -f {DEPLOY_STATE}/masked ]; then
-    while read -r unit state; do
-        systemctl unmask --quiet "$unit"
-        [ "$state" != active ] || systemctl start "$unit"
-    done <{DEPLOY_STATE}/masked
+    systemctl unmask --quiet $(cut -d ' ' -f 1 {DEPLOY_STATE}/masked)
+    systemctl start $(sed -n 's/ active$//p' {DEPLOY_STATE}/masked) 2>/dev/null
 fi
 rm -rf {DEPLOY_STATE} /run/pscluster-firewall.before
 systemctl daemon-reload
-systemctl reset-failed 'pscluster*' 2>/dev/null
+systemctl reset-failed 'pscluster*' 'nfs-*' 2>/dev/null
 left=$(ls -d {ROOT} {STATE} {CONFIGURATION} {UNIT_FOLDER}/pscluster* 2>/dev/null | tr '\\n' ' ')
 [ -z "$left" ] || problems="still there: $left; $problems"
 [ -z "$problems" ] || {{ echo "$problems" >&2; exit 1; }}

@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     rest: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
     verb("prepare", _prepare, "install what is needed here and build the disk; say so if no machine can run")
     verb("apart", _apart, "run a command in the lab's network namespace", words=rest)
+    verb("prove", _prove, "deploy onto three machines and show what holds there: `make lab-kernel`")
     up = verb("up", _up, "bring up machines rpi01, rpi02 ...", count={"nargs": "?", "type": int, "default": 3})
     up.add_argument("--memory", type=int, default=MEMORY_MIB, help="MiB of each")
     verb("down", _down, "end the lab")
@@ -77,6 +78,16 @@ def _apart(arguments: argparse.Namespace) -> int:
     finally:
         if not Places.of(NAME).run.exists():
             run("ip", "netns", "delete", SPACE, check=False)
+
+
+def _prove(_: argparse.Namespace) -> int:
+    requirements.install()
+    if reason := requirements.why_not():
+        print(f"no kernel lab here, skipped: {reason}")
+        return 0
+    _prepare(argparse.Namespace())  # in the lab's namespace there is no route out
+    code = _apart(argparse.Namespace(words=[sys.executable, "-m", "tests.lab_kernel.prove"]))
+    return code or subprocess.call([sys.executable, "-m", "tests.lab_kernel.emulated"])
 
 
 def _up(arguments: argparse.Namespace) -> None:

@@ -135,7 +135,7 @@ def _make_disk(image: Path, root: Path, environment: Path | None) -> None:
     with image.open("wb") as file:
         file.truncate(SIZE_MIB << 20)
     # An overlay shows both trees as one, in a mount namespace that vanishes with the command.
-    layers = "" if environment is None else f"lowerdir={environment}:{root}"
+    layers = f"lowerdir={environment}:{root}"
     script = 'mount -t overlay disk -o "$1" /mnt && exec mkfs.ext4 -q -F -m 0 -d /mnt "$2"'
     if environment is not None:
         run("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", layers, image)

@@ -15,7 +15,8 @@ from tests.lab_kernel.machine import MEMORY_MIB, Machine
 
 NAME = "kernel"
 FIRST_ADDRESS = 16
-MOST_MACHINES = 4
+MAPPINGS = Path("/proc/sys/vm/max_map_count")
+LEAST_MAPPINGS = 1 << 20
 
 
 class KernelLab:
@@ -44,6 +45,7 @@ class KernelLab:
         try:
             places.run.mkdir(parents=True)
             places.state.write_text("\n".join([str(disk), *map(str, memory_mib)]))
+            lab._allow_mappings()
             lab._start()
         except BaseException:
             lab.down()
@@ -69,6 +71,8 @@ class KernelLab:
         for machine in self.machines.values():
             machine.crash()
         network.remove_all(self.places)
+        if self._mappings_before.exists():
+            MAPPINGS.write_text(self._mappings_before.read_text())
         shutil.rmtree(self.places.run, ignore_errors=True)
         if left := network.left(self.places):
             raise LabError(f"the kernel lab left behind: {', '.join(left)}")
@@ -105,6 +109,18 @@ class KernelLab:
         words = ("ssh", "-F", self.ssh_config, machine, "sudo sh -s")
         return run(*words, stdin=script, check=check, timeout_seconds=timeout_seconds).stdout.strip()
 
+    @property
+    def _mappings_before(self) -> Path:
+        return self.places.run / "max_map_count"
+
+    def _allow_mappings(self) -> None:
+        """Of the host, for as long as the lab is up: every page of a machine's process may be a mapping there.
+
+        At the usual 65,530 a process with TensorFlow is killed without a word when the machine's memory is scattered.
+        """
+        self._mappings_before.write_text(MAPPINGS.read_text())
+        MAPPINGS.write_text(str(max(int(MAPPINGS.read_text()), LEAST_MAPPINGS)))
+
     def _start(self) -> None:
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "pscluster-kernel-lab", "-f", self.places.key)
         network.make_switch(self.places)
@@ -116,14 +132,10 @@ class KernelLab:
         for machine in self.machines.values():
             machine.wait_until_reachable()
 
-    def _host_key(self, name: str) -> str:
-        return (self.places.folder(name) / "ssh_host_ed25519_key.pub").read_text()
-
     def _describe(self, addresses: Mapping[str, str]) -> None:
         known = self.places.run / "known_hosts"
-        known.write_text(
-            "".join(f"{address} {' '.join(self._host_key(name).split()[:2])}\n" for name, address in addresses.items())
-        )
+        keys = {name: (self.places.folder(name) / "ssh_host_ed25519_key.pub").read_text().split() for name in addresses}
+        known.write_text("".join(f"{addresses[name]} {words[0]} {words[1]}\n" for name, words in keys.items()))
         hosts = "".join(f"Host {name}\n    HostName {address}\n" for name, address in addresses.items())
         self.ssh_config.write_text(
             f"{hosts}Host *\n    User {USER}\n    IdentityFile {self.places.key}\n    IdentitiesOnly yes\n"
