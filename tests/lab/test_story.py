@@ -110,7 +110,7 @@ def test_a_start_ends_with_a_calibration_and_a_training(cluster: Cluster, starte
     (calibration,) = cluster.operator.folder.glob("runs/*-pi/result.json")
     assert calibration.exists()
     result = cluster.operator.result()
-    assert (result["status"], result["epochs_done"], result["workers"]) == ("completed", EPOCHS, 16)
+    assert (result["status"], result["epochs_done"], result["workers"]) == ("done", EPOCHS, 16)
     source = load(cluster.operator.inventory, check_interfaces=False).jobs.train.data.source
     if recordings_here(source).holds:
         assert result["dataset"]["name"] == "hapt"
@@ -156,7 +156,7 @@ def test_a_training_survives_a_power_cut_and_a_pulled_cable(cluster: Cluster) ->
     assert [name for name, row in rows.items() if not row["well"]] == ["rpi05", "rpi06"]
     assert "is it switched on, and is the address right?" in rows["rpi05"]["trouble"]
     result = operator.result()
-    assert (result["status"], result["epochs_done"]) == ("completed", 4)
+    assert (result["status"], result["epochs_done"]) == ("done", 4)
     cluster.wait_until_well()
 
 
@@ -172,7 +172,7 @@ def test_a_training_survives_a_rolling_restart_on_a_hub_with_little_memory(clust
     finally:
         hub.limit_memory(cgroups.MEMORY_BYTES)
     assert rolled.stdout.count("restarted on ") == 4
-    assert cluster.operator.result()["status"] == "completed"
+    assert cluster.operator.result()["status"] == "done"
     assert cgroups.usage(cluster.lab.places, HUB)["killed_for_memory"] == killed
     cluster.wait_until_well()
 
