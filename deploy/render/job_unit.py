@@ -71,5 +71,8 @@ LimitCORE=0
 Slice=pscluster.slice
 TasksMax=2048
 {chr(10).join(HARDENING)}
+# The coordinator's watchdog takes its sockets from it (pidfd_getfd), to cut them to a worker that stands still; the
+# process it takes them from allows that, and has no more rights than it has.
+SystemCallFilter=pidfd_getfd
 ReadWritePaths={state} {runs}
 """
