@@ -254,7 +254,7 @@ def test_a_job_goes_on_without_its_operator(cluster: Cluster) -> None:
         attached.interrupt()
         attached.end(130)
     assert f"job {name['id']}: cancelled" in operator.fab("job", "cancel").stdout
-    assert operator.result()["status"] == "interrupted"
+    assert operator.result()["status"] == "cancelled"
     assert operator.fab("job", "list", "--json").json()["jobs"][-1]["state"] == "cancelled"
 
 
