@@ -71,5 +71,7 @@ LimitCORE=0
 Slice=pscluster.slice
 TasksMax=2048
 {chr(10).join(HARDENING)}
+# The engine's watchdog shuts the coordinator's sockets to a worker without power; systemd counts that among @debug.
+SystemCallFilter=pidfd_getfd
 ReadWritePaths={state} {runs}
 """
