@@ -37,7 +37,7 @@ LEAST_ACCURACY = 0.4
 """Of six activities after three epochs; whoever always says the most frequent one gets 0.19."""
 MOST_EXPOSED = 2.0
 LEFT_BY_THE_LAB = ("file opt/pscluster: was as on the image, is removed", "usr/lib/nfs-standin/", "proc-fs-nfsd.mount")
-"""A seed is a layer that can only be hidden; what stands in for NFS leaves Python's cache, and its mount until a boot."""
+"""A seed is a layer that can only be hidden; what stands in for NFS leaves Python's cache, and a mount until a boot."""
 WELL_SECONDS = 180.0
 
 
