@@ -148,6 +148,9 @@ def _after_script(facts: MachineFacts, change: Change, script: str) -> MachineFa
         case "file", path if path.endswith("/folders"):
             mark = shlex.split(script[script.index("echo ") :])[1].rstrip(";")
             facts = _with_file(facts, path, FileFact("file", 0o644, "root", "root", f"{mark}\n".encode()))
+        case "unit", names if change.action == "mask":
+            for name in names.split(", "):
+                facts = _with_unit(facts, name, load="masked", enabled="masked")
         case "package", names:
             facts = replace(facts, packages={**facts.packages, **dict.fromkeys(names.split(", "), "1.0")})
             for package, unit in (("nfs-kernel-server", "nfs-server"), ("prometheus-node-exporter",) * 2):

@@ -68,6 +68,7 @@ def test_an_untouched_pi_becomes_a_server_phase_by_phase() -> None:
     assert of_phase["prepare"] == [
         "/var/lib/pscluster-deploy/folders",
         "/etc/nfs.conf.d/pscluster.conf",
+        "rpcbind.socket, rpcbind.service, rpc-statd.service",
         "nfs-kernel-server, nftables",
         "pscluster",
         *("/opt/pscluster", "/opt/pscluster/environments", "/opt/pscluster/releases", "/etc/pscluster"),
