@@ -167,6 +167,7 @@ def drained(roles: Roles) -> dict[str, Any]:
     with ThreadPoolExecutor(1) as asker:
         first = story.run(100, hook, until=lambda: len(answers) == 3)
         live_meanwhile = sorted(story.dispatcher.live)
+        story.dispatcher.wait_for_workers(2, 5.0)  # a look has to find it silent: nobody launches it yet
         roles.launch("worker:0")
         joined = story.dispatcher.wait_for_workers(2, 60.0)
         second = story.run(100, hook)
