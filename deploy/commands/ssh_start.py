@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from invoke.exceptions import Exit
 
-from cluster.errors import ExitCode, UsageError
+from cluster.errors import ClusterError, ExitCode, UsageError
 from deploy.commands.edge import end_as_the_job_did
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
 from deploy.converge.deployment import Deployment, Survey, findings, plan, survey
 from deploy.converge.desired import PHASES, Wish
-from deploy.converge.pruning import prune
+from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, of_wheelhouse
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, failed_of_last
@@ -197,8 +197,7 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
         with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
         recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data)
         if whole and recap.changed:
-            kept = cluster.inventory.deployment.keep_releases
-            prune(fleet, [name for name in names if name not in recap.failures], kept)
+            _tidy(cluster, fleet, outlook, [name for name in names if name not in recap.failures])
     if not whole or recap.notes:
         raise Exit(None, ExitCode.DEGRADED)
     cluster.remember_nodes()
@@ -218,6 +217,22 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
         end_as_the_job_did(services.run_jobs(order, ["--quiet"] if quiet else []))
     if recap.failures:
         raise Exit(None, ExitCode.DEGRADED)
+
+
+def _tidy(cluster: SshCluster, fleet: Fleet, outlook: Outlook, names: Sequence[str]) -> None:
+    """Remove what no node needs any more. What cannot be removed is told and keeps nobody from working."""
+    done = prune(fleet, names, cluster.inventory.deployment.keep_releases)
+    problems = [str(result) for result in done.values() if isinstance(result, ClusterError)]
+    facts = outlook.survey.facts.values()
+    wanted = {outlook.wish.release.environment_for(seen) for seen in facts} - {None}
+    needed = {key for seen in facts for key in seen.environments} | {key for key in wanted if key is not None}
+    if set(names) == {node.name for node in cluster.inventory.nodes}:  # else nobody knows what the others need
+        try:
+            prune_wheels(fleet.nodes[outlook.wish.publisher], outlook.wish.folders, needed)
+        except ClusterError as error:
+            problems.append(str(error))
+    for problem in problems:
+        print(f"left in place: {problem}", file=sys.stderr)
 
 
 def run_phases(cluster: SshCluster, action: str, limit: Sequence[str]) -> None:

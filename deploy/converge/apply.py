@@ -152,7 +152,9 @@ def _run(
 def _publish(node: NodeConnection, step: Publish) -> None:
     sums = {file.name: file.sha256 for file in step.files}
     seconds = 30.0 + step.size_bytes / 1e6 * _SECONDS_A_MEGABYTE
-    missing = frozenset(read_missing(_run(node, missing_files(step.folder, sums), seconds, step.user).text))
+    sizes = {file.name: file.size_bytes for file in step.files}
+    found = _run(node, missing_files(step.folder, sums), seconds, step.user)
+    missing = frozenset(read_missing(found.text, sizes))
     for file in step.files:
         if file.name in missing:
             node.put(

@@ -37,7 +37,7 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
     system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
     python = sections["python"].split()
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
-    boot_id, uptime = (*sections["boot"].split("\n"), "", "")[:2]
+    uptime = sections["boot"]
     clock = float(sections["clock"] or 0.0)
     booted_seconds = clock - float((uptime.split() or ["0"])[0])
     throttled = sections["throttled"].partition("=")[2].strip()
@@ -57,7 +57,6 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         available_bytes=int(memory.get("MemAvailable", 0)) * _KIB,
         controllers=tuple(sections["controllers"].split()),
         cmdline_path=sections["cmdline"].strip() or None,
-        boot_id=boot_id,
         clock_offset_seconds=clock - (asked_seconds + answered_seconds) / 2,
         clock_error_seconds=(answered_seconds - asked_seconds) / 2,
         clock_synchronized={"yes": True, "no": False}.get(sections["synchronized"].strip()),
@@ -67,7 +66,6 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         uid_owner=_first_field(sections["uid"]),
         gid_owner=_first_field(sections["gid"]),
         packages=_packages(sections["packages"]),
-        added_packages=tuple(sections["added"].split()),
         files=_files(sections["files"]),
         units=_units(sections["units"], sections["processes"], booted_seconds),
         mounts=_mounts(sections["mounts"]),

@@ -8,13 +8,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deploy.converge.places import ROOT, SERVICE_USER, UNIT_FOLDER
+from deploy.render.firewall import TABLE
+
 SECTION = "@@ "
-ROOT = "/opt/pscluster"
-STATE = "/var/lib/pscluster"
-DEPLOY_STATE = "/var/lib/pscluster-deploy"
-UNIT_FOLDER = "/etc/systemd/system"
-SERVICE_USER = "pscluster"
-FIREWALL_TABLE = "pscluster"
 
 _UNIT_KEYS = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,StatusText,"
@@ -56,7 +53,7 @@ python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P
 section memory; cat /proc/meminfo
 section controllers; cat /sys/fs/cgroup/cgroup.controllers 2>/dev/null
 section cmdline; for file in /boot/firmware/cmdline.txt /boot/cmdline.txt; do [ -f $file ] && echo $file && break; done
-section boot; cat /proc/sys/kernel/random/boot_id; cat /proc/uptime
+section boot; cat /proc/uptime
 section synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
 section space
 for folder in {words(questions.space)}; do
@@ -69,7 +66,6 @@ section uid; getent passwd {questions.service_uid}
 section gid; getent group {questions.service_uid}
 section packages
 dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}} ${{Version}}\\n' {words(questions.packages) or "dpkg"} 2>/dev/null
-section added; cat {DEPLOY_STATE}/packages 2>/dev/null
 section units
 shown=$(systemctl list-unit-files --plain --no-legend 'pscluster-*' 2>/dev/null | awk '{{ print $1 }}' | grep -v '@\\.')
 systemctl show -p {_UNIT_KEYS} {words(questions.units)} $shown 2>/dev/null
@@ -81,7 +77,7 @@ section mounts; cat /proc/mounts
 section fstab; cat /etc/fstab 2>/dev/null
 section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
 section firewall
-command -v nft >/dev/null && nft list table inet {FIREWALL_TABLE} 2>/dev/null | grep -o 'pscluster [0-9a-f]*'
+command -v nft >/dev/null && nft list table inet {TABLE} 2>/dev/null | grep -o 'pscluster [0-9a-f]*'
 section environments; for mark in {ROOT}/environments/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section releases
 for release in {ROOT}/releases/*/; do

@@ -57,7 +57,6 @@ class MachineFacts:
     available_bytes: int
     controllers: tuple[str, ...]
     cmdline_path: str | None
-    boot_id: str
     clock_offset_seconds: float
     clock_error_seconds: float
     clock_synchronized: bool | None
@@ -67,7 +66,6 @@ class MachineFacts:
     uid_owner: str | None
     gid_owner: str | None
     packages: Mapping[str, str]
-    added_packages: tuple[str, ...]
     files: Mapping[str, FileFact]
     units: Mapping[str, UnitFact]
     mounts: Mapping[str, str]

@@ -136,6 +136,8 @@ def _clock(facts: MachineFacts) -> _Found:
         yield "problem", "clock", f"{line}: {remedy}"
     elif apart > DRIFTING_CLOCK_SECONDS:
         yield "warning", "clock", f"{line}: {remedy}"
+    elif facts.clock_synchronized is False:
+        yield "warning", "clock", f"right now, but nothing keeps it so: {remedy}"
 
 
 def _network(wish: NodeWish, facts: MachineFacts) -> _Found:

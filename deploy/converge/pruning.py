@@ -1,9 +1,11 @@
 """Releases and environments that nobody needs any more, removed after a deployment that worked."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from cluster.errors import ClusterError
+from deploy.converge.places import SERVICE_USER, SharedFolders
 from deploy.release.history import read, unneeded
+from deploy.release.publish_scripts import prune_folders
 from deploy.release.release_scripts import list_releases, remove
 from deploy.release.script import outcome
 from deploy.remote.connection import NodeConnection
@@ -32,3 +34,14 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
         return outcome(done.return_code, done.text, done.stderr).line
 
     return fleet.each(one, names)
+
+
+def prune_wheels(node: NodeConnection, folders: SharedFolders, needed: Collection[str]) -> None:
+    """Of the published wheelhouses, keep those of the environments that some node has or is to have.
+
+    Raises ClusterError.
+    """
+    user = None if folders.server is not None else SERVICE_USER
+    script = prune_folders(f"{folders.publish_folder}/wheels", needed)
+    done = node.run(script, root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
+    outcome(done.return_code, done.text, done.stderr)

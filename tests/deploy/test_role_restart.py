@@ -62,4 +62,6 @@ def test_a_server_that_does_not_come_back_ends_the_job() -> None:
 
 
 def test_a_job_without_roles_has_none_to_restart() -> None:
-    bring_roles_back({}, print)
+    said: list[str] = []
+    bring_roles_back({}, said.append)
+    assert said == []
