@@ -72,7 +72,7 @@ def ask(node: NodeConnection, wish: Wish) -> MachineFacts:
 def _lost(name: str, error: ClusterError) -> StepFailure:
     if isinstance(error, StepFailedError):
         return error.record
-    return StepFailure(name, "facts", "look at the node", "", None, (str(error).removeprefix(f"{name}: "),), "")
+    return StepFailure(name, "facts", "look at the node", "", None, (str(error).removeprefix(f"{name}").lstrip(": "),), "")
 
 
 def findings(wish: Wish, survey: Survey, memory: RoleMemory) -> tuple[Finding, ...]:
