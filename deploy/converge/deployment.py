@@ -72,7 +72,8 @@ def ask(node: NodeConnection, wish: Wish) -> MachineFacts:
 def _lost(name: str, error: ClusterError) -> StepFailure:
     if isinstance(error, StepFailedError):
         return error.record
-    return StepFailure(name, "facts", "look at the node", "", None, (str(error).removeprefix(f"{name}").lstrip(": "),), "")
+    said = str(error).removeprefix(name).lstrip(": ")
+    return StepFailure(name, "facts", "look at the node", "", None, (said,), "")
 
 
 def findings(wish: Wish, survey: Survey, memory: RoleMemory) -> tuple[Finding, ...]:
