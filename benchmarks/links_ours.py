@@ -12,6 +12,7 @@ from cluster.engine.shard import VectorState
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.modes.choice import mode_of, policy_of
+from cluster.jobs.observer import Observer
 from cluster.jobs.recordings import WorkerWindows
 from cluster.jobs.session import Session
 
@@ -23,7 +24,10 @@ def main() -> None:
     parser.add_argument("--codec", choices=("fp32", "fp16"), default="fp32")
     given = parser.parse_args()
     inventory, network, job = load(given.inventory), ResidualBidirectional(), job_of(given.codec)
-    with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder, Session(inventory, Cancel()) as session:
+    with (
+        tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
+        Session(inventory, Cancel(), Observer()) as session,
+    ):
         data = WorkerWindows(dataset_in(Path(folder)))
         speeds, state = Speeds(), VectorState(network.initial(0))
         policy, places = policy_of(job, session.workers, speeds), dict(enumerate(session.places))

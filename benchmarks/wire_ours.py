@@ -24,6 +24,7 @@ from cluster.jobs.batches import Update
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.modes.choice import mode_of, policy_of
 from cluster.jobs.modes.mode import Mode, Stretch
+from cluster.jobs.observer import Observer
 from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.session import Session
 
@@ -76,7 +77,10 @@ def main() -> None:
     inventory = load(given.inventory)
     network = ResidualBidirectional()
     job = job_of(CODECS[given.variant])
-    with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder, Session(inventory, Cancel()) as session:
+    with (
+        tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
+        Session(inventory, Cancel(), Observer()) as session,
+    ):
         data = WorkerWindows(dataset_in(Path(folder)))
         speeds = Speeds()
         policy = policy_of(job, session.workers, speeds)

@@ -14,6 +14,7 @@ from cluster.engine.shard import Totals, VectorState
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
+from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
 
 FOLDER = "checkpoints"
@@ -109,11 +110,11 @@ class RunKeeper:
 
     def __init__(
         self, run: Path, job: TrainJob, dataset_sha256: str, shards: PlacedVector[Any],
-        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter,
+        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter, observer: Observer,
     ) -> None:  # fmt: skip
         """`described`: the facts that only the run knows (counts, event lines, time). Raises ClusterError."""
         self._job, self._dataset, self._shards, self._wire = job, dataset_sha256, shards, wire
-        self._described, self._fits = described, fits
+        self._described, self._fits, self._observer = described, fits, observer
         self._store = CheckpointStore(run / FOLDER, job.checkpoint.keep)
         self._progress = os.open(run / FOLDER / PROGRESS, os.O_WRONLY | os.O_CREAT, 0o644)
         self._updates = shards.state().next_id + int(described()["rolled_back"])
@@ -142,6 +143,7 @@ class RunKeeper:
 
     def keep(self) -> None:
         """See training.Keeper. Raises ClusterError if the disk does not take it: the older ones stay."""
+        begin = time.monotonic()
         state = self._shards.state()
         tensors = {VECTOR: state.vector, **{f"{SLOT}{name}": value for name, value in state.slots.items()}}
         tensors |= {f"{FIT}{place}": fit.vector for place, fit in enumerate(self._fits)}
@@ -155,3 +157,5 @@ class RunKeeper:
         }
         self._store.write(Checkpoint(state.next_id, tensors, facts))
         self._last = time.monotonic()
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        self._observer.checkpoint(self._last - begin, size, state.next_id)

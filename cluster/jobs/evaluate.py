@@ -20,7 +20,8 @@ from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.evaluation import Evaluator
 from cluster.jobs.figures import Figures
 from cluster.jobs.model_store import StoredModel, load
-from cluster.jobs.progress import Display
+from cluster.jobs.observer import Observers
+from cluster.jobs.progress import Display, told
 from cluster.jobs.recordings import WorkerWindows
 from cluster.jobs.run_folder import RunFolder, newest_model
 from cluster.jobs.session import Session
@@ -41,6 +42,7 @@ class EvaluateRun:
         self.chaos = chaos
         self.inventory, self.display, self.cancel = inventory, display, cancel
         self.begin = time.monotonic()
+        self.observers = Observers()
         self.evaluated_run: Path | None = None
         self.dataset: Dataset | None = None
         self.model: StoredModel | None = None
@@ -70,7 +72,7 @@ class EvaluateRun:
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
         assert self.model is not None
         assert self.dataset is not None
-        with Session(self.inventory, self.cancel) as session:
+        with Session(self.inventory, self.cancel, self.observers) as session:
             network = self.model.network
             shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
             function = evaluation.traced(network, WorkerWindows(self.dataset), shards)
@@ -79,13 +81,16 @@ class EvaluateRun:
                 {evaluation.FUNCTION: function}, self.inventory.jobs.train.deadline_seconds, saboteur
             )
             rows = test_rows(self.dataset.train_windows, self.dataset.test_windows)
-            bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
+            chunks = -(-len(rows) // evaluation.CHUNK)
+            self.observers.stage("test", chunks, "chunks")
+            bar = self.display.bar("test", chunks)
             evaluator = Evaluator(dispatcher, len(self.dataset.labels))
             self.final, self.confusion = evaluator(
-                rows, self.model.standardization, bar.advance, lambda: self.cancel.asked
+                rows, self.model.standardization, told(bar, self.observers), lambda: self.cancel.asked
             )
             bar.close()
         if self.final is not None:
+            self.observers.figures("test", self.final, self.dataset.labels, self.confusion, None)
             self.display.say(f"test: {self.final.line()}")
 
     def complete(self) -> bool:

@@ -6,7 +6,6 @@ counted as integers: float32 sums stop growing at 2^24 = 16.7 million.
 
 import time
 from collections.abc import Iterator
-from math import pi, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ from cluster.inventory import Inventory, PiJob
 from cluster.jobs.calibration import keep
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
+from cluster.jobs.observer import Observers
+from cluster.jobs.pi_estimate import estimate_of
 from cluster.jobs.progress import Display
 from cluster.jobs.quarter_circle import BLOCK_SAMPLES, count_inside
 from cluster.jobs.run_folder import RunFolder
@@ -30,16 +31,6 @@ import tensorflow as tf  # isort: skip
 
 FUNCTION = "pi"
 FIRST_REPLY_SECONDS = 120.0
-
-
-def estimate_of(inside: int, samples: int) -> tuple[float, float]:
-    """Estimate of pi and its standard error, 4 * sqrt(p (1 - p) / n) with the share p that was found inside.
-
-    With nothing or everything inside, p is taken at the truth: an error of 0 would claim certainty.
-    """
-    share = inside / samples
-    spread = share if 0.0 < share < 1.0 else pi / 4
-    return 4.0 * share, 4.0 * sqrt(spread * (1.0 - spread) / samples)
 
 
 def chunk_items(job: PiJob) -> Iterator[Item]:
@@ -67,6 +58,7 @@ class PiRun:
         self.begin = time.monotonic()
         self.inside = self.samples = 0
         self.speeds: dict[str, float] = {}
+        self.observers = Observers()
 
     def prepare(self) -> None:
         """Nothing: the inventory says it all."""
@@ -74,14 +66,16 @@ class PiRun:
     def run(self, folder: RunFolder) -> None:
         """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
         job = self.job
-        with Session(self.inventory, self.cancel) as session:
+        with Session(self.inventory, self.cancel, self.observers) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
             saboteur, _ = sabotage(self.chaos, folder.path, len(session.places))
+            self.observers.add(PiMetrics(session.registry, job.samples))
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)
-            metrics = PiMetrics(session.registry, job.samples)
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}
-            bar = self.display.bar("pi", -(-job.samples // job.chunk_samples))
+            chunks = -(-job.samples // job.chunk_samples)
+            self.observers.stage("pi", chunks, "chunks")
+            bar = self.display.bar("pi", chunks)
             for outcome in dispatcher.run(chunk_items(job), lambda: self.cancel.asked):
                 size = int(outcome.item.arguments[1])
                 self.inside += int(outcome.value)
@@ -93,12 +87,13 @@ class PiRun:
                 else:
                     drawn[outcome.task], busy[outcome.task] = 0, 0.0
                 estimate, error = estimate_of(self.inside, self.samples)
-                metrics.chunk(outcome.task, size)
-                metrics.progress(estimate, error)
+                self.observers.pi(outcome.task, size, outcome.seconds, self.inside, self.samples)
                 bar.advance(1, f"{estimate:.7f} +- {error:.7f}")
+                self.observers.advanced(bar.done)
             bar.close()
         self.speeds = {f"worker:{task}": drawn[task] / busy[task] for task in sorted(drawn) if busy[task]}
         if self.speeds:
+            self.observers.calibration(self.speeds)
             keep(Path(self.inventory.runs), self.inventory.cluster, self.speeds)
         if self.samples:
             estimate, error = estimate_of(self.inside, self.samples)

@@ -3,10 +3,13 @@
 import logging
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from cluster.jobs.observer import Observer
 
 log = logging.getLogger(__name__)
 
@@ -82,3 +85,13 @@ class Bar:
     def close(self) -> None:
         """Take the bar away."""
         self._progress.remove_task(self._task)
+
+
+def told(bar: Bar, observer: Observer) -> Callable[[], None]:
+    """A function for each further unit of the bar, which the observer hears of too."""
+
+    def advance() -> None:
+        bar.advance()
+        observer.advanced(bar.done)
+
+    return advance

@@ -19,8 +19,8 @@ from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import coordinator_metrics
 from cluster.jobs.drain_answers import drain
+from cluster.jobs.observer import Observer
 from cluster.jobs.role_metrics import processor_of
-from cluster.jobs.training_metrics import WorkerStates
 from cluster.jobs.wire import Traffic, traffic_of
 from cluster.metrics.drain import DrainRequests
 from cluster.server.guard import guard_loopback
@@ -39,9 +39,9 @@ LOOK_UP_SECONDS = 1.0
 class Session:
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
 
-    def __init__(self, inventory: Inventory, cancel: Cancel) -> None:
+    def __init__(self, inventory: Inventory, cancel: Cancel, observer: Observer) -> None:
         """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer, Cancelled."""
-        self.inventory, self._cancel = inventory, cancel
+        self.inventory, self._cancel, self._observer = inventory, cancel, observer
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
         self.workers = len(self._workers)
@@ -102,7 +102,7 @@ class Session:
         self._dispatcher = dispatcher
         if chaos is not None:
             self._stack.enter_context(chaos)
-        self.registry.register(WorkerStates(dispatcher.membership.workers))
+        self._observer.membership(dispatcher.membership)
         joined = self._wait_for_workers(dispatcher)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)

@@ -12,7 +12,7 @@ from cluster.consistency import Speeds
 from cluster.data import split_validation
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
-from cluster.engine.shard import VectorState
+from cluster.engine.shard import Totals, VectorState
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
 from cluster.inventory.training import TrainJob
@@ -26,14 +26,15 @@ from cluster.jobs.evaluation import Evaluator, Runner
 from cluster.jobs.fit import Fit
 from cluster.jobs.model_store import store
 from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
-from cluster.jobs.progress import Display
+from cluster.jobs.observer import EpochReport, Observers
+from cluster.jobs.progress import Display, told
 from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
 from cluster.jobs.solo import Solo
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, describe_figures
-from cluster.jobs.training import EpochReport, Hooks, Trainer
+from cluster.jobs.training import Hooks, Trainer
 from cluster.jobs.training_metrics import TrainingMetrics
 from cluster.models import build
 
@@ -68,6 +69,7 @@ class TrainRun:
         self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
         self.display, self.cancel = display, cancel
         self.report = TrainReport(inventory)
+        self.observers = Observers()
         self._told: list[tuple[int, str]] = []
         """What the preparation has to say, for the run's log, which is not open yet then."""
 
@@ -117,7 +119,9 @@ class TrainRun:
         for level, line in self._told:
             log.log(level, "%s", line)
         alone = job.mode == "single"
-        with Solo(self.inventory, self.cancel) if alone else Session(self.inventory, self.cancel) as session:
+        opened = Solo(self.inventory, self.cancel) if alone else Session(self.inventory, self.cancel, self.observers)
+        with opened as session:
+            self.observers.add(TrainingMetrics(session.registry))
             begun = self.resumption
             folder.keep_events(begun.event_lines if begun else 0)
             state = begun.state if begun else VectorState(network.initial(job.seed))
@@ -139,22 +143,28 @@ class TrainRun:
             runner = runner or session.dispatch(functions, job.deadline_seconds, saboteur)
             self._say_what(session)
             self.report.same_bits = reproducible(job, session.processors())
-            metrics = TrainingMetrics(session.registry)
             self._totals = mode.shards.totals
             keeper = RunKeeper(
                 folder.path, job, dataset.sha256, mode.shards, lambda: self._facts(folder), self.report.fits,
-                self.report.wire,
+                self.report.wire, self.observers,
             )  # fmt: skip
             evaluator = Evaluator(runner, len(dataset.labels))
             with keeper:
                 trainer = Trainer(
-                    runner, mode, job, self.cancel, metrics, self.report.wire, keeper, classes=len(dataset.labels)
+                    runner,
+                    mode,
+                    job,
+                    self.cancel,
+                    self.observers,
+                    self.report.wire,
+                    keeper,
+                    classes=len(dataset.labels),
                 )
                 try:
                     used = self._fits(trainer, evaluator, mode.shards, folder, session.server_traffic)
                 finally:
                     with suppress(ParameterServerLost):
-                        self.report.totals = self._counted()
+                        self.report.totals = self._tell_totals()
                 if self.cancel.asked and trainer.consistent:
                     keeper.keep()
             if not self.report.fits[0].scheduled:
@@ -164,19 +174,27 @@ class TrainRun:
             mode.shards.reset(used.vector)
             # Before the test: whatever happens there, the training was not for nothing.
             store(folder.path / "model", network, used.vector, self.standardization, dataset.labels, dataset.sha256)
-            bar = self.display.bar("test", -(-len(rows) // evaluation.CHUNK))
+            chunks = -(-len(rows) // evaluation.CHUNK)
+            self.observers.stage("test", chunks, "chunks")
+            bar = self.display.bar("test", chunks)
             # A cancelled run is tested too, which makes a result of it, but only while the person still waits.
-            final, confusion = evaluator(rows, self.standardization, bar.advance, self.cancel.overdue)
+            advance = told(bar, self.observers)
+            final, confusion = evaluator(rows, self.standardization, advance, self.cancel.overdue)
             bar.close()
             if int(confusion.sum()) < len(rows):
                 self.display.say("test: broken off, no figures; `fab job evaluate` makes up for it")
                 return
             self.report.final, self.report.confusion = final, confusion
             if final is not None:
-                metrics.figures("test", final.loss, final.accuracy, final.f1_macro)
+                self.observers.figures("test", final, dataset.labels, confusion, used.epoch)
                 self.display.say(f"test: {final.line()}")
 
-    def _counted(self) -> Any:
+    def _tell_totals(self) -> Totals:
+        totals = self._counted()
+        self.observers.totals(totals, self.report.rolled_back, self.report.resumptions)
+        return totals
+
+    def _counted(self) -> Totals:
         """Totals of the whole surviving history, what came before the checkpoint included."""
         now = self._totals()
         before = self.resumption.totals if self.resumption else None
@@ -247,10 +265,12 @@ class TrainRun:
     ) -> None:  # fmt: skip
         plan = self._plan(rows)
         bar = self.display.bar(stage, plan.updates)
+        self.observers.stage(stage, plan.updates, "updates")
         latest: list[str] = [""]
 
         def advance(done: int, loss: float) -> None:
             epoch = fit.cursor.epoch
+            self.observers.advanced(epoch * plan.per_epoch + done)
             bar.advance(
                 epoch * plan.per_epoch + done - bar.done, f"epoch {epoch + 1}/{plan.epochs}  loss {loss:.2f}{latest[0]}"
             )
@@ -260,13 +280,20 @@ class TrainRun:
             shown = "" if validation_accuracy is None else f"  validation accuracy {validation_accuracy:.4f}"
             valid = "" if validation_accuracy is None else f"  val. {validation_accuracy:.3f}"
             latest[0] = f"  {line.windows_per_second:,.0f} windows/s{valid}"
+            self.observers.epoch(stage, line)
+            self._tell_totals()
             folder.event(stage=stage, **{**asdict(line), "validation": describe_figures(line.validation)})
             self.display.say(
                 f"{stage}: epoch {line.epoch:>3}/{plan.epochs}  {line.windows_per_second:>6,.0f} windows/s  "
                 f"loss {line.loss:.4f}  accuracy {line.accuracy:.4f}{shown}  {line.seconds_left:.0f} s left"
             )
 
-        validate = training.evaluator_for(evaluator, validation, self.standardization, self.cancel)
+        validate = training.evaluator_for(
+            evaluator, validation, self.standardization, self.cancel,
+            lambda found, confusion: self.observers.figures(
+                "validation", found, self.dataset.labels, confusion, fit.cursor.epoch + 1
+            ),
+        )  # fmt: skip
         trainer.fit(fit, plan, self.standardization, validate, Hooks(report, advance, traffic))
         bar.close()
 

@@ -19,9 +19,10 @@ from cluster.jobs.evaluation import Evaluator, Runner
 from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Cursor, Fit
 from cluster.jobs.modes.mode import Mode, Reply, Step, Stretch
+from cluster.jobs.observer import EpochReport, Observer, WorkedStep
+from cluster.jobs.observer import Update as UpdateReport
 from cluster.jobs.recordings import Standardization
 from cluster.jobs.schedule import learning_rate
-from cluster.jobs.training_metrics import TrainingMetrics
 from cluster.jobs.wire import Traffic, WireMeter
 from cluster.jobs.work_source import WorkSource
 
@@ -34,19 +35,6 @@ FIRST_STRETCH = 16
 
 class Diverged(ClusterError):
     """The loss is not finite, or far above that of guessing."""
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """What one epoch came to; `validation` is None where nothing was held out."""
-
-    epoch: int
-    loss: float
-    accuracy: float
-    rate: float
-    windows_per_second: float
-    seconds_left: float
-    validation: Figures | None
 
 
 class Keeper(Protocol):
@@ -86,11 +74,11 @@ class Trainer:
     """Trains one network on some rows; several fits one after the other share the traced functions."""
 
     def __init__(
-        self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, metrics: TrainingMetrics, wire: WireMeter,
+        self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, observer: Observer, wire: WireMeter,
         keeper: Keeper, classes: int,
     ) -> None:  # fmt: skip
         self._runner, self._mode, self._job = runner, mode, job
-        self._cancel, self._metrics, self._wire, self._keeper = cancel, metrics, wire, keeper
+        self._cancel, self._observer, self._wire, self._keeper = cancel, observer, wire, keeper
         self._classes = classes
         self.consistent = True
         """Whether every update that was begun is known to be applied: if not, nothing may be kept."""
@@ -104,12 +92,24 @@ class Trainer:
         Raises Diverged naming the update and the learning rate. Ends early when cancelled, with the parameters of the
         selected epoch, or with those at hand if no epoch was finished.
         """
+        try:
+            self._fit(fit, plan, standardization, validate, hooks)
+        except Diverged as problem:
+            self._observer.diverged(str(problem))
+            raise
+
+    def _fit(
+        self, fit: Fit, plan: Plan, standardization: Standardization,
+        validate: Callable[[], Figures | None] | None, hooks: Hooks,
+    ) -> None:  # fmt: skip
         begin, done_before = time.monotonic(), fit.cursor.epoch
         stretch = Stretch(
             fit.first_id, lambda batch: self._rate(plan, batch), standardization.packed(),
             lambda: len(self._runner.live),
         )  # fmt: skip
-        self._metrics.progress(fit.cursor.epoch, plan.epochs, 0.0, self._rate(plan, 0), None)
+        self._observer.planned(
+            plan.epochs, fit.cursor.epoch, self._rate(plan, fit.cursor.epoch * plan.batches_per_epoch)
+        )
         while fit.cursor.epoch < plan.epochs and not self._cancel.asked:
             epoch, windows, seconds = fit.cursor.epoch, fit.windows, fit.train_seconds
             self._epoch(plan, stretch, fit, hooks)
@@ -128,10 +128,6 @@ class Trainer:
             pace = (fit.windows - windows) / max(1e-9, fit.train_seconds - seconds)
             accuracy = fit.hits / (len(fit.losses) * plan.batch_size)
             line = EpochReport(epoch + 1, mean, accuracy, rate, pace, left, validation)
-            self._metrics.progress(epoch + 1, plan.epochs, pace, rate, left)
-            self._metrics.figures("train", mean, accuracy)
-            if validation is not None:
-                self._metrics.figures("validation", validation.loss, validation.accuracy, validation.f1_macro)
             fit.cursor, fit.losses, fit.hits = Cursor(epoch + 1), {}, 0.0
             hooks.report(line)
             if self._keeper.due():
@@ -166,7 +162,9 @@ class Trainer:
             before, done = hooks.traffic(), fit.cursor.done
             self._stretch(plan, updates[done : done + count], stretch, fit, hooks)
             if fit.cursor.done > done:
-                self._wire.add(before, hooks.traffic(), fit.cursor.done - done)
+                added = self._wire.add(before, hooks.traffic(), fit.cursor.done - done)
+                if added is not None:
+                    self._observer.traffic(added, fit.cursor.done - done)
             if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
 
@@ -208,8 +206,10 @@ class Trainer:
             self._account(plan, update, reply.step, outcome, fit)
             self._keeper.progress(1)
             rate = self._rate(plan, update.batches[-1])
-            self._metrics.pace(windows / max(1e-9, time.monotonic() - started), rate)
-            hooks.advance(before + len(complete), stats.fmean(reply.step.losses.values()))
+            pace, loss = windows / max(1e-9, time.monotonic() - started), stats.fmean(reply.step.losses.values())
+            done = fit.cursor.epoch * plan.per_epoch + before + len(complete)
+            self._observer.update(UpdateReport(update.id, done, plan.updates, loss, rate, pace))
+            hooks.advance(before + len(complete), loss)
 
     def _settle(self, item: Item) -> bool:
         """Have the last step applied; whether that was done before the person's patience ended."""
@@ -227,7 +227,7 @@ class Trainer:
         pull, compute, push = reply.seconds
         wait = max(0.0, outcome.seconds - pull - compute - push)
         parts = {"pull": pull, "compute": compute, "push": push, "wait": wait}
-        self._metrics.step(outcome.task, reply.windows, reply.staleness, parts)
+        self._observer.step(WorkedStep(outcome.task, reply.windows, reply.staleness, outcome.seconds, parts))
 
     def _account(self, plan: Plan, update: Update, step: Step, outcome: Outcome, fit: Fit) -> None:
         for batch, loss in step.losses.items():
@@ -260,9 +260,17 @@ def test_rows(train: int, test: int) -> NDArray[np.int32]:
 
 
 def evaluator_for(
-    evaluator: Evaluator, rows: NDArray[np.integer], standardization: Standardization, cancel: Cancel
-) -> Callable[[], Figures | None] | None:
-    """A function that evaluates these rows, or None where there are none."""
+    evaluator: Evaluator, rows: NDArray[np.integer], standardization: Standardization, cancel: Cancel,
+    tell: Callable[[Figures, NDArray[np.int64]], None],
+) -> Callable[[], Figures | None] | None:  # fmt: skip
+    """A function that evaluates these rows and tells what came of it, or None where there are no rows."""
     if not len(rows):
         return None
-    return lambda: evaluator(rows, standardization, stop=lambda: cancel.asked)[0]
+
+    def validate() -> Figures | None:
+        found, confusion = evaluator(rows, standardization, stop=lambda: cancel.asked)
+        if found is not None and not cancel.asked:
+            tell(found, confusion)
+        return found
+
+    return validate

@@ -1,12 +1,17 @@
 """What the coordinator exports about a job: its own metrics, labelled by `role` and `task`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cluster.engine.membership import Phase, Worker
+from cluster.engine.membership import Membership, Phase, Worker
+from cluster.jobs.figures import Figures
+from cluster.jobs.observer import EpochReport, Observer, Update, WorkedStep
+from cluster.jobs.pi_estimate import estimate_of
 
 ROLE = ("role", "task")
 STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
@@ -34,10 +39,12 @@ class WorkerStates(Collector):
         yield left
 
 
-class TrainingMetrics:
+class TrainingMetrics(Observer):
     """Progress of a training run."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"pscluster_train_{name}", text, (*ROLE, *labels), registry=registry)
 
@@ -63,34 +70,47 @@ class TrainingMetrics:
         self._learning_rate = gauge("learning_rate_ratio", "Learning rate of the latest update")
         self._left = gauge("remaining_seconds", "Estimated time to the end of training")
 
-    def step(self, task: int, windows: int, staleness: float, seconds: Mapping[str, float]) -> None:
-        """One step of one worker."""
-        labels = ("worker", str(task))
-        self.steps.labels(*labels).inc()
-        self.windows.labels(*labels).inc(windows)
-        self.staleness.labels(*labels).observe(staleness)
-        for part, value in seconds.items():
-            self.step_seconds.labels(*labels, part).observe(value)
+    def membership(self, membership: Membership) -> None:
+        """See Observer."""
+        self._registry.register(WorkerStates(membership.workers))
 
-    def pace(self, windows_per_second: float, rate: float) -> None:
-        """How fast the present epoch goes, and the learning rate of the latest update."""
+    def planned(self, epochs: int, epochs_done: int, rate: float) -> None:
+        """See Observer."""
         ours = ("coordinator", "0")
-        self._rate.labels(*ours).set(windows_per_second)
+        self._planned.labels(*ours).set(epochs)
+        self._epoch.labels(*ours).set(epochs_done)
         self._learning_rate.labels(*ours).set(rate)
 
-    def progress(
-        self, epoch: int, planned: int, windows_per_second: float, rate: float, seconds_left: float | None
-    ) -> None:
-        """Where the run stands."""
-        ours = ("coordinator", "0")
-        self._epoch.labels(*ours).set(epoch)
-        self._planned.labels(*ours).set(planned)
-        self.pace(windows_per_second, rate)
-        if seconds_left is not None:
-            self._left.labels(*ours).set(seconds_left)
+    def step(self, step: WorkedStep) -> None:
+        """See Observer."""
+        labels = ("worker", str(step.task))
+        self.steps.labels(*labels).inc()
+        self.windows.labels(*labels).inc(step.windows)
+        self.staleness.labels(*labels).observe(step.staleness)
+        for part, value in step.part_seconds.items():
+            self.step_seconds.labels(*labels, part).observe(value)
 
-    def figures(self, split: str, loss: float, accuracy: float, f1_macro: float | None = None) -> None:
-        """Figures after an epoch; `split` is train, validation or test."""
+    def update(self, update: Update) -> None:
+        """See Observer."""
+        ours = ("coordinator", "0")
+        self._rate.labels(*ours).set(update.windows_per_second)
+        self._learning_rate.labels(*ours).set(update.rate)
+
+    def epoch(self, stage: str, report: EpochReport) -> None:
+        """See Observer."""
+        ours = ("coordinator", "0")
+        self._epoch.labels(*ours).set(report.epoch)
+        self._rate.labels(*ours).set(report.windows_per_second)
+        self._left.labels(*ours).set(report.seconds_left)
+        self._figures("train", report.loss, report.accuracy)
+
+    def figures(
+        self, split: str, figures: Figures, labels: Sequence[str], confusion: NDArray[np.int64], epoch: int | None
+    ) -> None:
+        """See Observer."""
+        self._figures(split, figures.loss, figures.accuracy, figures.f1_macro)
+
+    def _figures(self, split: str, loss: float, accuracy: float, f1_macro: float | None = None) -> None:
         labels = ("coordinator", "0", split)
         self._loss.labels(*labels).set(loss)
         self._accuracy.labels(*labels).set(accuracy)
@@ -98,10 +118,11 @@ class TrainingMetrics:
             self._f1.labels(*labels).set(f1_macro)
 
 
-class PiMetrics:
+class PiMetrics(Observer):
     """Progress of the Monte Carlo job."""
 
     def __init__(self, registry: CollectorRegistry, planned: int) -> None:
+        self._registry = registry
         self.samples = Counter("pscluster_pi_samples", "Random points this worker has drawn", ROLE, registry=registry)
         planned_samples = Gauge(
             "pscluster_pi_planned_samples", "Random points of the whole job", ROLE, registry=registry
@@ -110,11 +131,13 @@ class PiMetrics:
         self._estimate = Gauge("pscluster_pi_estimate_ratio", "Estimate of pi so far", ROLE, registry=registry)
         self._error = Gauge("pscluster_pi_standard_error_ratio", "Standard error so far", ROLE, registry=registry)
 
-    def chunk(self, task: int, samples: int) -> None:
-        """One chunk of one worker is counted."""
-        self.samples.labels("worker", str(task)).inc(samples)
+    def membership(self, membership: Membership) -> None:
+        """See Observer."""
+        self._registry.register(WorkerStates(membership.workers))
 
-    def progress(self, estimate: float, standard_error: float) -> None:
-        """Where the job stands."""
+    def pi(self, task: int, samples: int, seconds: float, inside: int, drawn: int) -> None:
+        """See Observer."""
+        self.samples.labels("worker", str(task)).inc(samples)
+        estimate, error = estimate_of(inside, drawn)
         self._estimate.labels("coordinator", "0").set(estimate)
-        self._error.labels("coordinator", "0").set(standard_error)
+        self._error.labels("coordinator", "0").set(error)

@@ -23,6 +23,9 @@ class Traffic:
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(self.sent + other.sent, self.received + other.received, self.packets + other.packets)
 
+    def __sub__(self, other: "Traffic") -> "Traffic":
+        return Traffic(self.sent - other.sent, self.received - other.received, self.packets - other.packets)
+
 
 def traffic_of(host: str, metrics_port: int) -> Traffic:
     """What a role process has sent and received so far. Raises ClusterError if it does not say."""
@@ -44,14 +47,16 @@ class WireMeter:
     packets: int = 0
     steps: int = 0
 
-    def add(self, before: Traffic | None, after: Traffic | None, steps: int) -> None:
-        """One stretch of `steps` steps between two readings; left out if one of them failed."""
+    def add(self, before: Traffic | None, after: Traffic | None, steps: int) -> Traffic | None:
+        """One stretch of `steps` steps between two readings, and what it carried; None if one of them failed."""
         if before is None or after is None:
-            return
-        self.sent += after.sent - before.sent
-        self.received += after.received - before.received
-        self.packets += after.packets - before.packets
+            return None
+        added = after - before
+        self.sent += added.sent
+        self.received += added.received
+        self.packets += added.packets
         self.steps += steps
+        return added
 
     def counted(self) -> dict[str, int]:
         """What has been added up so far, to go on from."""

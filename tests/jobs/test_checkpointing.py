@@ -16,6 +16,7 @@ from cluster.inventory.training import TrainJob
 from cluster.jobs.checkpointing import FOLDER, Resumption, RunKeeper, resume
 from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Cursor, Fit, Staleness
+from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
 from cluster.parameters import Layout, ParameterSpec
 
@@ -38,7 +39,7 @@ def keeper(run: Path, updates: int, rolled_back: int = 0, fits: list[Fit] | None
         "applied": updates, "duplicates_dropped": 4, "rolled_back": rolled_back, "resumptions": 2, "event_lines": 3,
         "elapsed_seconds": 1.5,
     }  # fmt: skip
-    return RunKeeper(run, JOB, DATA, shards, lambda: facts, fits or [], WireMeter(sent=10, received=20))
+    return RunKeeper(run, JOB, DATA, shards, lambda: facts, fits or [], WireMeter(sent=10, received=20), Observer())
 
 
 def resumed(run: Path, job: TrainJob = JOB, data: str = DATA, size: int = SIZE) -> Resumption:
