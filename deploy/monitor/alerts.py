@@ -35,8 +35,8 @@ _OF_ROLES = (
     Alert(
         "PsclusterRoleKeepsRestarting", "process:pscluster_restarts:changes15m", "> 3", "0s", "warning",
         "{{ $labels.process }} on {{ $labels.node }} keeps restarting",
-        """It was started anew {{ $value | humanize }} times within 15 minutes. Its log has the line in which it said why:
-        `fab deploy logs --role {{ $labels.process }}`. Memory is the usual reason.""",
+        """It was started anew {{ $value | humanize }} times within 15 minutes. Its log has the line in which it says
+        why: `fab deploy logs --role {{ $labels.process }}`. Memory is the usual reason.""",
         "role-keeps-restarting",
     ),
 )  # fmt: skip
@@ -48,9 +48,9 @@ def _of_training(checkpoint_every_seconds: float) -> tuple[Alert, ...]:
         Alert(
             "PsclusterTrainingStalled", "cluster:pscluster_train_pace:ratio", "== 0", "1m", "critical",
             "training on {{ $labels.cluster }} stands still",
-            """No worker has answered for two minutes (ten, where replies are rare), a time in which five replies and more
-            are usual. `fab deploy status` says who is frozen or gone; `fab deploy logs --follow` what the coordinator
-            does about it.""",
+            """No worker has answered for two minutes (ten, where replies are rare), a time in which five replies and
+            more are usual. `fab deploy status` says who is frozen or gone; `fab deploy logs --follow` what the
+            coordinator does about it.""",
             "training-stalled",
         ),
         Alert(
