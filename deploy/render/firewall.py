@@ -18,8 +18,8 @@ NODE_EXPORTER_PORT = 9100
 def ruleset(inventory: "Inventory") -> str:
     """A table that lets nodes alone reach the cluster's ports, and whoever is in `deployment.allow` the metrics.
 
-    The port of a monitor counts as one of metrics. All other ports are left as they are. The table's comment carries a hash of the rules, by which a node tells what
-    is loaded.
+    The port of a monitor counts as one of metrics. All other ports are left as they are. The table's comment carries a
+    hash of the rules, by which a node tells what is loaded.
     """
     tasks = inventory.tasks()
     tensorflow = sorted({task.port for task in tasks} | {NFS_PORT})
