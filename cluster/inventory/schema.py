@@ -72,6 +72,11 @@ class Inventory(Description):
         """Every role process: parameter servers first, then workers, then the coordinator, each counted from 0."""
         return self._tasks
 
+    @property
+    def shared_folder(self) -> str | None:
+        """Where every node finds what all share; None where nothing is mounted."""
+        return None if self.storage is None or self.connection == "local" else f"{self.storage.mount}/shared"
+
     def of_role(self, role: RoleName) -> tuple[Task, ...]:
         """The role processes of one role, in order of their index."""
         return tuple(task for task in self._tasks if task.role == role)

@@ -3,13 +3,17 @@
 import logging
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.run_log import RunLog
 from cluster.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from cluster.jobs.coordinator_metrics import CoordinatorMetrics
+    from cluster.jobs.observer import Observers
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +25,8 @@ class Job(Protocol):
     """What every job is, seen from outside."""
 
     name: str
+    observers: "Observers"
+    metrics: "CoordinatorMetrics"
 
     def prepare(self) -> None:
         """All that can be refused before anything is started. Raises ClusterError, or Cancelled."""
@@ -58,7 +64,8 @@ def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -
     except Exception as problem:
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
-    with RunLog(folder.path / "coordinator.log") as run_log:
+    job.observers.opened(folder.path.name, job.name)
+    with RunLog(folder.path / "coordinator.log") as run_log, job.metrics.until_read(lambda: cancel.asked):
         _tell_where(folder.path)  # not before it can be gone on with: that takes its log
         try:
             if crash is not None:
@@ -80,7 +87,9 @@ def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -
             raise crashed from None
         result = _complete(job, "cancelled" if cancel.asked and not job.complete() else "done")
         log.info("%s: %s", job.name, result["status"])
-        return folder.write_result(result), result
+        path = folder.write_result(result)
+        job.observers.ended(result["status"], None)
+        return path, result
 
 
 def _tell_where(run: Path) -> None:
@@ -98,6 +107,7 @@ def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:
         log.info("%s: failed: %s", job.name, problem)
     except ClusterError as second:
         log.warning("%s", second)
+    job.observers.ended("failed", str(problem))
 
 
 def _complete(job: Job, status: str, reason: str | None = None) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, device
@@ -17,7 +15,7 @@ from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import coordinator_metrics
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
 from cluster.jobs.role_metrics import processor_of
@@ -39,16 +37,18 @@ LOOK_UP_SECONDS = 1.0
 class Session:
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
 
-    def __init__(self, inventory: Inventory, cancel: Cancel, observer: Observer) -> None:
-        """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer, Cancelled."""
-        self.inventory, self._cancel, self._observer = inventory, cancel, observer
+    def __init__(self, inventory: Inventory, cancel: Cancel, observer: Observer, metrics: CoordinatorMetrics) -> None:
+        """Bind the coordinator's ports and connect; whoever made `metrics` closes them.
+
+        Raises ClusterError naming whoever does not answer, and Cancelled.
+        """
+        self.inventory, self._cancel, self._observer, self._metrics = inventory, cancel, observer, metrics
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
         self.workers = len(self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
         self._dispatcher: Dispatcher | None = None
         self._stack = ExitStack()
-        self.registry = CollectorRegistry()
         with ExitStack() as stack:
             self._open(stack)
             self._stack = stack.pop_all()
@@ -56,7 +56,7 @@ class Session:
     def _open(self, stack: ExitStack) -> None:
         coordinator = self.coordinator
         drains = DrainRequests(lambda name, seconds: drain(self._dispatcher, name, seconds))
-        stack.enter_context(coordinator_metrics(self.registry, coordinator, drains))
+        self._metrics.serve(coordinator, drains)
         check_free("", coordinator.port, "the coordinator")
         for server in self.servers:
             self._cancel.check()
@@ -88,6 +88,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._dispatcher = None  # the metrics port may outlive it, and drains are asked for there
         self._stack.close()
 
     def dispatch(

@@ -27,6 +27,8 @@ class RoleOptions:
     intra_op_threads: int
     coordinator: str | None = None
     """Address of the node whose coordinator may have this process started anew."""
+    shared: str | None = None
+    """The folder that all nodes share."""
 
     @property
     def name(self) -> str:
@@ -71,6 +73,9 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
         help="of the node that may, like this one, POST /restart to the metrics port; without it nobody may",
     )
     result.add_argument(
+        "--shared", metavar="FOLDER", help="the folder that all nodes share, to tell in the metrics whether it is there"
+    )
+    result.add_argument(
         "--die-with-parent",
         type=_positive,
         nargs="?",
@@ -109,6 +114,7 @@ def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
         coordinator=parsed.coordinator,
+        shared=parsed.shared,
     )
 
 
@@ -124,6 +130,7 @@ def explicit_flags(role: RoleOptions) -> list[str]:
         *("--server", role.server),
         *("--intra-op-threads", str(role.intra_op_threads)),
         *(() if role.coordinator is None else ("--coordinator", role.coordinator)),
+        *(() if role.shared is None else ("--shared", role.shared)),
     ]
 
 

@@ -30,4 +30,5 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
         coordinator=parsed.coordinator,
+        shared=parsed.shared or inventory.shared_folder,
     )

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.metrics import exporter, standard
+from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
 from cluster.metrics.restart import RestartRequests
 from cluster.server import ports, probe, watchdog
@@ -90,10 +91,14 @@ def run(role: RoleOptions) -> NoReturn:
     def ready() -> bool:
         return serving and probe.answers(LOOPBACK, role.port, PROBE_SECONDS)
 
-    registry = CollectorRegistry(auto_describe=False)
-    standard.register(registry, Identity(role.role, role.task), metrics_port=role.metrics_port, server=role.server)
+    registry, identity = CollectorRegistry(auto_describe=False), Identity(role.role, role.task)
+    cost = Cost(identity)
+    standard.register(
+        registry, identity, metrics_port=role.metrics_port, server=role.server, ready=ready, cost=cost,
+        shared=role.shared,
+    )  # fmt: skip
     try:
-        exporter.serve(registry, role.host, role.metrics_port, ready, _restarts(role))
+        exporter.serve(registry, role.host, role.metrics_port, ready, _restarts(role), cost=cost)
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")

@@ -50,6 +50,8 @@ def role_unit(inventory: "Inventory", task: "Task", systemd: int = 0) -> str:
         f"--port {task.port} --metrics-port {task.metrics_port} --peers {peers(inventory)} --guard none "
         f"--coordinator {coordinator.host}"
     )
+    if inventory.shared_folder is not None:
+        words += f" --shared {inventory.shared_folder}"
     # When a node runs out of memory, a worker costs its time and a parameter server costs a restart of the job.
     score = {"ps": 100, "worker": 300}[task.role]
     return f"""\

@@ -53,7 +53,7 @@ def test_a_worker_s_command_line() -> None:
     lines = roles.role_unit(inventory, inventory.task("worker", 3)).splitlines()
     assert (
         f"ExecStart={PYTHON} -m worker_node --task 3 --host 192.168.1.19 --port 2223 --metrics-port 9201 --peers 16 "
-        "--guard none --coordinator 192.168.1.26" in lines
+        "--guard none --coordinator 192.168.1.26 --shared /mnt/pscluster/shared" in lines
     )
     for line in ("User=pscluster", "Type=notify", "WatchdogSec=20", "Restart=always", "Slice=pscluster.slice"):
         assert line in lines
