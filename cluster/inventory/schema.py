@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from cluster.inventory.deployment import Deployment, SshSettings, Storage
 from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
+from cluster.inventory.monitor import Monitor
 from cluster.inventory.nodes import Interface, Node, Ports
 from cluster.inventory.task import RoleName, Task
 from cluster.inventory.tasks import expand
@@ -49,6 +50,7 @@ class Description(Section):
     storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
     ssh: SshSettings = SshSettings()
     deployment: Deployment = Deployment()
+    monitor: Monitor = Monitor()
     runs: Text = Field(
         "runs", description="folder that gets one folder for each job run; relative to the working folder"
     )
@@ -85,6 +87,11 @@ class Inventory(Description):
             if task.role == role and task.index == index:
                 return task
         raise KeyError(f"{role}:{index} is not in {[task.name for task in self._tasks]}")
+
+    @property
+    def monitor_node(self) -> str | None:
+        """Name of the node with the role `monitor`; None without one."""
+        return next((node.name for node in self.nodes for entry in node.roles if entry.role == "monitor"), None)
 
     def node(self, name: str) -> Node:
         """One machine by its name. Raises KeyError when the cluster has no such node."""

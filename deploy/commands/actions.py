@@ -13,6 +13,7 @@ from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
 from deploy.commands.job_settings import data_settings
 from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
+from deploy.commands.monitor import monitor
 from deploy.commands.opening import Names, only_over_ssh, opened_inventory, services_of, ssh_cluster
 from deploy.hints import command
 from deploy.role_status import ClusterStatus, other_inventory
@@ -310,4 +311,4 @@ def _started_from(other: str, inventory: Path) -> str:
     return f"the cluster was started from {other}, not from {inventory}: both files give it the same name"
 
 
-ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, ssh)
+ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, monitor, ssh)

@@ -41,7 +41,7 @@ HELP = {
     "ps": "how many parameter servers",
     "hosts": "a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31",
     "user": "account on every host",
-    "out": "the file to write; else print it",
+    "out": "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`)",
     "force": "overwrite the file",
 }
 """By parameter name; `set_` and `json_` are the flags --set and --json, which Python already uses as names."""

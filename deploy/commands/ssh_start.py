@@ -21,6 +21,7 @@ from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, failed_of_last
 from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
 from deploy.hints import command
+from deploy.monitor.files import url as monitor_url
 from deploy.prepared_data import needs_data
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.remote.fleet import Fleet
@@ -28,6 +29,7 @@ from deploy.ssh_cluster import SshCluster
 
 PUSH_PHASES = ("prepare", "mounts", "publish", "code")
 STORAGE_PHASES = ("prepare", "storage", "mounts", "publish")
+MONITOR_PHASES = ("prepare", "firewall", "monitor")
 
 Plans = Mapping[str, Mapping[str, Sequence[Change]]]
 
@@ -93,10 +95,12 @@ def plans_json(outlook: Outlook) -> dict[str, object]:
     }
 
 
-def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool) -> Outlook:
-    """Survey and plan. Wheels are downloaded here if a node needs them and they are not in the cache."""
+def look(
+    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, phases: Sequence[str] = PHASES
+) -> Outlook:
+    """Survey and plan. Wheels that a node needs in one of the phases are downloaded here if the cache has none."""
     wish = Wish(cluster.inventory, cluster.release)
-    seen = survey(fleet, wish, asked(cluster, names))
+    seen = survey(fleet, wish, asked(cluster, names, phases))
     unfit = dict(seen.lost)
     for one in findings(wish, seen, cluster.memory):
         if one.level == "problem" and one.node not in unfit:
@@ -104,7 +108,7 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
     fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
     publications: list[Publication] = []
     wheelhouses: dict[str, Wheelhouse] = {}
-    if fit:
+    if fit and {"publish", "code"} & {*phases}:
         missing = {
             (facts.python_version or "", facts.machine)
             for facts in fit.values()
@@ -124,8 +128,10 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
     return Outlook(wish, seen, unfit, plans)
 
 
-def asked(cluster: SshCluster, names: Sequence[str]) -> tuple[str, ...]:
+def asked(cluster: SshCluster, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
     """The nodes, and the one that serves the shared folder: it has to know a new node before that can mount it."""
+    if "mounts" not in phases:
+        return tuple(names)
     return tuple(dict.fromkeys((*names, Wish(cluster.inventory, cluster.release).publisher)))
 
 
@@ -133,11 +139,11 @@ def converge(
     cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool
 ) -> tuple[Recap, Outlook, bool]:
     """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
-    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names))
+    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases))
     begun = time.monotonic()
     with progress_of_deployment() as event:
         event("", "looking at the nodes")
-        outlook = look(cluster, fleet, names, with_data)
+        outlook = look(cluster, fleet, names, with_data, phases)
         deployment = Deployment(fleet, outlook.wish, recap, event, begun)
         for failure in outlook.unfit.values():
             deployment.lose(failure)
@@ -243,6 +249,17 @@ def run_phases(cluster: SshCluster, action: str, limit: Sequence[str]) -> None:
         recap, _, whole = converge(cluster, fleet, action, cluster.chosen_nodes(limit), phases, with_data)
     if recap.failures or not whole:
         raise Exit(None, ExitCode.DEGRADED)
+
+
+def start_monitor(cluster: SshCluster) -> None:
+    """`monitor`: the part of a start that concerns the monitor's node."""
+    node = cluster.inventory.monitor_node
+    assert node is not None  # refused before
+    with cluster.fleet() as fleet:
+        recap, _, whole = converge(cluster, fleet, "monitor", (node,), MONITOR_PHASES, with_data=False)
+    if recap.failures or not whole:
+        raise Exit(None, ExitCode.DEGRADED)
+    print(f"Prometheus: {monitor_url(cluster.inventory)}", flush=True)
 
 
 def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str, ...]:

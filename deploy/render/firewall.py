@@ -18,12 +18,13 @@ NODE_EXPORTER_PORT = 9100
 def ruleset(inventory: "Inventory") -> str:
     """A table that lets nodes alone reach the cluster's ports, and whoever is in `deployment.allow` the metrics.
 
-    All other ports are left as they are. The table's comment carries a hash of the rules, by which a node tells what
-    is loaded.
+    The port of a monitor counts as one of metrics. All other ports are left as they are. The table's comment carries a
+    hash of the rules, by which a node tells what is loaded.
     """
     tasks = inventory.tasks()
     tensorflow = sorted({task.port for task in tasks} | {NFS_PORT})
-    metrics = sorted({task.metrics_port for task in tasks} | {NODE_EXPORTER_PORT})
+    monitor = {inventory.monitor.port} if inventory.monitor_node is not None else set()
+    metrics = sorted({task.metrics_port for task in tasks} | {NODE_EXPORTER_PORT} | monitor)
     nodes = sorted(set(inventory.hosts.values()))
     readers = [line for line in (_set("readers", inventory.deployment.allow, interval=True),) if line]
     reading = [f"        tcp dport {{ {_list(metrics)} }} ip saddr @readers accept"] if readers else []
