@@ -36,7 +36,7 @@ def test_a_reader_waits_for_who_is_not_there_yet_and_counts_from_its_first_readi
         exporter = serve(registry, "127.0.0.1", port, lambda: True, cost=cost)
         try:
             end = time.monotonic() + HANG_SECONDS
-            while reader.readings["coordinator:0"] < 3:
+            while len(reader.readings["coordinator:0"]) < 3:
                 assert time.monotonic() < end
         finally:
             exporter.close()
