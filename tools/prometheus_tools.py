@@ -46,7 +46,7 @@ def tool(name: str, cache: Path = CACHE, search: str | None = None) -> Path:
                 _fetch(cache)
     if not unpacked.exists():
         raise NoPrometheus(
-            f"Debian's package {PACKAGE} has no {name}, expected it at {unpacked}: remove {cache / PACKAGE}, or {REMEDY}"
+            f"Debian's package {PACKAGE} has no {name}, expected it at {unpacked}: remove {cache / PACKAGE} or {REMEDY}"
         )
     return unpacked
 

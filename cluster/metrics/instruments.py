@@ -1,9 +1,12 @@
 """The Prometheus client's objects, made from the catalogue: no name, help text, label or bucket is written twice."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from cluster.metrics.catalogue import metric
+
+# Further series `_created`, in the text format gauges of their own, that nobody would use.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the one function the client left untyped
 
 Family = GaugeMetricFamily | CounterMetricFamily
 
