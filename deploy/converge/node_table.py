@@ -62,11 +62,11 @@ def _row(wish: Wish, survey: Survey, name: str, roles: tuple[RoleStatus, ...]) -
             ports.append(f"{port}{'' if port in facts.listening else '!'}")
             if port not in facts.listening and not trouble:
                 trouble.append(f"nobody listens on port {port} of {task.name}")
-    shown = [f"{role.name} {role.state}" for role in roles]
+    running = [f"{role.name} {role.state}" for role in roles]
     if name == wish.inventory.monitor_node:
         watching, port = facts.unit(MONITOR_UNIT), wish.inventory.monitor.port
         state = "not there" if watching is None else "ready" if watching.running else watching.sub
-        shown.append(f"monitor {state}")
+        running.append(f"monitor {state}")
         ports.append(f"{port}{'' if port in facts.listening else '!'}")
         trouble += [] if state == "ready" else [f"monitor {state}: `journalctl -u {MONITOR_UNIT}` there says more"]
     points = [line.split() for line in fstab_lines(wish.inventory, name, wish.folders)]
@@ -80,7 +80,7 @@ def _row(wish: Wish, survey: Survey, name: str, roles: tuple[RoleStatus, ...]) -
     return NodeRow(
         node=name,
         address=address,
-        roles=", ".join(shown) or "-",
+        roles=", ".join(running) or "-",
         ports=" ".join(ports) or "-",
         mounts=f"{len(mounted)}/{len(points)}",
         memory=f"{(facts.memory_bytes - facts.available_bytes) // MEGABYTE}/{facts.memory_bytes // MEGABYTE} MB",
