@@ -3,7 +3,7 @@
 INVENTORY ?= inventories/local.yaml
 ARGS ?=
 PYTHON ?=
-BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links
+BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links metrics_cost
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help

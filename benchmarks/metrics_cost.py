@@ -3,12 +3,13 @@
 A parameter server, workers and a coordinator train three plain layers on synthetic recordings while something reads
 each `/metrics` every 5 s, as a Prometheus would, and once more every second. Each process says what it spent:
 `pscluster_exporter_cpu_seconds_total` is the CPU time of the threads that answer and sample and, in the coordinator, of
-the observers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted from the first reading
-of the run to the last, which the coordinator waits for: what loading TensorFlow costs is not in the total.
+the observers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator
+can be read, to its last reading, for which it waits: what loading TensorFlow costs is not in the total.
 """
 
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ INTERVALS_SECONDS = (5.0, 1.0)
 USUAL_SECONDS = INTERVALS_SECONDS[0]
 ANSWER_SECONDS = 5.0
 UNTIL_IT_LISTENS_SECONDS = 0.1
+COORDINATOR = "coordinator:0"
 COST, TOTAL = "pscluster_exporter_cpu_seconds_total", "pscluster_process_cpu_seconds_total"
 MODEL = "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: {units}}}"
 
@@ -39,13 +41,11 @@ class Spent:
 
 
 class Reader:
-    """Reads each `/metrics` again and again, from entering to leaving the context, and keeps the first and the last."""
+    """Reads each `/metrics` again and again, from entering to leaving the context."""
 
     def __init__(self, addresses: Mapping[str, str], every_seconds: float) -> None:
         self._every_seconds = every_seconds
-        self._first: dict[str, Spent] = {}
-        self._last: dict[str, Spent] = {}
-        self.readings = dict.fromkeys(addresses, 0)
+        self.readings: dict[str, list[tuple[float, Spent]]] = {name: [] for name in addresses}
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._read, args=place) for place in addresses.items()]
 
@@ -60,8 +60,13 @@ class Reader:
             thread.join()
 
     def spent(self) -> dict[str, Spent]:
-        """By task, between its first reading and its last."""
-        return {name: self._last[name] - first for name, first in self._first.items()}
+        """By task, between its first reading and its last of those in which the coordinator could be read."""
+        times = [when for when, _ in self.readings[COORDINATOR]]
+        during = {
+            name: [spent for when, spent in readings if times[0] <= when <= times[-1]]
+            for name, readings in self.readings.items()
+        }
+        return {name: found[-1] - found[0] for name, found in during.items()}
 
     def _read(self, name: str, address: str) -> None:
         while True:
@@ -70,9 +75,7 @@ class Reader:
             except OSError:  # the coordinator, before it listens or after it ended
                 pause = UNTIL_IT_LISTENS_SECONDS
             else:
-                self._first.setdefault(name, found)
-                self._last[name] = found
-                self.readings[name] += 1
+                self.readings[name].append((time.monotonic(), found))
                 pause = self._every_seconds
             if self._stop.wait(pause):
                 return
@@ -95,7 +98,7 @@ def measure(cluster: LocalCluster, settings: list[str], every_seconds: float) ->
         {
             "every_seconds": every_seconds,
             "task": name,
-            "readings": reader.readings[name],
+            "readings": len(reader.readings[name]),
             "metrics_cpu_seconds": spent.metrics,
             "total_cpu_seconds": spent.total,
             "percent": percent([spent]),

@@ -40,7 +40,9 @@ class NodeCollector(Collector):
         self, identity: Identity, throttling: Throttling | None,
         sensors: Callable[[], Mapping[str, Sequence[Reading]]] = psutil.sensors_temperatures,
     ) -> None:  # fmt: skip
-        self._identity, self._throttling, self._sensors = identity, throttling, sensors
+        self._identity, self._throttling = identity, throttling
+        # Looking for sensors costs more than all else here: where there is none, nobody looks again.
+        self._sensors = sensors if processor_celsius(sensors()) is not None else None
 
     def collect(self) -> Iterator[Metric]:
         """One sample of each figure."""
@@ -50,7 +52,7 @@ class NodeCollector(Collector):
         yield gauge("node_memory_available_bytes", memory.available)
         yield gauge("node_load1", psutil.getloadavg()[0])
         yield gauge("node_cpus", psutil.cpu_count() or 1)
-        celsius = processor_celsius(self._sensors())
+        celsius = processor_celsius(self._sensors()) if self._sensors else None
         if celsius is not None:
             yield gauge("node_temperature_celsius", celsius)
         held_back = self._throttling() if self._throttling else {}
