@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.inventory import Inventory, load
-from deploy.converge.deployment import plan
+from deploy.converge.deployment import Survey, plan
 from deploy.converge.machine_facts import UnitFact
+from deploy.converge.node_table import node_rows
 from deploy.converge.preflight import NodeWish, examine
 from deploy.converge.reset import Traces, reset_script
 from deploy.memory_estimate import estimate
@@ -112,6 +113,18 @@ def test_a_taken_port_is_found_before(tmp_path: Path) -> None:
     ours = UnitFact("loaded", "active", "running", "enabled", False, "success", 900, 0)
     found = lines_about(tmp_path, listening=taken, units={UNIT: ours})
     assert [line for level, line in found if level == "problem"] == []
+
+
+def test_status_has_it_in_the_row_of_its_node(tmp_path: Path) -> None:
+    wish = wish_for(watched(tmp_path))
+    cluster, _ = converged(wish, {})
+    facts = replace(cluster["rpi02"], listening={**cluster["rpi02"].listening, 9090: "process 900 (prometheus)"})
+    (row,) = node_rows(wish, Survey({"rpi02": facts}, {}))
+    assert (row.roles, row.ports, row.trouble) == ("worker:1 ready, monitor ready", "2223 9201 9090", "")
+    failed = replace(facts.units[UNIT], active="failed", sub="failed")
+    facts = replace(facts, units={**facts.units, UNIT: failed})
+    (row,) = node_rows(wish, Survey({"rpi02": facts}, {}))
+    assert "monitor failed" in row.trouble
 
 
 def test_reset_removes_its_unit_with_the_others(tmp_path: Path) -> None:

@@ -180,6 +180,21 @@ def test_a_start_without_fit_nodes_changes_nothing_and_can_be_tried_again(tmp_pa
 
 
 @pytest.mark.usefixtures("asked")
+def test_a_monitor_concerns_its_own_node_alone(tmp_path: Path, fab: Fab, sshd: Sshd) -> None:
+    assert fab("deploy monitor").code == 2  # no node has the role
+    roles = "{{address: 127.0.0.4}}, roles: [worker"
+    assert roles in THREE
+    write(tmp_path, THREE.replace(roles, f"{roles}, monitor"), sshd)
+    done = fab("deploy monitor")
+    assert (done.code, "1 nodes: 1 failed; 0 changed in" in done.stdout) == (3, True), done.stdout
+    assert "http://" not in done.stdout
+    plan = json.loads(fab("deploy plan --json --limit monitor").stdout)
+    assert "pi-3" in plan["unfit"]
+    assert "pi-2" not in plan["unfit"]
+    assert "monitor" in plan["phases"]
+
+
+@pytest.mark.usefixtures("asked")
 def test_status_of_roles_that_do_not_run(fab: Fab) -> None:
     done = fab("deploy status --json")
     assert done.code == 3

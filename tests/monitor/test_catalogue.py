@@ -3,9 +3,7 @@
 import json
 import re
 
-import pytest
 from cluster.metrics.catalogue import CATALOGUE
-
 from deploy.monitor.dashboards import dashboards
 from deploy.monitor.recordings import RECORDINGS
 from tests.monitor.expressions import expressions_of
@@ -25,22 +23,24 @@ def asked_for(expression: str) -> set[str]:
     return set(re.findall(r"\bpscluster_\w+", plain))
 
 
-@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=[where for where, _ in EXPRESSIONS])
-def test_every_metric_is_in_the_catalogue(where: str, expression: str) -> None:
-    assert asked_for(expression) <= EXPORTED, where
+def test_every_metric_is_in_the_catalogue() -> None:
+    unknown = {where: asked_for(expression) - EXPORTED for where, expression in EXPRESSIONS}
+    assert {where: names for where, names in unknown.items() if names} == {}
 
 
-@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=[where for where, _ in EXPRESSIONS])
-def test_every_label_and_value_is_one_the_metric_has(where: str, expression: str) -> None:
-    for name, selector in re.findall(r"(?<![:\w])(pscluster_\w+)\{([^}]*)\}", expression):
-        metric = METRICS[name]
-        for label, operator, value in re.findall(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"', selector):
-            if label in TARGET_LABELS:
-                continue
-            assert label in metric.label_names, (where, label)
-            values = metric.labels.get(label, ())
-            if values and "$" not in value:
-                assert set(value.split("|")) <= set(values), (where, label, value, operator)
+def test_every_label_and_value_is_one_the_metric_has() -> None:
+    looked_at = 0
+    for where, expression in EXPRESSIONS:
+        for name, selector in re.findall(r"(?<![:\w])(pscluster_\w+)\{([^}]*)\}", expression):
+            for label, operator, value in re.findall(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"', selector):
+                if label in TARGET_LABELS:
+                    continue
+                assert label in METRICS[name].label_names, (where, label)
+                values = METRICS[name].labels.get(label, ())
+                if values:
+                    assert set(value.split("|")) <= set(values), (where, label, value, operator)
+                looked_at += 1
+    assert looked_at > 5
 
 
 def test_nothing_is_exported_that_nobody_looks_at() -> None:

@@ -109,4 +109,5 @@ def node() -> str:
                 ),
             ),
         ),
+        nodes="one",
     )  # fmt: skip

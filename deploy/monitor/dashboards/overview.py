@@ -92,4 +92,5 @@ def overview() -> str:
                 ),
             ),
         ),
+        nodes="many",
     )  # fmt: skip

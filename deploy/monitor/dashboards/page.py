@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, Literal
 
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.cog import builder as cog
@@ -13,6 +13,7 @@ from grafana_foundation_sdk.models import dashboard
 from deploy.monitor.dashboards.parts import SOURCE, TAGS
 
 Panel = cog.Builder[dashboard.Panel]
+Nodes = Literal["none", "one", "many"]
 Section = tuple[str, Sequence[Panel]]
 """A heading and what stands below it."""
 
@@ -26,8 +27,8 @@ CHECKPOINTS = (
 )
 
 
-def page(uid: str, title: str, description: str, sections: Sequence[Section], *, one_node: bool = False) -> str:
-    """The dashboard as JSON. `one_node`: exactly one is looked at, else all that are chosen."""
+def page(uid: str, title: str, description: str, sections: Sequence[Section], *, nodes: Nodes = "none") -> str:
+    """The dashboard as JSON; `nodes` says how many of them a person can choose."""
     made = (
         builders.Dashboard(title)
         .uid(uid)
@@ -40,11 +41,12 @@ def page(uid: str, title: str, description: str, sections: Sequence[Section], *,
         .editable()
         .with_variable(builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
         .with_variable(_variable("cluster", "Cluster", "label_values(pscluster_build_info, cluster)"))
-        .with_variable(_nodes(one_node))
         .annotation(_annotation("Restarts", "orange", RESTARTS, "{{process}} on {{node}} started anew"))
         .annotation(_annotation("Checkpoints", "blue", CHECKPOINTS, "checkpoint"))
         .link(_links())
     )
+    if nodes != "none":
+        made.with_variable(_choice_of(nodes))
     for heading, panels in sections:
         made.with_row(builders.Row(heading))
         for panel in panels:
@@ -76,10 +78,10 @@ def _variable(name: str, label: str, query: str) -> builders.QueryVariable:
     )
 
 
-def _nodes(one_node: bool) -> builders.QueryVariable:
+def _choice_of(nodes: Nodes) -> builders.QueryVariable:
     query = 'label_values(pscluster_build_info{cluster="$cluster"}, node)'
     variable = _variable("node", "Node", query)
-    return variable if one_node else variable.multi(True).include_all(True).all_value(".*")
+    return variable if nodes == "one" else variable.multi(True).include_all(True).all_value(".*")
 
 
 def _annotation(name: str, color: str, expression: str, words: str) -> builders.AnnotationQuery:
