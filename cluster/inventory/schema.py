@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from cluster.inventory.deployment import Deployment, SshSettings, Storage
 from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
+from cluster.inventory.logs import Logs
 from cluster.inventory.nodes import Interface, Node, Ports
 from cluster.inventory.task import RoleName, Task
 from cluster.inventory.tasks import expand
@@ -49,6 +50,7 @@ class Description(Section):
     storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
     ssh: SshSettings = SshSettings()
     deployment: Deployment = Deployment()
+    logging: Logs = Logs()
     runs: Text = Field(
         "runs", description="folder that gets one folder for each job run; relative to the working folder"
     )

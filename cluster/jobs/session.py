@@ -21,6 +21,8 @@ from cluster.jobs.coordinator_metrics import coordinator_metrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
 from cluster.jobs.role_metrics import processor_of
+from cluster.jobs.run_announcer import RunAnnouncer
+from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
 from cluster.metrics.drain import DrainRequests
 from cluster.server.guard import guard_loopback
@@ -57,6 +59,7 @@ class Session:
         coordinator = self.coordinator
         drains = DrainRequests(lambda name, seconds: drain(self._dispatcher, name, seconds))
         stack.enter_context(coordinator_metrics(self.registry, coordinator, drains))
+        self._announcer = stack.enter_context(RunAnnouncer((*self.servers, *self._workers), SPEAKER.run))
         check_free("", coordinator.port, "the coordinator")
         for server in self.servers:
             self._cancel.check()
@@ -103,6 +106,7 @@ class Session:
         if chaos is not None:
             self._stack.enter_context(chaos)
         self._observer.membership(dispatcher.membership)
+        self._announcer.watch(dispatcher.membership)
         joined = self._wait_for_workers(dispatcher)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)

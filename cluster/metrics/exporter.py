@@ -1,4 +1,4 @@
-"""`/metrics`, `/ready` and, where it is allowed, `/restart` and `/drain/...` over HTTP."""
+"""`/metrics`, `/ready` and, where it is allowed, `/restart`, `/drain/...` and `/run/...` over HTTP."""
 
 import os
 import secrets
@@ -14,6 +14,8 @@ from prometheus_client.exposition import choose_encoder
 from cluster.metrics.drain import PREFIX as DRAIN
 from cluster.metrics.drain import DrainRequests
 from cluster.metrics.restart import RestartRequests
+from cluster.metrics.runs import PREFIX as RUN
+from cluster.metrics.runs import RunRequests
 
 PROCESS_HEADER = "X-PSCluster-Process"
 """Names the process that answers: another value at the same port is another process. The pid alone may come again."""
@@ -44,15 +46,16 @@ def serve(
     ready: Callable[[], bool],
     restarts: RestartRequests | None = None,
     drains: DrainRequests | None = None,
+    runs: RunRequests | None = None,
 ) -> Exporter:
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
     holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 403 from
-    others, and 404 without it; `POST /drain/NAME` is what `drains` answers.
+    others, and 404 without it; `POST /drain/NAME` is what `drains` answers, `POST /run/ID` what `runs` does.
     Every answer has the header PROCESS_HEADER. Raises OSError when the address cannot be bound.
     """
-    return Exporter(_Server(registry, host, port, ready, restarts, drains))
+    return Exporter(_Server(registry, host, port, ready, restarts, drains, runs))
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -69,10 +72,11 @@ class _Server(socketserver.ThreadingTCPServer):
         ready: Callable[[], bool],
         restarts: RestartRequests | None,
         drains: DrainRequests | None,
+        runs: RunRequests | None,
     ) -> None:
         self.registry = registry
         self.ready = ready
-        self.restarts, self.drains = restarts, drains
+        self.restarts, self.drains, self.runs = restarts, drains, runs
         self.process = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
@@ -103,6 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
         restarts, drains = self.server.restarts, self.server.drains
         if drains is not None and self.path.startswith(DRAIN):
             status, words = drains.answer(self.path, client, own)
+            self._answer(status, f"{words}\n".encode())
+        elif self.server.runs is not None and self.path.startswith(RUN):
+            status, words = self.server.runs.answer(self.path, client, own)
             self._answer(status, f"{words}\n".encode())
         elif self.path != "/restart" or restarts is None:
             self._answer(404, b"nothing to POST to here\n")
