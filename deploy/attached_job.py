@@ -13,6 +13,7 @@ from deploy.hints import command
 from deploy.node_job.records import JobRecord
 from deploy.node_jobs import NodeJobs
 from deploy.remote.outcome import NodeDeadlineError, NodeUnreachableError
+from deploy.story import readable
 
 RESULT_LINE = "result: "
 """How the coordinator's own last line begins; it names a path on the node."""
@@ -84,7 +85,7 @@ def _hint_when_interrupted(jobs: NodeJobs) -> Iterator[None]:
 
 def _show(line: str) -> None:
     if not line.startswith(RESULT_LINE):
-        print(line, file=sys.stderr, flush=True)
+        print(readable(line), file=sys.stderr, flush=True)
 
 
 def _how_to_come_back(jobs: NodeJobs, name: str) -> str:

@@ -11,7 +11,7 @@ from invoke.exceptions import Exit
 from cluster.errors import ExitCode, UsageError
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
-from deploy.commands.job_settings import data_settings
+from deploy.commands.job_settings import data_settings, log_settings
 from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
 from deploy.commands.opening import Names, only_over_ssh, opened_inventory, services_of, ssh_cluster
 from deploy.hints import command
@@ -95,10 +95,12 @@ def start(
     dry_run: bool = False,
     json_: bool = False,
     quiet: bool = False,
+    log_format: str | None = None,
+    log_level: str | None = None,
 ) -> None:
     """Start what is not running, wait until it is ready, then run the inventory's jobs in order."""
     wanted = _wanted(jobs, no_jobs)
-    overrides = [*data_settings(data), *(set_ or ())]
+    overrides = [*data_settings(data), *log_settings(log_format, log_level), *(set_ or ())]
     if json_ and not dry_run:
         raise UsageError("--json: goes with --dry-run; `fab deploy status --json` tells what came of a start")
     if dry_run:
@@ -231,37 +233,23 @@ def logs(
     node: Names = None,
     lines: str | None = None,
     since: str | None = None,
+    run: str | None = None,
     follow: bool = False,
+    json_: bool = False,
 ) -> None:
-    """The last lines of the roles' logs, and with --follow the new ones. `--role supervisor` is the supervisor's."""
-    # What was asked for by its time is shown whole.
-    count = whole_number("--lines", lines or ("1_000_000" if since else "20"), 0, 1_000_000)
-    opened = opened_inventory(inventory, set_, as_written=True)
+    """The logs of all roles and of the coordinator as one story; with --follow also what comes."""
+    # What was asked for by its time or its run is shown whole.
+    count = whole_number("--lines", lines or ("1_000_000" if since or run else "20"), 0, 1_000_000)
+    opened = opened_inventory(inventory, set_, json_, as_written=True)
+    asked = (role or (), node or (), count, since, run, follow, json_)
     if opened.connection == "ssh":
-        from deploy.commands import ssh_day_two
+        from deploy.commands import ssh_logs
 
-        ssh_day_two.logs(ssh_cluster(opened, set_), role or (), node or (), count, since, follow)
+        ssh_logs.logs(ssh_cluster(opened, set_), *asked)
         return
-    only_over_ssh({"--since": since})
-    services = services_of(opened, set_)
-    from deploy import log_reader
-    from deploy.selection import select
+    from deploy.commands import local_logs
 
-    available = services.logs()
-    others = [name for name in (role or ()) if name != "supervisor"]
-    wanted = {"supervisor"} if not node and (not role or len(others) < len(role)) else set()
-    if others or node or not role:
-        wanted |= {task.name for task in select(_kept(opened), others, node or ())}
-    chosen = [log for log in available if log.name in wanted]
-    width = max(len(log.name) for log in chosen)
-    follower = log_reader.Follower(chosen)
-    for log in chosen:
-        for line in log_reader.tail(log.path, count):
-            print(f"{log.name:<{width}} | {line}")
-    sys.stdout.flush()
-    if follow:
-        for name, line in follower.follow():
-            print(f"{name:<{width}} | {line}", flush=True)
+    local_logs.logs(opened, services_of(opened, set_), *asked)
 
 
 def _kept(inventory: "Inventory") -> "tuple[Task, ...]":

@@ -1,10 +1,8 @@
-"""`trust`, `status`, `stop`, `restart`, `rollback`, `reset`, `logs` and `ssh` for `connection: ssh`."""
+"""`trust`, `status`, `stop`, `restart`, `rollback`, `reset` and `ssh` for `connection: ssh`."""
 
 import json
 import os
-import shlex
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +19,6 @@ from deploy.converge.node_table import node_rows
 from deploy.converge.reset import Traces, reset_script
 from deploy.converge.rolling import batches, restart_script, stop_script
 from deploy.deployment_console import show_nodes
-from deploy.journal import Journal, JournalLine, parse_line
 from deploy.release.history import previous, read
 from deploy.release.release_scripts import list_releases, make_current
 from deploy.release.script import outcome
@@ -198,70 +195,6 @@ def _reset_on(node: NodeConnection, traces: Traces) -> str:
     if not done.ok:
         raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}")
     return " ".join(done.text.split())
-
-
-def logs(
-    cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], count: int, since: str | None, follow: bool
-) -> None:
-    """The journals of all nodes in one order of time; with `follow` the new lines as they come."""
-    from deploy.selection import select
-
-    tasks = select(list(cluster.inventory.tasks()), roles, nodes) if roles or nodes else ()
-    names = tuple(dict.fromkeys(task.node for task in tasks)) or cluster.chosen_nodes(())
-    patterns = {
-        name: [_pattern(task.role, task.index) for task in tasks if task.node == name] or ["pscluster-*"]
-        for name in names
-    }
-    journal = Journal(names)
-    telling = threading.Lock()
-
-    def tell(lines: Sequence[JournalLine]) -> None:
-        with telling:
-            for line in lines:
-                print(journal.render(line), flush=True)
-
-    with cluster.fleet() as fleet:
-
-        def last_of(node: NodeConnection) -> list[JournalLine]:
-            command = _journalctl(patterns[node.name], count, since, follow=False)
-            read = node.run(command, root=True, deadline_seconds=60.0)
-            if not read.ok and read.stderr.strip():
-                raise ClusterError(f"{node.name}: its journal cannot be read: {' | '.join(read.last_lines[-3:])}")
-            return [line for line in (parse_line(node.name, text) for text in read.text.splitlines()) if line]
-
-        found = fleet.each(last_of, names)
-        known = sorted(line for lines in found.values() if not isinstance(lines, ClusterError) for line in lines)
-        tell(known[-count:] if count else [])
-        if follow:
-            stop = threading.Event()
-
-            def pass_on(node: NodeConnection) -> None:
-                def one(text: str) -> None:
-                    line = parse_line(node.name, text)
-                    if line:
-                        tell([line])
-
-                node.stream(_journalctl(patterns[node.name], 0, None, follow=True), one, root=True, stop=stop)
-
-            threads = threading.Thread(target=lambda: fleet.each(pass_on, names), daemon=True)
-            threads.start()
-            try:
-                while threads.is_alive():
-                    threads.join(0.5)
-            finally:
-                stop.set()
-                threads.join(5.0)
-    _told(found)
-
-
-def _pattern(role: str, index: int) -> str:
-    return "pscluster-job@*" if role == "coordinator" else f"pscluster-{role}-{index}.service"
-
-
-def _journalctl(patterns: Sequence[str], count: int, since: str | None, *, follow: bool) -> str:
-    units = " ".join(f"-u {shlex.quote(pattern)}" for pattern in patterns)
-    when = f" --since={shlex.quote(since)}" if since else ""
-    return f"journalctl --no-pager -q -o json {units}{when} -n {count}{' -f' if follow else ''}"
 
 
 def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:
