@@ -20,6 +20,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import coordinator_metrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
+from cluster.jobs.progress import Bar, Display
 from cluster.jobs.role_metrics import processor_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
@@ -41,9 +42,12 @@ LOOK_UP_SECONDS = 1.0
 class Session:
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
 
-    def __init__(self, inventory: Inventory, cancel: Cancel, observer: Observer) -> None:
+    def __init__(
+        self, inventory: Inventory, cancel: Cancel, observer: Observer, display: Display | None = None
+    ) -> None:  # fmt: skip
         """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer, Cancelled."""
         self.inventory, self._cancel, self._observer = inventory, cancel, observer
+        self._display = display or Display(quiet=True)
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
         self.workers = len(self._workers)
@@ -51,7 +55,7 @@ class Session:
         self._dispatcher: Dispatcher | None = None
         self._stack = ExitStack()
         self.registry = CollectorRegistry()
-        with ExitStack() as stack:
+        with ExitStack() as stack, self._display.busy("connecting to the parameter servers"):
             self._open(stack)
             self._stack = stack.pop_all()
 
@@ -120,12 +124,17 @@ class Session:
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
         """How many joined; looks up every second for whoever pressed Ctrl-C because nobody does."""
         end = time.monotonic() + JOIN_SECONDS
+        with self._display.bar("waiting for workers", self.workers) as bar:
+            return self._joined(dispatcher, bar, end)
+
+    def _joined(self, dispatcher: Dispatcher, bar: Bar, end: float) -> int:
         while True:
             self._cancel.check()
             try:
                 joined = dispatcher.wait_for_workers(self.workers, LOOK_UP_SECONDS)
             except NoWorkers:
                 joined = 0
+            bar.set(joined, self.workers)
             if joined == self.workers or (joined and time.monotonic() > end):
                 return joined
             if time.monotonic() > end:

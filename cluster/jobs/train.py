@@ -1,6 +1,7 @@
 """The job `train`: data, split, fit, choose, refit if asked, one look at the test set, the model."""
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.checkpointing import Resumption, RunKeeper
 from cluster.jobs.evaluation import Evaluator, Runner
+from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit
 from cluster.jobs.model_store import store
 from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
@@ -119,7 +121,11 @@ class TrainRun:
         for level, line in self._told:
             log.log(level, "%s", line)
         alone = job.mode == "single"
-        opened = Solo(self.inventory, self.cancel) if alone else Session(self.inventory, self.cancel, self.observers)
+        opened = (
+            Solo(self.inventory, self.cancel)
+            if alone
+            else Session(self.inventory, self.cancel, self.observers, self.display)
+        )
         with opened as session:
             self.observers.add(TrainingMetrics(session.registry))
             begun = self.resumption
@@ -137,9 +143,10 @@ class TrainRun:
                 # Its functions span the workers that are there: known, and traced, only once they have joined.
                 runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
                 places = session.worker_places(dispatcher)
-            mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
-            functions |= mode.functions
-            functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
+            with self.display.busy("placing the parameters, tracing the network"):
+                mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
+                functions |= mode.functions
+                functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
             runner = runner or session.dispatch(functions, job.deadline_seconds, saboteur)
             self._say_what(session)
             self.report.same_bits = reproducible(job, session.processors())
@@ -294,8 +301,16 @@ class TrainRun:
                 "validation", found, self.dataset.labels, confusion, fit.cursor.epoch + 1
             ),
         )  # fmt: skip
-        trainer.fit(fit, plan, self.standardization, validate, Hooks(report, advance, traffic))
+        shown = None if validate is None else self._busy_with("validation", validate)
+        trainer.fit(fit, plan, self.standardization, shown, Hooks(report, advance, traffic))
         bar.close()
+
+    def _busy_with(self, name: str, work: Callable[[], Figures | None]) -> Callable[[], Figures | None]:
+        def shown() -> Figures | None:
+            with self.display.busy(name):
+                return work()
+
+        return shown
 
     def _say_what(self, session: Session | Solo) -> None:
         described = self.network.describe()

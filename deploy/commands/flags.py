@@ -24,6 +24,7 @@ HELP = {
     "yes": "do not ask",
     "with_data": "remove the shared data and the runs too",
     "run_command": "a command line for the node; else a shell",
+    "watch": "show it again every so many seconds (2) until Ctrl-C",
     "follow": "go on with new lines until Ctrl-C",
     "lines": "how many last lines; 20, or all with --since and --run",
     "mode": "how updates meet: async, ssp, sync, local, allreduce or single",
@@ -49,6 +50,9 @@ HELP = {
 """By parameter name; `set_` and `json_` are the flags --set and --json, which Python already uses as names."""
 
 REPEATABLE = frozenset({"set_", "role", "node", "limit"})
+
+OPTIONAL = frozenset({"watch"})
+"""Flags that may stand without a value."""
 
 
 def whole_number(flag: str, text: str, low: int, high: int) -> int:

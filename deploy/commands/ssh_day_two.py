@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.exceptions import Exit
+from rich.markup import escape
 
 from cluster.errors import ClusterError, ExitCode, UsageError
+from deploy.commands import watching
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.converge.cluster_view import cluster_status
@@ -18,7 +20,8 @@ from deploy.converge.desired import Wish
 from deploy.converge.node_table import node_rows
 from deploy.converge.reset import Traces, reset_script
 from deploy.converge.rolling import batches, restart_script, stop_script
-from deploy.deployment_console import show_nodes
+from deploy.deployment_console import node_parts, show_nodes
+from deploy.job_progress import asked_on_node, progress_line
 from deploy.release.history import previous, read
 from deploy.release.release_scripts import list_releases, make_current
 from deploy.release.script import outcome
@@ -26,8 +29,11 @@ from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, Sighting, ask_for_key
 from deploy.render.roles import unit_name
 from deploy.ssh_cluster import SshCluster
+from deploy.waiting import waiting_for
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from cluster.inventory import Task
 
 STOP_SECONDS = 120.0
@@ -78,10 +84,15 @@ def _agrees(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def status(cluster: SshCluster, limit: Sequence[str], for_programs: bool) -> None:
+def status(
+    cluster: SshCluster, limit: Sequence[str], for_programs: bool, every_seconds: float | None = None
+) -> None:  # fmt: skip
     """One row a node: roles, ports, mounts, memory, temperature, release. Exit code 3 unless all is well."""
     wish = Wish(cluster.inventory, cluster.release)
-    with cluster.fleet() as fleet:
+    if every_seconds is not None:
+        _watch(cluster, wish, limit, every_seconds)
+        return
+    with cluster.fleet() as fleet, waiting_for("looking at the nodes"):
         seen = survey(fleet, wish, cluster.chosen_nodes(limit))
     roles = cluster_status(cluster.inventory, seen)
     rows = node_rows(wish, seen)
@@ -93,10 +104,26 @@ def status(cluster: SshCluster, limit: Sequence[str], for_programs: bool) -> Non
         raise Exit(None, ExitCode.DEGRADED)
 
 
+def _watch(cluster: SshCluster, wish: Wish, limit: Sequence[str], every_seconds: float) -> None:
+    """The same, with how far a job is, over connections that stay open."""
+    (coordinator,) = cluster.inventory.of_role("coordinator")
+    with cluster.fleet() as fleet:
+
+        def look() -> "list[RenderableType]":
+            rows = node_rows(wish, survey(fleet, wish, cluster.chosen_nodes(limit)))
+            try:
+                exported = fleet.nodes[coordinator.node].run(asked_on_node(coordinator.metrics_address)).text
+            except ClusterError:  # its row says so
+                exported = ""
+            return [*node_parts(rows, watching.columns()), escape(progress_line(exported) or "no job runs")]
+
+        watching.watch(every_seconds, look)
+
+
 def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
     """Stop the roles and keep them from starting at boot."""
     names = cluster.chosen_nodes(limit)
-    with cluster.fleet() as fleet:
+    with cluster.fleet() as fleet, waiting_for(f"stopping the roles of {len(names)} nodes"):
         results = fleet.each(_stop_on, names)
     stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
     count = sum(len(units) for units in stopped.values())
@@ -127,7 +154,8 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
     with cluster.fleet() as fleet:
         for batch in batches(list(of_node), serial):
             drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
-            results = fleet.each(lambda node: _restart_on(node, of_node[node.name]), batch)
+            with waiting_for(f"restarting on {', '.join(batch)}"):
+                results = fleet.each(lambda node: _restart_on(node, of_node[node.name]), batch)
             failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
             if failed:
                 raise DegradedError("\n".join(failed))
@@ -163,7 +191,8 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
         results: dict[str, str | ClusterError] = {}
         for batch in batches(list(names), serial):
             drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
-            results |= fleet.each(back_on, batch)
+            with waiting_for(f"going back on {', '.join(batch)}"):
+                results |= fleet.each(back_on, batch)
     for name, result in results.items():
         if isinstance(result, str):
             print(f"{name}: back on release {result}", flush=True)
@@ -182,7 +211,8 @@ def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> N
         # The clients first: a mount whose server is gone cannot be taken down in peace.
         results: dict[str, str | ClusterError] = {}
         for batch in ([name for name in names if name != server], [name for name in names if name == server]):
-            results |= fleet.each(lambda node: _reset_on(node, traces), batch)
+            with waiting_for(f"removing everything from {len(batch)} nodes"):
+                results |= fleet.each(lambda node: _reset_on(node, traces), batch)
     cluster.forget_nodes([name for name, result in results.items() if isinstance(result, str)])
     for name, result in results.items():
         if isinstance(result, str):

@@ -18,6 +18,7 @@ from deploy.render.job_unit import NodePlaces
 from deploy.since import since as seconds_of
 from deploy.ssh_cluster import SshCluster
 from deploy.story import Entry, Interleaver, Shown, Source, in_order
+from deploy.waiting import waiting_for
 
 POLL_SECONDS = 0.2
 READ_SECONDS = 60.0
@@ -114,7 +115,8 @@ def logs(
                 found += [place(node.name, text) for text in read.text.splitlines()]
             return [entry for entry in found if entry is not None]
 
-        found = fleet.each(last_of, names)
+        with waiting_for("reading the logs"):
+            found = fleet.each(last_of, names)
         known = [entry for entries in found.values() if not isinstance(entries, ClusterError) for entry in entries]
         told = [entry for entry in in_order(known) if shown.wants(entry)]
         for entry in told[-count:] if count else []:
