@@ -6,13 +6,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
-from cluster.jobs.observer import Observer
 from cluster.logs.terminal import is_animated
+
+if TYPE_CHECKING:
+    from cluster.jobs.observer import Observer
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +40,19 @@ class _Left(TimeRemainingColumn):
         return Text() if task.total is None else super().render(task)
 
 
+class _Facts(TextColumn):
+    """What there is to say of a task: the first to give way where the terminal is narrow, and never in two rows."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.fields[facts]}", table_column=Column(no_wrap=False))
+
+    def render(self, task: Task) -> Text:
+        """See `rich.progress.ProgressColumn`."""
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+
 class Display:
     """A job's voice. Everything goes to standard error: standard output carries the result alone."""
 
@@ -47,7 +64,7 @@ class Display:
             TextColumn("{task.description}"),
             BarColumn(bar_width=8 if narrow else 24),
             _Count(),
-            TextColumn("{task.fields[facts]}"),
+            _Facts(),
             _Left(compact=True),
             console=self.console,
             disable=quiet or not is_animated(sys.stderr),
@@ -121,7 +138,7 @@ class Bar:
         self._progress.remove_task(self._task)
 
 
-def told(bar: Bar, observer: Observer) -> Callable[[], None]:
+def told(bar: Bar, observer: "Observer") -> Callable[[], None]:
     """A function for each further unit of the bar, which the observer hears of too."""
 
     def advance() -> None:
