@@ -79,7 +79,8 @@ class Session:
         except tf.errors.OpError as problem:
             raise ClusterError(
                 f"coordinator at {coordinator.address}: TensorFlow could not start its server or reach the parameter "
-                f"servers ({str(problem.message).splitlines()[0]}): is another job running on this port?"
+                f"servers ({str(problem.message).splitlines()[0]}): is another job running on this port? "
+                f"`fab deploy status{self._inventory_flag}` shows what runs"
             ) from None
         stack.callback(self.runtime.close)
         if self.inventory.connection == "local":

@@ -135,7 +135,7 @@ def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
 def _stop_on(node: NodeConnection) -> list[str]:
     done = node.run(stop_script(), root=True, deadline_seconds=STOP_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}")
+        raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return done.text.split()
 
 
@@ -166,7 +166,7 @@ def _restart_on(node: NodeConnection, tasks: Sequence["Task"]) -> None:
     units = [unit_name(task) for task in tasks]
     done = node.run(restart_script(units), root=True, deadline_seconds=RESTART_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}")
+        raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
 
 
 def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
@@ -181,7 +181,9 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
             outcome(listing.return_code, listing.text, listing.stderr)
             before = previous(read(listing.text))
             if before is None:
-                raise ClusterError(f"{node.name}: no earlier release is left to go back to")
+                raise ClusterError(
+                    f"{node.name}: no earlier release is left to go back to: `fab deploy start` from the checkout you want"
+                )
             flipped = node.run(make_current(before.key), root=True, deadline_seconds=60.0)
             outcome(flipped.return_code, flipped.text, flipped.stderr)
             if of_node[node.name]:
@@ -223,8 +225,12 @@ def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> N
 def _reset_on(node: NodeConnection, traces: Traces) -> str:
     done = node.run(reset_script(traces, node.name), root=True, deadline_seconds=RESET_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}")
+        raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return " ".join(done.text.split())
+
+
+def _by_hand(node: NodeConnection) -> str:
+    return f"`fab deploy logs --node {node.name}` says more, `fab deploy ssh --node {node.name}` looks at it by hand"
 
 
 def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:

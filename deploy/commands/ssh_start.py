@@ -260,6 +260,6 @@ def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str,
     failed = failed_of_last(cluster.deployments)
     names = tuple(node.name for node in cluster.inventory.nodes if node.name in failed)
     if not names:
-        raise UsageError("--retry: no node failed in the last deployment")
+        raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
     print(f"once more: {', '.join(names)}", file=sys.stderr)
     return names
