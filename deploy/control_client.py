@@ -107,7 +107,8 @@ class ControlClient:
             ) from error
         if not line:
             raise ClusterError(
-                f"the supervisor at {self._path} ended before it answered {verb!r}; `{self._stop_command}` ends what is left"
+                f"the supervisor at {self._path} ended before it answered {verb!r}; "
+                f"`{self._stop_command}` ends what is left"
             )
         reply: dict[str, Any] = json.loads(line)
         if not reply.get("ok"):

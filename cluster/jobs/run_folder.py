@@ -27,7 +27,8 @@ class RunFolder:
                 continue
             except OSError as problem:
                 raise ClusterError(
-                    f"{self.path}: cannot be made ({problem.strerror}): is there room, and may you write there? `runs` of the inventory names another folder"
+                    f"{self.path}: cannot be made ({problem.strerror}): is there room, and may you write there? "
+                    "`runs` of the inventory names another folder"
                 ) from None
             return
         raise ClusterError(f"{runs}: a thousand runs of {job} began in the same second: wait a moment")
@@ -46,7 +47,8 @@ class RunFolder:
             self.event_lines += 1
         except OSError as problem:
             raise ClusterError(
-                f"{self.path / 'events.jsonl'}: cannot be written ({problem.strerror}): is there room, and may you write there?"
+                f"{self.path / 'events.jsonl'}: cannot be written ({problem.strerror}): is there room, and "
+                "may you write there?"
             ) from None
 
     def keep_events(self, lines: int) -> None:
@@ -96,7 +98,8 @@ def unfinished(run: Path) -> Path:
     """The run, if it can go on. Raises UsageError if it is none, or finished."""
     if not (run / "coordinator.log").is_file():
         raise UsageError(
-            f"{run}: expected the folder of a training run, found no coordinator.log in it: `--resume` alone takes the newest one"
+            f"{run}: expected the folder of a training run, found no coordinator.log in it: `--resume` alone "
+            "takes the newest one"
         )
     if is_finished(run):
         raise UsageError(f"{run}: is finished: there is nothing to go on with; `fab job evaluate --run` looks at it")

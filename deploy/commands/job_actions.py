@@ -82,7 +82,9 @@ def _jobs(inventory: str | None, overrides: Names, for_programs: bool = False) -
 def _where_local_jobs_are(services: "JobServices") -> str:
     pid = services.running_job()
     words = "a job runs in the foreground of the command that began it, and Ctrl-C there ends it"
-    return f"{words}; none runs now" if pid is None else f"{words}, as does `kill -INT {pid}`"
+    return (
+        f"{words}; none runs now: `fab job train` begins one" if pid is None else f"{words}, as does `kill -INT {pid}`"
+    )
 
 
 JOB_ACTIONS = (list_, attach, cancel)

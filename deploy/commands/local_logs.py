@@ -47,8 +47,9 @@ def logs(
     entries = [sources[name].place(line) for name, line in everything]
     told = [entry for entry in in_order(entries) if shown.wants(entry)]
     if run and not told and not follow:
-        there = ", ".join(coordinator.newest_runs(3)) or "none"
-        raise UsageError(f"--run {run}: expected a run that the logs name, found no line of it; the newest are {there}")
+        newest = ", ".join(coordinator.newest_runs(3))
+        remedy = f"give one such as {newest}" if newest else "there is no run here: leave --run out"
+        raise UsageError(f"--run {run}: expected a run that the logs name, found no line of it; {remedy}")
     for entry in told[-count:] if count else []:
         print(shown.render(entry))
     sys.stdout.flush()

@@ -182,7 +182,8 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
             before = previous(read(listing.text))
             if before is None:
                 raise ClusterError(
-                    f"{node.name}: no earlier release is left to go back to: `fab deploy start` from the checkout you want"
+                    f"{node.name}: no earlier release is left to go back to: `fab deploy start` from the "
+                    "checkout you want"
                 )
             flipped = node.run(make_current(before.key), root=True, deadline_seconds=60.0)
             outcome(flipped.return_code, flipped.text, flipped.stderr)

@@ -176,7 +176,8 @@ def test_the_logs_of_a_cluster_on_this_machine(logged: Path, fab: Fab) -> None:
     missing = fab("deploy logs --run another")
     assert missing.code == 2
     assert (
-        f"--run another: expected a run that the logs name, found no line of it; the newest are {RUN}" in missing.stderr
+        f"--run another: expected a run that the logs name, found no line of it; give one such as {RUN}"
+        in missing.stderr
     )
     assert "--since: expected a time" in fab("deploy logs --since soon").stderr
 
