@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from cluster.inventory.deployment import Deployment, SshSettings, Storage
 from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
+from cluster.inventory.logs import Logs
 from cluster.inventory.monitor import Monitor
 from cluster.inventory.nodes import Interface, Node, Ports
 from cluster.inventory.task import RoleName, Task
@@ -51,6 +52,7 @@ class Description(Section):
     ssh: SshSettings = SshSettings()
     deployment: Deployment = Deployment()
     monitor: Monitor = Monitor()
+    logging: Logs = Logs()
     runs: Text = Field(
         "runs", description="folder that gets one folder for each job run; relative to the working folder"
     )

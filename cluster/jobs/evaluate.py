@@ -75,7 +75,7 @@ class EvaluateRun:
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
         assert self.model is not None
         assert self.dataset is not None
-        with Session(self.inventory, self.cancel, self.observers, self.metrics) as session:
+        with Session(self.inventory, self.cancel, self.observers, self.metrics, self.display) as session:
             network = self.model.network
             shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
             function = evaluation.traced(network, WorkerWindows(self.dataset), shards)

@@ -70,7 +70,7 @@ class PiRun:
     def run(self, folder: RunFolder) -> None:
         """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
         job = self.job
-        with Session(self.inventory, self.cancel, self.observers, self.metrics) as session:
+        with Session(self.inventory, self.cancel, self.observers, self.metrics, self.display) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
             saboteur, _ = sabotage(self.chaos, folder.path, len(session.places))
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)

@@ -1,6 +1,7 @@
 """The job `train`: data, split, fit, choose, refit if asked, one look at the test set, the model."""
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from cluster.jobs.checkpointing import Resumption, RunKeeper
 from cluster.jobs.codec_choice import wire_codecs
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.evaluation import Evaluator, Runner
+from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit
 from cluster.jobs.job_metrics import JobMetrics
 from cluster.jobs.model_store import store
@@ -130,7 +132,7 @@ class TrainRun:
         opened = (
             Solo(self.inventory, self.cancel, self.metrics)
             if alone
-            else Session(self.inventory, self.cancel, self.observers, self.metrics)
+            else Session(self.inventory, self.cancel, self.observers, self.metrics, self.display)
         )
         with opened as session:
             begun = self.resumption
@@ -149,9 +151,10 @@ class TrainRun:
                 # Its functions span the workers that are there: known, and traced, only once they have joined.
                 runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
                 places = session.worker_places(dispatcher)
-            mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
-            functions |= mode.functions
-            functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
+            with self.display.busy("placing the parameters, tracing the network"):
+                mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
+                functions |= mode.functions
+                functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
             runner = runner or session.dispatch(functions, job.deadline_seconds, saboteur)
             self._say_what(session)
             self.report.same_bits = reproducible(job, session.processors())
@@ -307,8 +310,16 @@ class TrainRun:
                 "validation", found, self.dataset.labels, confusion, fit.cursor.epoch + 1
             ),
         )  # fmt: skip
-        trainer.fit(fit, plan, self.standardization, validate, Hooks(report, advance, traffic))
+        shown = None if validate is None else self._busy_with("validation", validate)
+        trainer.fit(fit, plan, self.standardization, shown, Hooks(report, advance, traffic))
         bar.close()
+
+    def _busy_with(self, name: str, work: Callable[[], Figures | None]) -> Callable[[], Figures | None]:
+        def shown() -> Figures | None:
+            with self.display.busy(name):
+                return work()
+
+        return shown
 
     def _say_what(self, session: Session | Solo) -> None:
         described = self.network.describe()

@@ -1,4 +1,4 @@
-"""`/metrics`, `/ready` and, where it is allowed, `/restart` and `/drain/...` over HTTP."""
+"""`/metrics`, `/ready` and, where it is allowed, `/restart`, `/drain/...` and `/run/...` over HTTP."""
 
 import os
 import secrets
@@ -17,6 +17,8 @@ from cluster.metrics.cost import Cost
 from cluster.metrics.drain import PREFIX as DRAIN
 from cluster.metrics.drain import DrainRequests
 from cluster.metrics.restart import RestartRequests
+from cluster.metrics.runs import PREFIX as RUN
+from cluster.metrics.runs import RunRequests
 from cluster.metrics.scrapes import Scrapes
 
 PROCESS_HEADER = "X-PSCluster-Process"
@@ -50,16 +52,17 @@ def serve(
     restarts: RestartRequests | None = None,
     drains: DrainRequests | None = None,
     cost: Cost | None = None,
+    runs: RunRequests | None = None,
 ) -> Exporter:
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
     holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 403 from
-    others, and 404 without it; `POST /drain/NAME` is what `drains` answers.
-    Every answer has the header PROCESS_HEADER. `cost` is told what all this takes. Raises OSError when the address
-    cannot be bound.
+    others, and 404 without it; `POST /drain/NAME` is what `drains` answers, `POST /run/ID` what
+    `runs` does. Every answer has the header PROCESS_HEADER. `cost` is told what all this takes. Raises OSError when the
+    address cannot be bound.
     """
-    return Exporter(_Server(registry, host, port, ready, restarts, drains, cost))
+    return Exporter(_Server(registry, host, port, ready, restarts, drains, cost, runs))
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -77,11 +80,12 @@ class _Server(socketserver.ThreadingTCPServer):
         restarts: RestartRequests | None,
         drains: DrainRequests | None,
         cost: Cost | None,
+        runs: RunRequests | None,
     ) -> None:
         self.registry = registry
         self.cost, self.scrapes = cost, Scrapes()
         self.ready = ready
-        self.restarts, self.drains = restarts, drains
+        self.restarts, self.drains, self.runs = restarts, drains, runs
         self.process = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
@@ -122,6 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         restarts, drains = self.server.restarts, self.server.drains
         if drains is not None and self.path.startswith(DRAIN):
             status, words = drains.answer(self.path, client, own)
+            self._answer(status, f"{words}\n".encode())
+        elif self.server.runs is not None and self.path.startswith(RUN):
+            status, words = self.server.runs.answer(self.path, client, own)
             self._answer(status, f"{words}\n".encode())
         elif self.path != "/restart" or restarts is None:
             self._answer(404, b"nothing to POST to here\n")

@@ -26,8 +26,10 @@ from deploy.prepared_data import needs_data
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.ssh_cluster import SshCluster
+from deploy.waiting import Say, waiting_for
 
 PUSH_PHASES = ("prepare", "mounts", "publish", "code")
+LOOKING = "looking at the nodes"
 STORAGE_PHASES = ("prepare", "storage", "mounts", "publish")
 MONITOR_PHASES = ("prepare", "firewall", "monitor")
 
@@ -54,7 +56,7 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
     from deploy.console import show_findings
 
     wish = Wish(cluster.inventory, cluster.release)
-    with cluster.fleet() as fleet:
+    with cluster.fleet() as fleet, waiting_for(LOOKING):
         found = findings(wish, survey(fleet, wish), cluster.memory)
     found = (*found, *cluster.operator_findings())
     if for_programs:
@@ -68,8 +70,8 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
 def show_plan(cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool) -> None:
     """What a start would do, with the texts that change."""
     with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
-    with cluster.fleet() as fleet:
-        outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data)
+    with cluster.fleet() as fleet, waiting_for(LOOKING) as say:
+        outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data, say)
     if for_programs:
         print(json.dumps({"cluster": cluster.inventory.cluster, **plans_json(outlook)}))
     else:
@@ -96,9 +98,13 @@ def plans_json(outlook: Outlook) -> dict[str, object]:
 
 
 def look(
-    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, phases: Sequence[str] = PHASES
-) -> Outlook:
-    """Survey and plan. Wheels that a node needs in one of the phases are downloaded here if the cache has none."""
+    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, say: Say,
+    phases: Sequence[str] = PHASES,
+) -> Outlook:  # fmt: skip
+    """Survey and plan. Wheels that a node needs in one of the phases are downloaded here if the cache has none.
+
+    `say` is told what takes time.
+    """
     wish = Wish(cluster.inventory, cluster.release)
     seen = survey(fleet, wish, asked(cluster, names, phases))
     unfit = dict(seen.lost)
@@ -115,10 +121,12 @@ def look(
             if wish.release.environment_for(facts) not in facts.environments
         }
         for python, machine in sorted(missing):
+            say(f"packages for Python {python} on {machine}: downloading what the cache lacks")
             wheelhouse = cluster.wheelhouse(python, machine)
             wheelhouses[wheelhouse.key] = wheelhouse
             publications.append(of_wheelhouse(wheelhouse))
     if with_data:
+        say("preparing the recordings, if they are not yet")
         publications += [] if cluster.data is None else [cluster.data.publication]
     wish = Wish(cluster.inventory, cluster.release, tuple(publications), wheelhouses)
     plans = plan(wish, fit)
@@ -142,8 +150,8 @@ def converge(
     recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases))
     begun = time.monotonic()
     with progress_of_deployment() as event:
-        event("", "looking at the nodes")
-        outlook = look(cluster, fleet, names, with_data, phases)
+        event("", LOOKING)
+        outlook = look(cluster, fleet, names, with_data, lambda words: event("", words), phases)
         deployment = Deployment(fleet, outlook.wish, recap, event, begun)
         for failure in outlook.unfit.values():
             deployment.lose(failure)
@@ -270,6 +278,6 @@ def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str,
     failed = failed_of_last(cluster.deployments)
     names = tuple(node.name for node in cluster.inventory.nodes if node.name in failed)
     if not names:
-        raise UsageError("--retry: no node failed in the last deployment")
+        raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
     print(f"once more: {', '.join(names)}", file=sys.stderr)
     return names
