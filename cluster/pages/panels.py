@@ -230,8 +230,7 @@ def progress_words(view: RunView) -> str:
     return "" if found is None or found.total <= 0 else f"{count(found.done)} of {count(found.total)} {found.unit}"
 
 
-def traffic(role: RoleView) -> str:
+def traffic(role: RoleView) -> list[str]:
     """What a role receives and sends, for its card."""
-    if role.received_bytes_per_second is None and role.sent_bytes_per_second is None:
-        return ""
-    return f"↓ {amount(role.received_bytes_per_second)}/s ↑ {amount(role.sent_bytes_per_second)}/s"
+    both = (("↓", role.received_bytes_per_second), ("↑", role.sent_bytes_per_second))
+    return [f"{arrow} {amount(rate)}/s" for arrow, rate in both if rate is not None]

@@ -55,8 +55,10 @@ def training(workers: int = 16, seed: int = 1, epochs: int = 9) -> RunView:
     )
     spans = [SpanView(f"worker:{task}", "working", 1.0 + task / 10, None) for task in range(workers)]
     spans[3 % workers] = SpanView(spans[3 % workers].task, "working", 1.3, 430.0)
+    spans[1 % workers] = SpanView("worker:1", "working", 1.1, 190.0)
     spans += [
         SpanView("worker:3", "suspected", 430.0, None),
+        SpanView("worker:1", "working", 228.0, None),
         SpanView("worker:1", "suspected", 190.0, 205.0),
         SpanView("worker:1", "away", 205.0, 228.0),
     ]

@@ -22,6 +22,10 @@ const Charts = (() => {
     if (seconds < 7200) return `${thin(seconds / 60, 3)} min`;
     return `${thin(seconds / 3600, 3)} h`;
   }
+  const STEPS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400];
+  function evenSteps(longest) {
+    return longest < 4 ? undefined : STEPS.find((step) => longest / step <= 6) ?? 86400 * Math.ceil(longest / 86400 / 6);
+  }
   function written(value, unit) {
     if (value === null || value === undefined) return "–";
     switch (unit) {
@@ -79,11 +83,20 @@ const Charts = (() => {
     const value = axis(spec.kind === "spans" ? spec.x_label : spec.y_label, spec.kind === "spans" ? spec.x_unit : spec.y_unit, spec, true);
     if (spec.from_zero || bars) value.beginAtZero = true;
     const place = bars ? axis(spec.kind === "spans" ? "" : spec.x_label, spec.x_unit, spec, false) : axis(spec.x_label, spec.x_unit, spec, true);
+    const timed = spec.kind === "spans" ? value : place;
+    if (spec.x_unit === "seconds" && spec.kind !== "bars") {
+      const ends = spec.series.flatMap((series) => series.points.map((point) => point[spec.kind === "spans" ? 2 : 0]));
+      const longest = Math.max(...ends);
+      Object.assign(timed, { min: 0, max: longest });
+      timed.ticks.stepSize = evenSteps(longest);
+      timed.ticks.maxTicksLimit = 12;
+    }
     if (bars) {
       place.grid = { display: false };
-      place.ticks.autoSkip = !across;
+      place.ticks.autoSkip = !across && spec.labels.length > 8;
+      if (across) place.title.display = false;
       if (spec.kind === "spans") place.labels = spec.labels;
-    } else {
+    } else if (spec.x_unit !== "seconds") {
       place.bounds = "data";
     }
     const named = spec.series.filter((series) => series.points.length).length > 1 || spec.kind === "spans";
@@ -94,7 +107,7 @@ const Charts = (() => {
       scales: across ? { x: value, y: place } : { x: place, y: value },
       plugins: {
         legend: { display: named, position: "bottom", onClick: null,
-          labels: { color: color("--text"), usePointStyle: true, pointStyleWidth: 26, boxHeight: 7, filter: (item) => item.text !== "",
+          labels: { color: color("--text"), usePointStyle: !bars, pointStyleWidth: 26, boxHeight: bars ? 10 : 7, boxWidth: 18, filter: (item) => item.text !== "",
             ...(bars ? {} : { generateLabels }) } },
         tooltip: { callbacks: { title: () => "", label: (item) => told(item, spec) }, filter: (item) => item.dataset.label !== "" },
       },
