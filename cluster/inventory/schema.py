@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from cluster.inventory.deployment import Deployment, SshSettings, Storage
 from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
-from cluster.inventory.nodes import Interface, Node, Ports
+from cluster.inventory.nodes import Interface, Node, Page, Ports
 from cluster.inventory.task import RoleName, Task
 from cluster.inventory.tasks import expand
 
@@ -45,6 +45,7 @@ class Description(Section):
         description="permit addresses anyone on the Internet can reach; TensorFlow's port runs any graph it is sent",
     )
     ports: Ports = Ports()
+    page: Page = Page()
     nodes: tuple[Node, ...] = Field(min_length=1, max_length=MAXIMUM_NODES, description="the machines")
     storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
     ssh: SshSettings = SshSettings()

@@ -1,1 +1,1 @@
-"""What people see of a run: the live page and the report, from one set of templates."""
+"""What people look at: the live page and the report, both drawn from a RunView."""
