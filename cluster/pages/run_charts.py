@@ -244,6 +244,22 @@ def _error(found: PiView) -> Chart:
     )
 
 
+def time_of(found: PiView) -> Chart:
+    """Of a pi run that has ended: how long each number of samples took."""
+    return Chart(
+        id="times",
+        title="Time against samples",
+        hint="When how many samples were drawn, from the start of the job. A straight line: no worker tired or left.",
+        empty="was not written down in this run",
+        series=(Series("time", thinned([(point.samples, point.seconds) for point in found.points]), 0),),
+        x_label="samples drawn",
+        y_label="time",
+        x_unit="samples",
+        y_unit="seconds",
+        from_zero=True,
+    )
+
+
 def unit_of(view: RunView) -> str:
     """What its workers work off."""
     return "samples" if view.job == "pi" else "windows"

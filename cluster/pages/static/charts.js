@@ -73,7 +73,7 @@ const Charts = (() => {
       grid: { color: color("--grid") },
       border: { color: color("--edge") },
       ticks: { color: text, maxRotation: 0, autoSkip: true, autoSkipPadding: 14, maxTicksLimit: numeric ? 7 : 30,
-        ...(numeric ? { callback: (value) => written(value, unit) } : {}) },
+        ...(numeric ? { callback: (value) => (spec.logarithmic && !/^[125]/.test(value.toExponential()) ? null : written(value, unit)) } : {}) },
     };
   }
 
@@ -90,14 +90,17 @@ const Charts = (() => {
       Object.assign(timed, { min: 0, max: longest });
       timed.ticks.stepSize = evenSteps(longest);
       timed.ticks.maxTicksLimit = 12;
+      timed.ticks.includeBounds = false;
     }
     if (bars) {
       place.grid = { display: false };
       place.ticks.autoSkip = !across && spec.labels.length > 8;
       if (across) place.title.display = false;
       if (spec.kind === "spans") place.labels = spec.labels;
-    } else if (spec.x_unit !== "seconds") {
-      place.bounds = "data";
+    } else if (!spec.logarithmic) {
+      place.min = 0;
+      place.max = Math.max(...spec.series.flatMap((series) => series.points.map((point) => point[0])));
+      place.ticks.includeBounds = false;
     }
     const named = spec.series.filter((series) => series.points.length).length > 1 || spec.kind === "spans";
     return {
