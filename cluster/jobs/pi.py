@@ -68,7 +68,7 @@ class PiRun:
         job = self.job
         with Session(self.inventory, self.cancel, self.observers) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
-            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places))
+            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.observers)
             self.observers.add(PiMetrics(session.registry, job.samples))
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)
             drawn: dict[int, int] = {}

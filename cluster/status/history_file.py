@@ -74,7 +74,7 @@ def _records(lines: Iterable[bytes]) -> Iterator[Record]:
             found = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict) and isinstance(found.get("kind"), str):
+        if isinstance(found, dict) and isinstance(found.get("record"), str):
             yield found
 
 

@@ -1,6 +1,6 @@
 """A RunState as records, one JSON object each, and back. Pure.
 
-| kind | what |
+| record | what |
 |---|---|
 | `begin` | the run, its cluster and nodes: the first record, and again from each coordinator |
 | `event`, `sample`, `span`, `epoch`, `pi` | the views of these names; spans once they have ended |
@@ -39,7 +39,7 @@ NOT_OURS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 def begin(state: RunState) -> Record:
     """The record that comes first."""
     return {
-        "kind": "begin",
+        "record": "begin",
         "schema": SCHEMA,
         "cluster": state.cluster,
         "run": state.run,
@@ -61,7 +61,7 @@ def begin(state: RunState) -> Record:
 def facts(state: RunState, seconds: float) -> Record:
     """The record of all that is only a number now."""
     return {
-        "kind": "facts",
+        "record": "facts",
         "seconds": seconds,
         "interval_seconds": state.samples.interval_seconds,
         "progress": asdict(state.progress) if state.progress is not None else None,
@@ -84,24 +84,24 @@ def everything(state: RunState, seconds: float) -> list[Record]:
     """Records that come to the same state, without what was thinned out."""
     confusion = state.confusion
     found: list[Record] = [begin(state)]
-    found += [{"kind": "event", **asdict(event)} for event in state.log.kept]
-    found += [{"kind": "sample", **asdict(sample)} for sample in state.samples.kept]
-    found += [{"kind": "span", **asdict(span)} for span in state.spans.closed()]
-    found += [{"kind": "epoch", **asdict(epoch)} for epoch in (state.training.epochs if state.training else ())]
-    found += [{"kind": "pi", **asdict(point)} for point in state.estimates.kept]
+    found += [{"record": "event", **asdict(event)} for event in state.log.kept]
+    found += [{"record": "sample", **asdict(sample)} for sample in state.samples.kept]
+    found += [{"record": "span", **asdict(span)} for span in state.spans.closed()]
+    found += [{"record": "epoch", **asdict(epoch)} for epoch in (state.training.epochs if state.training else ())]
+    found += [{"record": "pi", **asdict(point)} for point in state.estimates.kept]
     for split, figures in state.figures.items():
         shown = asdict(confusion) if confusion is not None and confusion.split == split else None
-        found.append({"kind": "figures", "split": split, "confusion": shown, "figures": figures})
+        found.append({"record": "figures", "split": split, "confusion": shown, "figures": figures})
     found.append(facts(state, seconds))
     if state.ended_seconds is not None:
-        found.append({"kind": "end", "state": state.state, "reason": state.reason, "seconds": state.ended_seconds})
+        found.append({"record": "end", "state": state.state, "reason": state.reason, "seconds": state.ended_seconds})
     return found
 
 
 def state_of(records: Iterable[Record]) -> tuple[RunState, float] | None:
     """The state that the records tell of, and the latest second that they know; None without a beginning."""
     kept = list(records)
-    beginnings = [record for record in kept if record.get("kind") == "begin"]
+    beginnings = [record for record in kept if record.get("record") == "begin"]
     try:
         first, last = beginnings[0], beginnings[-1]
         nodes = [
@@ -137,7 +137,7 @@ def take(state: RunState, records: Iterable[Record]) -> float:
 
 
 def _apply(state: RunState, record: Record) -> float:
-    match record.pop("kind"):
+    match record.pop("record"):
         case "event":
             event = EventView(**record)
             state.log.add(event)

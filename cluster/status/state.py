@@ -64,10 +64,10 @@ class RunState:
         """When the latest sample was taken, or the first work came."""
         self.live = 0
 
-    def record(self, kind: str, **facts: Any) -> None:
+    def record(self, name: str, /, **facts: Any) -> None:
         """Something that has to last."""
         if len(self.records) < MOST_RECORDS:
-            self.records.append({"kind": kind, **facts})
+            self.records.append({"record": name, **facts})
 
     def tell(self, kind: str, text: str, seconds: float) -> None:
         """A line of the event log."""

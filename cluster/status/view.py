@@ -165,6 +165,7 @@ class PiPoint:
 
     samples: int
     seconds: float
+    """Since the first of them was asked for."""
     estimate: float
     standard_error: float
 
@@ -193,7 +194,9 @@ class RunView:
     started: str
     elapsed_seconds: float
     remaining_seconds: float | None
+    """Of the present stage, at its pace so far."""
     windows_per_second: float | None
+    """Of all workers, over the latest ten seconds; once the run has ended, its mean while somebody worked."""
     progress: ProgressView | None
     nodes: tuple[NodeView, ...]
     samples: tuple[SampleView, ...]
