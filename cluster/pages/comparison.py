@@ -13,6 +13,11 @@ from cluster.pages.templating import environment
 from cluster.pages.words import GLOSSARY, run_state
 from cluster.status.view import EpochView
 
+MOST_LINES = 6
+"""So many lines of different colour and dash a chart has; of more runs one with all of them says nothing."""
+MOST_COLUMNS = 6
+"""So many runs have a column each; of more each has a row."""
+
 Points = list[tuple[float, float]]
 
 
@@ -33,6 +38,7 @@ def comparison(runs: Sequence[Run]) -> str:
             charts=[chart for chart in charts if not chart.is_empty],
             figures=_figures(found, [group for group in groups if len(group.runs) > 1]),
             settings=differences(found),
+            crosswise=len(found) > MOST_COLUMNS,
             times=times if times.measured else None,
             glossary=GLOSSARY,
         )
@@ -52,7 +58,9 @@ def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
     pi_digits: Callable[[float | None], str] = lambda value: figure(value, 7)  # noqa: E731
     found = [
         line("time", "of the whole job", duration, elapsed),
-        line("test accuracy", "share of the test windows named correctly", accuracy, result_number("final", "accuracy")),
+        line(
+            "test accuracy", "share of the test windows named correctly", accuracy, result_number("final", "accuracy")
+        ),
         line("macro F1", "precision and recall in one", figure, result_number("final", "f1_macro")),
         line("test loss", "how wrong the answers are", figure, result_number("final", "loss")),
         line("chosen epoch", "best on held-out people", count, result_number("selected", "epoch")),
@@ -72,7 +80,9 @@ def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
 
 def _curves(groups: Sequence[Group]) -> list[Chart]:
     trained = [group for group in groups if group.runs[0].run.view.train is not None]
-    shown = [group for group in groups if group.runs[0].run.view.samples]
+    shown = [Group((one,)) for group in groups for one in group.runs]
+    if len(shown) > MOST_LINES:
+        shown = []
     return [
         _laid_over(
             trained, "loss", "Training loss", "The mean of each epoch; lower is better.", "loss", "number",
@@ -83,8 +93,8 @@ def _curves(groups: Sequence[Group]) -> list[Chart]:
             "share of the windows", "ratio", _by_epoch(lambda epoch: epoch.validation_accuracy),
         ),
         _laid_over(
-            trained, "accuracy", "Training accuracy", "In each epoch; higher is better.", "share of the windows", "ratio",
-            _by_epoch(lambda epoch: epoch.accuracy),
+            trained, "accuracy", "Training accuracy", "In each epoch; higher is better.", "share of the windows",
+            "ratio", _by_epoch(lambda epoch: epoch.accuracy),
         ),
         _laid_over(
             shown, "throughput", "Throughput", "Windows (of pi: samples) a second, all workers of the run together.",
@@ -119,8 +129,8 @@ def _laid_over(
     series: list[Series] = []
     for color, group in enumerate(groups):
         lines = [points for points in (points_of(one.run) for one in group.runs) if points]
-        if by_time or len(lines) < 2:
-            series += [Series(group.name, thinned(points), color) for points in lines[:1]]
+        if len(lines) < 2:
+            series += [Series(group.name, thinned(points), color) for points in lines]
             continue
         places = sorted({x for points in lines for x, _ in points})
         at = {x: [dict(points)[x] for points in lines if x in dict(points)] for x in places}

@@ -3,6 +3,8 @@
 import json
 import logging
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,17 @@ from cluster.whole_file import write_whole
 log = logging.getLogger(__name__)
 
 REPORT = "report.html"
+
+
+@contextmanager
+def reported(folder: Path) -> Iterator[None]:
+    """Around a job with its result: at its end, whether it failed or not, there is a report of it."""
+    try:
+        yield
+    except Exception:
+        leave_report(folder)
+        raise
+    leave_report(folder)
 
 
 def leave_report(folder: Path) -> None:
@@ -36,11 +49,11 @@ def write_report(folder: Path) -> Path:
 
 def environment() -> dict[str, Any]:
     """The versions of this process and what its machine is."""
+    import psutil
+
     from cluster import __version__
     from cluster.metrics.build import tensorflow_version
     from cluster.metrics.processor import processor
-
-    import psutil
 
     return {
         "schema": 1,

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-NOTHING = "–"
+NOTHING = "\N{EN DASH}"
 """Stands where nothing is known (yet)."""
 
 _TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))

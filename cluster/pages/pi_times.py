@@ -1,11 +1,12 @@
 """Time against samples of several pi runs, by how many workers drew them.
 
-The thesis's own table has the same rows (10 M to 100 M, and 1,000 M) for 1, 2, 4, 8 and 16 Raspberry Pis. Its times are
-not repeated here; what is known of it is that one Pi ran out of memory above 60 M samples, so that those cells read N/A.
+The thesis's own table has the same rows (10 M to 100 M, and 1,000 M) for 1, 2, 4, 8 and 16 Raspberry Pis. Its times
+are not repeated here; what is known of it: one Pi ran out of memory above 60 M samples, so those cells read N/A.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 
 from cluster.pages.charts import Chart, Series, thinned
@@ -86,11 +87,14 @@ def _seconds(samples: int, runs: Iterable[Named]) -> tuple[float, int] | None:
 
 def _when(one: Named, samples: int) -> float | None:
     """When the run had drawn so many, between the two moments that were written down."""
-    points = one.run.view.pi.points if one.run.view.pi else ()
-    for before, after in zip(points, points[1:], strict=False):
+    view = one.run.view
+    points = view.pi.points if view.pi else ()
+    # Points count from the first chunk; what the start and the end of the job took belongs to it as well.
+    besides = max(0.0, view.elapsed_seconds - points[-1].seconds) if points and view.state == "done" else 0.0
+    for before, after in pairwise(points):
         if before.samples <= samples <= after.samples and after.samples > before.samples:
             share = (samples - before.samples) / (after.samples - before.samples)
-            return before.seconds + share * (after.seconds - before.seconds)
+            return besides + before.seconds + share * (after.seconds - before.seconds)
     return None
 
 
@@ -107,8 +111,8 @@ def times_chart(times: Times) -> Chart:
     return Chart(
         id="times",
         title="Time against samples",
-        hint="Both scales grow by factors of ten: a straight line that rises by as much as it goes right costs the same "
-        "for every sample; a flat start is the time it takes to begin at all.",
+        hint="Both scales grow by factors of ten: a straight line that rises by as much as it goes right costs the "
+        "same for every sample; a flat start is the time it takes to begin at all.",
         empty="comes with runs of the pi job that are done",
         series=tuple(series),
         x_label="samples",

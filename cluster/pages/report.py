@@ -28,7 +28,11 @@ def report(run: Run) -> str:
     view = run.view
     made = environment()
     parts: Any = made.get_template("parts.html").module
-    charts = [chart for chart in [*charts_of(view), *([time_of(view.pi)] if view.pi else []), _worked(view)] if not chart.is_empty]
+    charts = [
+        chart
+        for chart in [*charts_of(view), *([time_of(view.pi)] if view.pi else []), _worked(view)]
+        if not chart.is_empty
+    ]
     absent = [chart.title for chart in charts_of(view) if chart.is_empty]
     return made.get_template("report.html").render(
         title=f"{view.job} on {view.cluster}",
@@ -49,6 +53,7 @@ def report(run: Run) -> str:
         survived=survived_rows(run),
         settings=settings_of(run),
         environment=environment_rows(run),
+        processors=any(node.processor for node in view.nodes),
         events=view.events[-MOST_EVENTS:],
         tones=EVENT_TONES,
         glossary=GLOSSARY,
@@ -70,7 +75,9 @@ def _worked(view: RunView) -> Chart:
         "away.",
         empty="was not written down in this run",
         series=(
-            Series(unit, tuple((place, float(windows)) for place, (_, windows) in enumerate(done)) if worked else (), 0),
+            Series(
+                unit, tuple((place, float(windows)) for place, (_, windows) in enumerate(done)) if worked else (), 0
+            ),
         ),
         kind="bars",
         x_label="worker",

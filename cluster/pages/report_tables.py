@@ -101,6 +101,8 @@ def _text(value: Any) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
+        case int():
+            return f"{value:,}" if abs(value) >= 10_000 else str(value)
         case float():
             return f"{value:g}"
         case list():
@@ -137,13 +139,17 @@ def survived_rows(run: Run) -> list[Row]:
     if view.train is not None:
         updates = part_of(result, "updates") or {}
         rows += [
-            Row("updates applied", count(number_of(updates, "applied")), f"of {count(number_of(updates, 'scheduled'))}"),
+            Row(
+                "updates applied", count(number_of(updates, "applied")), f"of {count(number_of(updates, 'scheduled'))}"
+            ),
             Row("sent twice", count(number_of(updates, "duplicates_dropped")), "dropped: each update counts once"),
             Row("rolled back", count(number_of(updates, "rolled_back")), "lost with a server, and done again"),
             Row("resumptions", count(number_of(result, "resumptions")), "times the job was brought back"),
         ]
     injected = part_of(result, "chaos", "injected") or {}
-    return rows + [Row(f"injected: {fault}", count(times), "asked for with --chaos") for fault, times in injected.items()]
+    return rows + [
+        Row(f"injected: {fault}", count(times), "asked for with --chaos") for fault, times in injected.items()
+    ]
 
 
 def environment_rows(run: Run) -> list[Row]:

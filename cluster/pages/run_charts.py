@@ -228,7 +228,9 @@ def _error(found: PiView) -> Chart:
         empty="comes with the first chunk of points",
         series=(
             Series(
-                "standard error: expected", thinned([(point.samples, point.standard_error) for point in found.points]), 0
+                "standard error: expected",
+                thinned([(point.samples, point.standard_error) for point in found.points]),
+                0,
             ),
             Series(
                 "distance to pi: found",
@@ -249,7 +251,7 @@ def time_of(found: PiView) -> Chart:
     return Chart(
         id="times",
         title="Time against samples",
-        hint="When how many samples were drawn, from the start of the job. A straight line: no worker tired or left.",
+        hint="When how many samples were drawn, counted from the first chunk. Straight: no worker tired or left.",
         empty="was not written down in this run",
         series=(Series("time", thinned([(point.samples, point.seconds) for point in found.points]), 0),),
         x_label="samples drawn",
