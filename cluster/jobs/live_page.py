@@ -29,9 +29,7 @@ def open_page(inventory: Inventory, view: Callable[[], RunView], say: Callable[[
     host = coordinator.host if inventory.page.listen == "cluster" else LOOPBACK
     names = {coordinator.node, f"{coordinator.node}.local", socket.gethostname()}
     try:
-        page = server.PageServer(
-            host, coordinator.page_port, view, Drawing(), Path(server.__file__).parent / "static", names
-        )
+        page = PageServer(host, coordinator.page_port, view, Drawing(), STATIC, names)
     except OSError as problem:
         log.warning(
             "no live page: %s. Another port: --set ports.coordinator_page=PORT, or page_port of the coordinator's "

@@ -77,4 +77,4 @@ def significant(value: float | None, digits: int = 5) -> float | None:
 
 
 def _three(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

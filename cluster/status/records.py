@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from math import isfinite
 from typing import Any
@@ -74,6 +74,7 @@ def facts(state: RunState, seconds: float) -> Record:
             }
             for role in state.roles.values()
         },
+        "processors": {node.name: node.processor for node in state.nodes},
         "spans": [asdict(span) for span in state.spans.lasting()],
         "train": state.training.facts() if state.training is not None else None,
         "pi": asdict(state.estimates.latest) if state.estimates.latest is not None else None,
@@ -193,6 +194,8 @@ def _take_facts(state: RunState, record: Mapping[str, Any]) -> float:
         role.step_seconds.clear()
         if known["step_seconds"] is not None:
             role.step_seconds.append(float(known["step_seconds"]))
+    processors = record.get("processors", {})
+    state.nodes = tuple(replace(node, processor=processors.get(node.name)) for node in state.nodes)
     state.spans.forget(*state.tasks())
     for span in record["spans"]:
         state.spans.open(SpanView(**span))

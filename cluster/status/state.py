@@ -160,6 +160,11 @@ class RunState:
         if not task.startswith("worker:"):
             role.state = UP
 
+    def computes_on(self, task: str, processor: str) -> None:
+        """The kind of processor that the role's node has."""
+        name = self.places[task]
+        self.nodes = tuple(replace(node, processor=processor) if node.name == name else node for node in self.nodes)
+
     def silent(self, task: str) -> None:
         """A role process did not answer."""
         role = self.roles[task]

@@ -42,6 +42,8 @@ class NodeView:
     name: str
     address: str
     roles: tuple[RoleView, ...]
+    processor: str | None = None
+    """Its kind, as the role processes name it."""
 
 
 @dataclass(frozen=True)
