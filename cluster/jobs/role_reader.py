@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
-from cluster.jobs.role_metrics import role_metrics
+from cluster.jobs.role_metrics import BUILD, role_metrics
 from cluster.jobs.status_observer import StatusObserver
 
 WATCHED_SECONDS = 5.0
@@ -45,7 +45,7 @@ class RoleReader:
 
     def _read(self, task: Task) -> None:
         try:
-            samples = role_metrics(task.host, task.metrics_port, (MEMORY, SENT, RECEIVED), ANSWER_SECONDS)
+            samples = role_metrics(task.host, task.metrics_port, (MEMORY, SENT, RECEIVED, BUILD), ANSWER_SECONDS)
         except ClusterError:
             self._before.pop(task.name, None)
             with self._observer.state() as state:
@@ -62,5 +62,8 @@ class RoleReader:
             since = now - before[0]
             rates = (sent - before[1]) / since, (received - before[2]) / since
         memory = values.get(MEMORY)
+        processor = next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)
         with self._observer.state() as state:
+            if processor:
+                state.computes_on(task.name, processor)
             state.answered(task.name, None if memory is None else int(memory), *rates)

@@ -119,6 +119,8 @@ class StatusWatch(Watch):
         now = self.observer.clock()
         with self.observer.state() as state:
             state.end(status, reason, now)
+        if self._history is not None:
+            self._history.close()  # before anybody makes a report of it
 
     def _look(self) -> None:
         while not self._end.wait(LOOK_SECONDS):

@@ -48,6 +48,8 @@ class Role:
 
     def mark(self, seconds: float) -> None:
         """The windows are what they are now."""
+        if not self.windows:
+            self.marks.clear()  # before the first of them nobody could work
         self.marks.append((seconds, self.windows))
         while len(self.marks) > 2 and self.marks[1][0] <= seconds - RATE_SECONDS:
             self.marks.popleft()

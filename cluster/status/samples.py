@@ -20,10 +20,6 @@ class Samples:
     interval_seconds: float = SHORTEST_SECONDS
     kept: list[SampleView] = field(default_factory=list)
 
-    def due(self, seconds: float) -> bool:
-        """Whether it is time for the next one."""
-        return not self.kept or seconds - self.kept[-1].seconds >= self.interval_seconds
-
     def add(self, sample: SampleView) -> None:
         """One more; those that are there become half as many when they are too many."""
         self.kept.append(sample)
