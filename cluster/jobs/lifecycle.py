@@ -10,6 +10,7 @@ from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.run_log import RunLog
+from cluster.pages.leave import reported
 from cluster.status.view import JobState
 from cluster.whole_file import write_whole
 
@@ -89,7 +90,7 @@ def _conduct(
     except Exception as problem:
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
-    with RunLog(folder.path / "coordinator.log") as run_log:
+    with RunLog(folder.path / "coordinator.log") as run_log, reported(folder.path):
         _tell_where(folder.path)  # not before it can be gone on with: that takes its log
         watch.begun(job, folder.path, resumed is not None)
         try:

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-NOTHING = "–"
+NOTHING = "\N{EN DASH}"
 """Stands where nothing is known (yet)."""
 
 _TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -77,4 +77,4 @@ def significant(value: float | None, digits: int = 5) -> float | None:
 
 
 def _three(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

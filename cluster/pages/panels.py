@@ -99,8 +99,12 @@ def picture_of(view: RunView) -> ClusterPicture:
 
 def _card(node: NodeView, fastest: float) -> NodeCard:
     roles = tuple(
-        RoleCard(role, role_state(role.state), round(100 * (role.windows_per_second or 0.0) / fastest) if fastest else 0)
-        for role in sorted(node.roles, key=lambda role: (_RANK.get(role.task.partition(":")[0], 3), place_of(role.task)))
+        RoleCard(
+            role, role_state(role.state), round(100 * (role.windows_per_second or 0.0) / fastest) if fastest else 0
+        )
+        for role in sorted(
+            node.roles, key=lambda role: (_RANK.get(role.task.partition(":")[0], 3), place_of(role.task))
+        )
     )
     tones = [card.state.tone for card in roles]
     tone = next((tone for tone in _ORDER if tone in tones), "off")
@@ -133,7 +137,11 @@ def tiles_of(view: RunView) -> list[Tile]:
         losses = [sample.loss for sample in view.samples if sample.loss is not None]
         tiles += [
             Tile("Epoch", f"{train.epoch} of {train.planned_epochs}", "finished passes over the training windows"),
-            Tile("Loss", figure(losses[-1] if losses else last and last.loss), "how wrong it is in training; 0 is best"),
+            Tile(
+                "Loss",
+                figure(losses[-1] if losses else last.loss if last else None),
+                "how wrong it is in training; 0 is best",
+            ),
             _accuracy_tile(view),
             Tile(
                 "Staleness",
@@ -145,7 +153,9 @@ def tiles_of(view: RunView) -> list[Tile]:
         last_point = view.pi.points[-1] if view.pi.points else None
         error = last_point.standard_error if last_point else None
         tiles += [
-            Tile("Estimate of pi", figure(last_point and last_point.estimate, 7), "four times the share of hits"),
+            Tile(
+                "Estimate of pi", figure(last_point.estimate if last_point else None, 7), "four times the share of hits"
+            ),
             Tile("Standard error", f"± {figure(error, 7)}", "how far off it typically is by chance"),
             Tile(
                 "Distance to pi",

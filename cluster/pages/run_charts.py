@@ -5,7 +5,7 @@ from statistics import median
 
 from cluster.pages.charts import Chart, Series, exact, thinned
 from cluster.pages.words import SPAN_STATES, STEP_PARTS
-from cluster.status.view import EpochView, PiView, RunView, TrainView
+from cluster.status.view import EpochView, PiPoint, PiView, RunView, TrainView
 
 FEW_WORKERS = 4
 """So many get a line each; of more, the band from the slowest to the fastest is shown."""
@@ -193,8 +193,13 @@ def _timeline(view: RunView) -> Chart:
     )
 
 
+def _curve(found: PiView) -> tuple[PiPoint, ...]:
+    """Its points; a single one, all that an old run has, is no curve."""
+    return found.points if len(found.points) > 1 else ()
+
+
 def _estimate(found: PiView) -> Chart:
-    points = found.points
+    points = _curve(found)
     last = float(points[-1].samples) if points else 0.0
     first = float(points[0].samples) if points else 0.0
     band = [
@@ -207,7 +212,7 @@ def _estimate(found: PiView) -> Chart:
         title="Pi, as it is closed in on",
         hint="Random points in a square: four times the share that falls inside the quarter circle is pi. The band is "
         "two standard errors wide on each side: 19 of 20 such bands hold the true value.",
-        empty="comes with the first chunk of points",
+        empty="comes with the second chunk of points",
         series=(
             Series("band of two standard errors", exact(band), 0, "band"),
             Series("estimate", exact([(point.samples, point.estimate) for point in points]), 0),
@@ -225,14 +230,16 @@ def _error(found: PiView) -> Chart:
         id="error",
         title="How far off",
         hint="Both scales grow by factors of ten: a hundred times the samples make the error ten times smaller.",
-        empty="comes with the first chunk of points",
+        empty="comes with the second chunk of points",
         series=(
             Series(
-                "standard error: expected", thinned([(point.samples, point.standard_error) for point in found.points]), 0
+                "standard error: expected",
+                thinned([(point.samples, point.standard_error) for point in _curve(found)]),
+                0,
             ),
             Series(
                 "distance to pi: found",
-                thinned([(p.samples, abs(p.estimate - pi)) for p in found.points if p.estimate != pi]),
+                thinned([(p.samples, abs(p.estimate - pi)) for p in _curve(found) if p.estimate != pi]),
                 1,
             ),
         ),
@@ -241,6 +248,22 @@ def _error(found: PiView) -> Chart:
         x_unit="samples",
         y_unit="error",
         logarithmic=True,
+    )
+
+
+def time_of(found: PiView) -> Chart:
+    """Of a pi run that has ended: how long each number of samples took."""
+    return Chart(
+        id="times",
+        title="Time against samples",
+        hint="When how many samples were drawn, counted from the first chunk. Straight: no worker tired or left.",
+        empty="was not written down in this run",
+        series=(Series("time", thinned([(point.samples, point.seconds) for point in _curve(found)]), 0),),
+        x_label="samples drawn",
+        y_label="time",
+        x_unit="samples",
+        y_unit="seconds",
+        from_zero=True,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Meaning:
-    """A state as people read it. `tone` is well, waiting, warning, bad or off: a colour and a sign in the style sheet."""
+    """A state as people read it. `tone` is well, waiting, warning, bad or off: its colour and sign."""
 
     word: str
     tone: str

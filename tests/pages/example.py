@@ -91,12 +91,14 @@ def training(workers: int = 16, seed: int = 1, epochs: int = 9) -> RunView:
                         departures=1 if task in (1, 11) else 0,
                     ),
                 ),
+                processor="aarch64 0x41 0xd03 0x0",
             )
             for task in range(workers)
         ),
     ]  # fmt: skip
     rows = tuple(
-        tuple(round(draw.uniform(0, 14)) if true != given else 420 + 20 * true for given in range(6)) for true in range(6)
+        tuple(round(draw.uniform(0, 14)) if true != given else 420 + 20 * true for given in range(6))
+        for true in range(6)
     )
     return RunView(
         cluster="thesis",

@@ -42,7 +42,7 @@ const Charts = (() => {
     for (const series of spec.series) {
       if (!series.points.length) continue;
       const line = paint(series.color);
-      const base = { label: series.name, borderColor: line, backgroundColor: line, borderWidth: 2, pointRadius: 0, pointHitRadius: 8 };
+      const base = { label: series.name, borderColor: line, backgroundColor: line, borderWidth: 2, pointRadius: 0, pointHitRadius: 8, clip: 6 };
       if (spec.kind === "spans") {
         made.push({ ...base, borderWidth: 0, barPercentage: 0.72, categoryPercentage: 1, grouped: false, minBarLength: 2,
           data: series.points.map(([at, begin, end]) => ({ x: [begin, end], y: spec.labels[at] })) });
@@ -73,7 +73,7 @@ const Charts = (() => {
       grid: { color: color("--grid") },
       border: { color: color("--edge") },
       ticks: { color: text, maxRotation: 0, autoSkip: true, autoSkipPadding: 14, maxTicksLimit: numeric ? 7 : 30,
-        ...(numeric ? { callback: (value) => written(value, unit) } : {}) },
+        ...(numeric ? { callback: (value) => (spec.logarithmic && !/^[125]e/.test(value.toExponential()) ? null : written(value, unit)) } : {}) },
     };
   }
 
@@ -90,14 +90,17 @@ const Charts = (() => {
       Object.assign(timed, { min: 0, max: longest });
       timed.ticks.stepSize = evenSteps(longest);
       timed.ticks.maxTicksLimit = 12;
+      timed.ticks.includeBounds = false;
     }
     if (bars) {
       place.grid = { display: false };
       place.ticks.autoSkip = !across && spec.labels.length > 8;
       if (across) place.title.display = false;
       if (spec.kind === "spans") place.labels = spec.labels;
-    } else if (spec.x_unit !== "seconds") {
-      place.bounds = "data";
+    } else if (!spec.logarithmic) {
+      place.min = 0;
+      place.max = Math.max(...spec.series.flatMap((series) => series.points.map((point) => point[0])));
+      place.ticks.includeBounds = false;
     }
     const named = spec.series.filter((series) => series.points.length).length > 1 || spec.kind === "spans";
     return {
@@ -117,9 +120,8 @@ const Charts = (() => {
   function generateLabels(chart) {
     return Chart.defaults.plugins.legend.labels.generateLabels(chart).map((item) => {
       const set = chart.data.datasets[item.datasetIndex];
-      const dot = set.pointRadius > 0;
       const band = set.fill === "+1";
-      return { ...item, pointStyle: band ? "rect" : dot ? set.pointStyle : "line", lineDash: set.borderDash || [],
+      return { ...item, pointStyle: band ? "rect" : "line", lineDash: set.borderDash || [],
         fillStyle: set.backgroundColor, strokeStyle: set.borderColor, lineWidth: 2 };
     });
   }

@@ -21,7 +21,7 @@
   page.addEventListener("htmx:sseOpen", (event) => {
     if (event.detail.source !== stream) {
       stream = event.detail.source;
-      stream.addEventListener("closing", (closing) => { ended = closing.data; });
+      stream.addEventListener("closing", (closing) => { ended = JSON.parse(closing.data).state; });
     }
     clearInterval(waiting);
     waiting = null;
