@@ -72,11 +72,14 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: CoordinatorLog, c
         job_of = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
     from cluster.jobs.lifecycle import conduct
     from cluster.jobs.progress import Display
+    from cluster.jobs.status_watch import StatusWatch
 
     with Display(quiet=given.quiet or log.for_programs) as display:
         going_on = () if resumed is None else (resumed,)
         job = job_of(inventory, display, cancel, *going_on, chaos=chaos)
-        path, result = conduct(job, Path(inventory.runs), cancel, resumed)
+        watch = StatusWatch(inventory, given.job, display.say)
+        job.observers.add(watch.observer)
+        path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
     _say_where(path, given.json, log)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
 

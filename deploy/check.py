@@ -76,6 +76,10 @@ def _ports(
         ]
         if not held:
             findings.append(Finding("ok", task.name, f"ports {task.port} and {task.metrics_port} are free"))
+        page = task.page_port
+        if page is not None and page in taken:
+            line = f"port {page} of the live page is taken by {taken[page]}: jobs run without the page"
+            findings.append(Finding("warning", task.name, f"{line}; stop that, or choose another `page_port`"))
     return tuple(findings)
 
 

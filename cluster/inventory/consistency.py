@@ -73,13 +73,17 @@ def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator
         if task.role == "coordinator" and task.index > 0:
             continue  # one too many, which is its own problem
         role: KeyPath = ("nodes", index, "roles", position)
-        for port, name in ((task.port, "port"), (task.metrics_port, "metrics_port")):
+        named = [(task.port, "port"), (task.metrics_port, "metrics_port")]
+        if task.page_port is not None and parts.page:
+            named.append((task.page_port, "page_port"))
+        for port, name in named:
             user = f"{task.name}'s {name}"
             first = taken.setdefault((index, port), user)
             if first != user:
                 written = (*role, task.role, name)
                 what = f"port {port} on {task.node} is {first} already, and would be {user} too"
-                remedy = f"give it one of its own, e.g. `- {task.role}: {{port: 3001, metrics_port: 3002}}`"
+                example = "page_port: 3003" if name == "page_port" else "port: 3001, metrics_port: 3002"
+                remedy = f"give it one of its own, e.g. `- {task.role}: {{{example}}}`"
                 yield sources.problem(written if sources.has(written) else role, what, remedy)
     for node, path in _holders(parts, "monitor")[:1]:
         holder = taken.get((int(path[1]), parts.monitor.port))

@@ -22,14 +22,20 @@ class RolePorts(Section):
     metrics_port: Port | None = Field(None, description="of `/metrics` and `/ready`; null takes the role's")
 
 
+class CoordinatorPorts(RolePorts):
+    """Ports of the coordinator where they differ from the inventory's `ports`."""
+
+    page_port: Port | None = Field(None, description="of the [live page](page.md); null takes it from `ports`")
+
+
 class RoleEntry(Section):
     """One role of a node: its bare name, or a mapping of the name to the ports this process takes."""
 
     storage: Section | None = Field(None, description="the NFS server; takes no ports")
     ps: RolePorts | None = Field(None, description="a parameter server")
     worker: RolePorts | None = Field(None, description="computes gradients and samples")
-    coordinator: RolePorts | None = Field(None, description="runs the jobs; exactly one in a cluster")
     monitor: Section | None = Field(None, description="a Prometheus that watches the others; takes no ports here")
+    coordinator: CoordinatorPorts | None = Field(None, description="runs the jobs; exactly one in a cluster")
 
     @model_validator(mode="before")
     @classmethod
@@ -89,3 +95,14 @@ class Ports(Section):
     ps_metrics: Port = Field(9200, description="of a parameter server's `/metrics` and `/ready`")
     worker_metrics: Port = Field(9201, description="of a worker's `/metrics` and `/ready`")
     coordinator_metrics: Port = Field(9202, description="of the coordinator's `/metrics`")
+    coordinator_page: Port = Field(9203, description="of the coordinator's [live page](page.md)")
+
+
+class Page(Section):
+    """The live page that the coordinator serves while a job runs."""
+
+    listen: Literal["loopback", "cluster", "off"] = Field(
+        "loopback",
+        description="`loopback`: the coordinator's node alone sees the page; `cluster`: nodes and `deployment.allow` "
+        "do, at the address the node announces; `off`: there is none",
+    )

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from cluster.inventory.deployment import Storage
 from cluster.inventory.fields import Section
 from cluster.inventory.monitor import Monitor
-from cluster.inventory.nodes import Node, Ports
+from cluster.inventory.nodes import Node, Page, Ports
 from cluster.inventory.schema_keys import plain_path
 from cluster.inventory.sources import Sources
 
@@ -29,6 +29,7 @@ class Parts:
     interface: str | None
     local: bool
     allow_public: bool
+    page: bool
     complete: bool
 
 
@@ -47,6 +48,7 @@ def salvage(sources: Sources) -> Parts:
     ports, _ = _readable(Ports, top.get("ports"), ("ports",))
     storage = None if top.get("storage") is None else _readable(Storage, top["storage"], ("storage",))[0]
     monitor, _ = _readable(Monitor, top.get("monitor"), ("monitor",))
+    page, _ = _readable(Page, top.get("page", {}), ("page",))
     interface = top.get("interface")
     return Parts(
         nodes=tuple(nodes),
@@ -57,6 +59,7 @@ def salvage(sources: Sources) -> Parts:
         interface=interface if isinstance(interface, str) else None,
         local=top.get("connection", "local") == "local",
         allow_public=top.get("allow_public") is True,
+        page=page is None or page.listen != "off",
         complete=complete,
     )
 

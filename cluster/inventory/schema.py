@@ -13,7 +13,7 @@ from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
 from cluster.inventory.logs import Logs
 from cluster.inventory.monitor import Monitor
-from cluster.inventory.nodes import Interface, Node, Ports
+from cluster.inventory.nodes import Interface, Node, Page, Ports
 from cluster.inventory.task import RoleName, Task
 from cluster.inventory.tasks import expand
 
@@ -47,6 +47,7 @@ class Description(Section):
         description="permit addresses anyone on the Internet can reach; TensorFlow's port runs any graph it is sent",
     )
     ports: Ports = Ports()
+    page: Page = Page()
     nodes: tuple[Node, ...] = Field(min_length=1, max_length=MAXIMUM_NODES, description="the machines")
     storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
     ssh: SshSettings = SshSettings()

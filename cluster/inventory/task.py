@@ -19,6 +19,8 @@ class Task:
     host: str
     port: int
     metrics_port: int
+    page_port: int | None = None
+    """Of the live page; the coordinator's alone."""
 
     @property
     def name(self) -> str:

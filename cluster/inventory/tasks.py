@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from cluster.inventory.nodes import Node, Ports
+from cluster.inventory.nodes import Node, Ports, RoleEntry
 from cluster.inventory.task import ROLE_NAMES, RoleName, Task
 
 Place = tuple[int, int]
@@ -31,6 +31,12 @@ def placed(nodes: Sequence[tuple[int, Node]], ports: Ports, hosts: Mapping[str, 
                 port = entry.ports.port or defaults[role][0]
                 metrics_port = entry.ports.metrics_port or defaults[role][1]
                 host = hosts.get(node.name, node.name)
-                found.append((Task(role, index, node.name, host, port, metrics_port), (position, entry_index)))
+                page_port = _page_port(entry, ports) if role == "coordinator" else None
+                task = Task(role, index, node.name, host, port, metrics_port, page_port)
+                found.append((task, (position, entry_index)))
                 index += 1
     return found
+
+
+def _page_port(entry: RoleEntry, ports: Ports) -> int:
+    return (entry.coordinator.page_port if entry.coordinator is not None else None) or ports.coordinator_page

@@ -53,8 +53,9 @@ def local_inventory(
         if not 1 <= count <= 64:
             raise UsageError(f"{count} {words}: one machine simulates 1 to 64 - choose another number")
     roles = ["ps"] * ps + ["worker"] * workers + ["coordinator"]
-    ports = iter(free_ports(2 * len(roles)))
+    ports = iter(free_ports(2 * len(roles) + 1))
     lines = [f"      - {role}: {{port: {next(ports)}, metrics_port: {next(ports)}}}" for role in roles]
+    lines[-1] = lines[-1].removesuffix("}") + f", page_port: {next(ports)}}}"
     head = _HEAD.format(title="One machine plays the cluster.", cluster=json.dumps(cluster), connection="local")
     nodes = "\nnodes:\n  - name: localhost\n    address: 127.0.0.1\n    roles:\n" + "\n".join(lines) + "\n"
     return _checked(

@@ -14,20 +14,25 @@ from typing import Any
 from cluster.engine.chaos import DEADLY, Chaos, ChaosPlan, Strike
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
+from cluster.jobs.observer import Observer
 
 NAME = "chaos.jsonl"
 SUPERVISOR = "PSCLUSTER_SUPERVISOR"
 """Environment variable: the socket of the supervisor that keeps the roles."""
 
 
-def sabotage(plan: ChaosPlan | None, folder: Path, servers: int) -> tuple[Saboteur | None, "ChaosLog | None"]:
+def sabotage(
+    plan: ChaosPlan | None, folder: Path, servers: int, observer: Observer
+) -> tuple[Saboteur | None, "ChaosLog | None"]:
     """What injects the plan's faults into a run on so many parameter servers, and the log of it; Nones without a plan.
+
+    The observer hears of every fault.
 
     Raises ClusterError.
     """
     if plan is None:
         return None, None
-    record = ChaosLog(folder)
+    record = ChaosLog(folder, observer)
     supervisor = os.environ.get(SUPERVISOR)
     return Saboteur(Chaos(plan, record.attempt, servers), record, Path(supervisor) if supervisor else None), record
 
@@ -35,9 +40,9 @@ def sabotage(plan: ChaosPlan | None, folder: Path, servers: int) -> tuple[Sabote
 class ChaosLog:
     """The file of one run, opened by one more coordinator."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, observer: Observer = Observer()) -> None:  # noqa: B008  it keeps nothing
         """Raises ClusterError if it cannot be read or written."""
-        self._path = folder / NAME
+        self._path, self._observer = folder / NAME, observer
         try:
             lines = self._path.read_bytes().splitlines() if self._path.exists() else []
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -59,6 +64,7 @@ class ChaosLog:
         if strike.fault in DEADLY:
             self._deadly.append(time.time())
         self._write(fault=strike.fault.value, target=strike.target, dispatch=strike.dispatch)
+        self._observer.fault(strike.fault.value, strike.target)
 
     def deadly(self, seconds: float) -> int:
         """See saboteur.Record."""

@@ -57,7 +57,7 @@ class EvaluateRun:
         named = self.inventory.jobs.evaluate.run
         run = self.evaluated_run = Path(named) if named else newest_model(Path(self.inventory.runs))
         model = self.model = load(run / "model")
-        dataset = self.dataset = load_dataset(self.inventory, self.display, self.cancel)
+        dataset = self.dataset = load_dataset(self.inventory, self.display, self.cancel, self.observers)
         problem = model.network.problem
         expected = (problem.window_steps, problem.channels, model.labels)
         if expected != (dataset.window_steps, dataset.channels, dataset.labels):
@@ -79,7 +79,7 @@ class EvaluateRun:
             network = self.model.network
             shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
             function = evaluation.traced(network, WorkerWindows(self.dataset), shards)
-            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places))
+            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.observers)
             dispatcher = session.dispatch(
                 {evaluation.FUNCTION: function}, self.inventory.jobs.train.deadline_seconds, saboteur
             )

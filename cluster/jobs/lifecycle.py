@@ -3,12 +3,15 @@
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.run_log import RunLog
+from cluster.pages.leave import reported
+from cluster.status.view import JobState
 from cluster.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -41,18 +44,47 @@ class Job(Protocol):
         """What goes into `result.json` below `status`: always every key, null where nothing is known."""
 
 
+class Watch:
+    """Whoever watches a job's life; this one does not. A context manager around all of it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """The job has ended, in whatever way."""
+
+    def begun(self, job: Job, folder: Path, resumed: bool) -> None:
+        """It was prepared, and has its folder."""
+
+    def ended(self, status: JobState, reason: str | None) -> None:
+        """It has come to this."""
+
+
 class Crashed(ClusterError):
     """A job met something nobody thought of; the traceback lies in the run's folder."""
 
 
-def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -> tuple[Path, dict[str, Any]]:
+def conduct(
+    job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None, watch: Watch | None = None
+) -> tuple[Path, dict[str, Any]]:
     """Prepare and run the job; where its result lies, and the result, whose `status` is done or cancelled.
 
-    With `resumed`, the folder of a run that was broken off, it goes on there.
+    With `resumed`, the folder of a run that was broken off, it goes on there. `watch` sees all of it, the preparation
+    too, which has no folder yet.
 
     Raises ClusterError: from the preparation, for bad input, without a trace in `runs`; after it with `status` failed
     and the `reason` in the result file.
     """
+    watch = watch or Watch()
+    with watch:
+        return _conduct(job, runs, cancel, resumed, watch)
+
+
+def _conduct(
+    job: Job, runs: Path, cancel: Cancel, resumed: Path | None, watch: Watch
+) -> tuple[Path, dict[str, Any]]:  # fmt: skip
     crash: Exception | None = None
     try:
         cancel.check()
@@ -65,8 +97,13 @@ def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
     job.observers.opened(folder.path.name, job.name)
-    with RunLog(folder.path / "coordinator.log") as run_log, job.metrics.until_read(lambda: cancel.asked):
+    with (
+        RunLog(folder.path / "coordinator.log") as run_log,
+        job.metrics.until_read(lambda: cancel.asked),
+        reported(folder.path),
+    ):
         _tell_where(folder.path)  # not before it can be gone on with: that takes its log
+        watch.begun(job, folder.path, resumed is not None)
         try:
             if crash is not None:
                 raise crash
@@ -76,6 +113,7 @@ def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -
             pass
         except ClusterError as problem:
             _record_failure(job, folder, problem)
+            watch.ended("failed", str(problem))
             raise
         except Exception as problem:
             run_log.keep_traceback(problem)
@@ -84,11 +122,14 @@ def conduct(job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None) -
                 f"traceback is in {run_log.path}: please report it"
             )
             _record_failure(job, folder, crashed)
+            watch.ended("failed", str(crashed))
             raise crashed from None
-        result = _complete(job, "cancelled" if cancel.asked and not job.complete() else "done")
-        log.info("%s: %s", job.name, result["status"])
+        status: JobState = "cancelled" if cancel.asked and not job.complete() else "done"
+        result = _complete(job, status)
+        log.info("%s: %s", job.name, status)
         path = folder.write_result(result)
-        job.observers.ended(result["status"], None)
+        job.observers.ended(status, None)
+        watch.ended(status, None)
         return path, result
 
 

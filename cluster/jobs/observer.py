@@ -97,6 +97,9 @@ class Observer:
     def diverged(self, reason: str) -> None:
         """The loss or a gradient is not finite, or far above that of guessing: the job ends."""
 
+    def fault(self, fault: str, target: str) -> None:
+        """`--chaos` injects this fault. Called by any thread."""
+
     def calibration(self, samples_per_second: Mapping[str, float]) -> None:
         """Speeds by task, `worker:3`, as the pi job measured them."""
 

@@ -72,7 +72,7 @@ class PiRun:
         job = self.job
         with Session(self.inventory, self.cancel, self.observers, self.metrics, self.display) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
-            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places))
+            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.observers)
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}

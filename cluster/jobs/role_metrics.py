@@ -1,6 +1,7 @@
 """What a role process says about itself, read from its /metrics as anybody would."""
 
 import urllib.request
+from collections.abc import Collection
 from http.client import HTTPException
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,12 +14,21 @@ BUILD = "pscluster_build_info"
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def role_metrics(host: str, metrics_port: int) -> list[Sample]:
-    """Every sample that a role process exports. Raises ClusterError if it does not answer."""
+def role_metrics(
+    host: str, metrics_port: int, names: Collection[str] | None = None, timeout_seconds: float = ANSWER_SECONDS
+) -> list[Sample]:
+    """Every sample that a role process exports, or those of these names, which costs less to read.
+
+    Raises ClusterError if it does not answer.
+    """
     address = f"http://{host}:{metrics_port}/metrics"
     try:
-        with _NO_PROXY.open(address, timeout=ANSWER_SECONDS) as answer:
-            families = list(text_string_to_metric_families(answer.read().decode()))
+        with _NO_PROXY.open(address, timeout=timeout_seconds) as answer:
+            text = answer.read().decode()
+        if names is not None:
+            starts = tuple(name + end for name in names for end in (" ", "{"))
+            text = "".join(line for line in text.splitlines(keepends=True) if line.startswith(starts))
+        families = list(text_string_to_metric_families(text))
     except (OSError, HTTPException, ValueError) as problem:
         raise ClusterError(f"{address}: expected the role's metrics, got {problem}: is it still running?") from None
     return [sample for family in families for sample in family.samples]

@@ -11,10 +11,11 @@ from cluster.data.places import PROJECT_ROOT, user_cache
 from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Display
 
 
-def load_dataset(inventory: Inventory, display: Display, cancel: Cancel) -> Dataset:
+def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observer: Observer) -> Dataset:
     """The prepared windows of the source that `jobs.train.data` or the search order names; says which, and why.
 
     Raises DataError, or Cancelled between two steps of the preparation.
@@ -29,7 +30,9 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel) -> Data
         cancel.check()
         if stage not in bars:
             bars[stage] = display.bar(stage, total)
+            observer.stage(stage, total, "steps")
         bars[stage].set(done, total)
+        observer.advanced(done)
 
     dataset = prepare(
         source,

@@ -88,7 +88,7 @@ class TrainRun:
         job = self.job
         if self.chaos is not None and job.mode == "single":
             raise UsageError("--chaos: jobs.train.mode is single, which has no workers to strike: take another mode")
-        self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel)
+        self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel, self.observers)
         known = slice(self.dataset.train_windows)
         self.train_rows, self.validation_rows = split_validation(
             self.dataset.subjects()[known], job.validation_subjects, job.seed, self.dataset.classes()[known]
@@ -145,7 +145,7 @@ class TrainRun:
             policy = policy_of(job, session.workers, speeds)
             functions: dict[str, Any] = {}
             places = dict(enumerate(session.places))
-            saboteur, self.report.chaos = sabotage(self.chaos, folder.path, len(session.places))
+            saboteur, self.report.chaos = sabotage(self.chaos, folder.path, len(session.places), self.observers)
             runner: Runner | None = None
             if job.mode == "allreduce" and isinstance(session, Session):
                 # Its functions span the workers that are there: known, and traced, only once they have joined.

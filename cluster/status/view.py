@@ -28,7 +28,9 @@ class RoleView:
     step_seconds: float | None = None
     """Median over its latest steps."""
     sent_bytes_per_second: float | None = None
+    """Over its own sockets, metrics apart."""
     received_bytes_per_second: float | None = None
+    """The same."""
     memory_bytes: int | None = None
     """Anonymous memory of the process."""
     departures: int = 0
@@ -40,8 +42,13 @@ class NodeView:
     """One machine of the inventory with its role processes."""
 
     name: str
+    """As the inventory has it."""
     address: str
+    """IPv4, as the other nodes reach it."""
     roles: tuple[RoleView, ...]
+    """What runs on it."""
+    processor: str | None = None
+    """Its kind, as the role processes name it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,9 @@ class ProgressView:
     stage: str
     """`preparing the recordings`, `train`, `refit`, `validation`, `test`, `pi` ..."""
     done: int
+    """Units that are done."""
     total: int
+    """Units of the stage; 0 if nobody knows."""
     unit: str
     """`updates`, `chunks`, `windows` ..."""
 
@@ -61,16 +70,25 @@ class EpochView:
     """One finished epoch; figures of the validation set are None where nothing was held out."""
 
     stage: str
+    """`train` or `refit`."""
     epoch: int
+    """Its number, from 1."""
     loss: float
+    """Mean training loss."""
     accuracy: float
+    """On the training windows, while they were trained on."""
     learning_rate: float
+    """Of its last update."""
     windows_per_second: float
+    """Over the epoch, without its validation."""
     seconds: float
     """Since the run began."""
     validation_loss: float | None = None
+    """Of the windows that were held out."""
     validation_accuracy: float | None = None
+    """The same."""
     validation_f1_macro: float | None = None
+    """The same: mean of the F1 of each class."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +114,13 @@ class SpanView:
     """A worker in one state, for the timeline; the last one has no end."""
 
     task: str
+    """The role process: a worker, or the coordinator where it works alone."""
     state: str
     """`working`, `away` (absent, joining, drained) or `suspected` (suspect, slow, fenced)."""
     begin_seconds: float
+    """Since the run began."""
     end_seconds: float | None
+    """Since the run began; null while it lasts."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +134,7 @@ class EventView:
     kind: str
     """`run`, `stage`, `worker`, `checkpoint`, `resumed`, `fault`, `warning` or `result`."""
     text: str
+    """What happened, in words."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +142,13 @@ class ConfusionView:
     """Rows are the true classes."""
 
     split: str
+    """`validation` or `test`."""
     labels: tuple[str, ...]
+    """Names of the classes."""
     rows: tuple[tuple[int, ...], ...]
+    """Windows by true and predicted class."""
     epoch: int | None = None
+    """The epoch whose model was evaluated."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +156,13 @@ class StalenessView:
     """Updates by how stale they were: `counts[i]` of them above `bounds[i - 1]` and at most `bounds[i]`, in updates."""
 
     bounds: tuple[int, ...]
+    """In updates."""
     counts: tuple[int, ...]
     """One longer than `bounds`: the last is what lies above all."""
     mean: float | None
+    """In updates."""
     maximum: float | None
+    """In updates."""
 
 
 @dataclass(frozen=True)
@@ -141,22 +170,37 @@ class TrainView:
     """What only a training has."""
 
     mode: str
+    """How the workers agree, e.g. `async`."""
     model: str
+    """Name of the network."""
     parameters: int | None
+    """Values that are trained."""
     epoch: int
+    """Epochs that are finished."""
     planned_epochs: int
+    """Epochs of a fit."""
     learning_rate: float | None
+    """Of the latest update."""
     step_parts_seconds: dict[str, float]
     """Mean seconds of the latest steps in `pull`, `compute`, `push` and `wait`."""
     epochs: tuple[EpochView, ...] = ()
+    """One entry for each that is finished."""
     staleness: StalenessView | None = None
+    """Over all updates."""
     pull_bytes_per_step: float | None = None
+    """What the parameter servers sent for a step, as their sockets count it."""
     push_bytes_per_step: float | None = None
+    """What they received for one."""
     updates_applied: int | None = None
+    """In the whole surviving history."""
     duplicates_dropped: int | None = None
+    """Updates that came twice and counted once."""
     rolled_back: int = 0
+    """Updates that were lost with a process and ran again."""
     resumptions: int = 0
+    """Times that another coordinator went on."""
     checkpoints: int = 0
+    """Checkpoints that were written."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +208,13 @@ class PiPoint:
     """The estimate after so many samples, and after how much time."""
 
     samples: int
+    """Points drawn by then."""
     seconds: float
+    """Since the first of them was asked for."""
     estimate: float
+    """Of pi."""
     standard_error: float
+    """Of the estimate."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +222,9 @@ class PiView:
     """What only the pi job has."""
 
     planned_samples: int
+    """Points of the whole job."""
     points: tuple[PiPoint, ...]
+    """The estimate over time, denser at the beginning."""
 
 
 @dataclass(frozen=True)
@@ -182,28 +232,43 @@ class RunView:
     """All of it."""
 
     cluster: str
+    """The inventory's name for it."""
     run: str
     """Name of the run's folder, the run's id in every log."""
     job: str
+    """`train`, `evaluate` or `pi`."""
     state: JobState
+    """`preparing`, `running`, `done`, `cancelled` or `failed`."""
     reason: str | None
     """Why it failed."""
     time: str
     """Of this picture: ISO 8601, UTC."""
     started: str
+    """When its first coordinator began: ISO 8601, UTC."""
     elapsed_seconds: float
+    """Since then."""
     remaining_seconds: float | None
+    """Of the present stage, at its pace so far."""
     windows_per_second: float | None
+    """Of all workers, over the latest ten seconds; once the run has ended, its mean while somebody worked."""
     progress: ProgressView | None
+    """Of the present stage."""
     nodes: tuple[NodeView, ...]
+    """Every machine of the inventory."""
     samples: tuple[SampleView, ...]
+    """The run over time: at most 600."""
     spans: tuple[SpanView, ...]
+    """Who was there when."""
     events: tuple[EventView, ...]
+    """The first hundred and the latest four hundred."""
     confusion: ConfusionView | None
+    """Of the latest evaluation."""
     figures: dict[str, dict[str, float]]
     """The latest figures by split: `train`, `validation`, `test`."""
     train: TrainView | None
+    """Null of other jobs."""
     pi: PiView | None
+    """Null of other jobs."""
 
 
 def described(view: RunView) -> dict[str, Any]:

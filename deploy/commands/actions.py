@@ -44,7 +44,7 @@ def check(context: Any, inventory: str | None = None, set_: Names = None, json_:
     from deploy.memory_estimate import estimate, layer_units, rows_of_a_step
 
     tasks = opened.tasks()
-    ports = [port for task in tasks for port in (task.port, task.metrics_port)]
+    ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
     facts = gather_here(ports, opened.jobs.train.data.source)
     train = opened.jobs.train
     memory = estimate(layer_units(train.model.model_dump()), rows_of_a_step(train.mode, train.micro_batches))

@@ -6,6 +6,7 @@ with x. A positional with a default would never take its word, so it has none.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as Collected
 from typing import Any
 
 from invoke.collection import Collection
@@ -18,13 +19,21 @@ from deploy.commands.flags import HELP, OPTIONAL, REPEATABLE
 Body = Callable[..., None]
 
 
-def as_task(body: Body, name: str | None = None) -> Task[Body]:
-    """A task without short flags: fab's own `-i` and `-H` must stay fab's."""
+def as_task(
+    body: Body,
+    name: str | None = None,
+    own_help: Mapping[str, str] | None = None,
+    repeatable: Collected[str] = REPEATABLE,
+) -> Task[Body]:
+    """A task without short flags: fab's own `-i` and `-H` must stay fab's.
+
+    `own_help` goes before what `HELP` says of a flag, for one that means something else here.
+    """
     parameters = list(inspect.signature(body).parameters)[1:]
     made: Task[Body] = task(
         name=name or body.__name__,
-        help={parameter: HELP[parameter] for parameter in parameters},
-        iterable=[parameter for parameter in parameters if parameter in REPEATABLE],
+        help={parameter: (own_help or {}).get(parameter) or HELP[parameter] for parameter in parameters},
+        iterable=[parameter for parameter in parameters if parameter in repeatable],
         optional=[parameter for parameter in parameters if parameter in OPTIONAL],
         auto_shortflags=False,
     )(body)

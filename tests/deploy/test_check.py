@@ -53,6 +53,16 @@ def test_taken_ports_are_named_with_their_holder() -> None:
     }
 
 
+def test_a_taken_port_of_the_page_is_a_warning() -> None:
+    tasks = (*TASKS[:2], replace(TASKS[2], page_port=9203))
+    facts = replace(PI_3B, taken_ports={9203: "process 77 (nginx)"})
+    found = check_node(tasks, status(RoleState.STOPPED), facts, estimate(32), job_runs=False)
+    (warning,) = [finding for finding in found if finding.level == "warning"]
+    assert "9203" in warning.line
+    assert "process 77 (nginx)" in warning.line
+    assert all(finding.level != "problem" for finding in found)
+
+
 def test_ports_taken_by_our_own_running_roles_are_well() -> None:
     taken = replace(PI_3B, taken_ports={port: "process 1" for task in TASKS[:2] for port in (task.port, 9200)})
     assert problems(taken, RoleState.READY) == {}

@@ -32,7 +32,7 @@ jobs: {{pi: {{samples: 1000}}}}
 
 def test_the_list_shows_every_command() -> None:
     listed = subprocess.run([str(FAB), "--list"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
-    for name in (*LISTED, "job.train", "job.evaluate", "job.pi", "init"):
+    for name in (*LISTED, "job.train", "job.evaluate", "job.pi", "init", "report"):
         assert name in listed.stdout
 
 
@@ -65,6 +65,8 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
         ("job evaluate --resume", 2, "job evaluate: does not take --resume"),
         ("job train --epochs x", 2, "--epochs: expected a whole number"),
         ("init", 2, "expected one of --local and --hosts"),
+        ("report", 2, "--run: expected the folder of a run"),
+        ("report --run nowhere", 2, "nowhere: expected the folder of a run"),
         ("init --local --workers 0", 2, "--workers: expected a whole number from 1 to 64, got '0'"),
         ("-H a,b deploy status", 2, "-H/--hosts: the inventory says which machines"),
         ("deploy start -i x", 2, "no inventory"),

@@ -155,6 +155,15 @@ def test_a_port_of_one_role_that_is_anothers_metrics_port() -> None:
     assert found.value == "4000"
 
 
+def test_the_page_has_a_port_of_its_own_unless_there_is_none() -> None:
+    taken = edited(("coordinator]", "{coordinator: {metrics_port: 9203}}]"))
+    found = only(taken)
+    assert "port 9203 on rpi01 is coordinator:0's metrics_port already" in found.problem
+    assert "page_port: 3003" in found.remedy
+    assert not problems(taken, ["page.listen=off"])
+    assert not problems(edited(("coordinator]", "{coordinator: {metrics_port: 9203, page_port: 9204}}]")))
+
+
 def test_ports_of_their_own_make_room_for_two_workers_on_a_node() -> None:
     text = edited(("roles: [worker]", "roles: [worker, {worker: {port: 3001, metrics_port: 3002}}]"))
 

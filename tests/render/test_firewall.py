@@ -40,6 +40,13 @@ def test_readers_reach_the_monitor_where_there_is_one() -> None:
     assert "9090" not in firewall.ruleset(allowing())
 
 
+def test_the_page_is_closed_unless_it_listens_for_the_cluster() -> None:
+    assert "9203" not in firewall.ruleset(thesis())
+    rules = firewall.ruleset(read(edited(ALLOWING), ["page.listen=cluster"], on=machine()))
+    assert "tcp dport { 9100, 9200, 9201, 9202, 9203 } ip saddr @readers accept" in rules
+    assert "2224, 9100, 9200, 9201, 9202, 9203 } drop" in rules
+
+
 def test_the_same_rules_have_the_same_mark_and_others_another() -> None:
     mark = firewall.loaded_mark(firewall.ruleset(thesis()))
     assert len(mark) == 16

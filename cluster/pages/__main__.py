@@ -1,0 +1,50 @@
+"""`python -m cluster.pages --run A`: the report of a run again; with several runs, a page with them side by side."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.pages.leave import REPORT
+from cluster.whole_file import write_whole
+
+COMPARISON = "comparison.html"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the file and say where it lies; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m cluster.pages", description=__doc__)
+    parser.add_argument(
+        "--run", action="append", required=True, type=Path, metavar="FOLDER", help="a run's folder (repeatable)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help=f"the file to write; else {REPORT} in the run, or ./{COMPARISON}"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        print(f"report: {write(given.run, given.out)}")
+    except ClusterError as problem:
+        print(problem, file=sys.stderr)
+        return int(problem.exit_code)
+    return ExitCode.DONE
+
+
+def write(folders: Sequence[Path], out: Path | None) -> Path:
+    """The report of one run, or of several side by side; where it lies. Raises ClusterError."""
+    from cluster.pages.comparison import comparison
+    from cluster.pages.report import report
+    from cluster.pages.run_files import run_of
+
+    twice = sorted({str(folder) for folder in folders if list(folders).count(folder) > 1})
+    if twice:
+        raise UsageError(f"--run: expected different runs, got {', '.join(twice)} more than once")
+    runs = [run_of(folder) for folder in folders]
+    text = report(runs[0]) if len(runs) == 1 else comparison(runs)
+    path = out or (folders[0] / REPORT if len(runs) == 1 else Path(COMPARISON))
+    write_whole(path, text.encode())
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

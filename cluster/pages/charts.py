@@ -1,0 +1,158 @@
+"""Charts as data: what static/charts.js draws, what a screen reader hears, and the table below each.
+
+A chart never carries numbers that its table does not have.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from markupsafe import Markup
+
+from cluster.pages.numbers import NOTHING, duration, figure, percent, short, significant
+
+MOST_POINTS = 240
+"""Of a series: more than this a screen does not show and a phone should not be sent every second."""
+MOST_ROWS = 40
+"""Of the table below a chart."""
+
+Kind = Literal["lines", "bars", "spans"]
+Unit = Literal["number", "seconds", "ratio", "samples", "pi", "error", "epoch"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line, set of points, band or set of bars.
+
+    `points`: of lines (x, y), of a band (x, low, high), of bars (category, value), of spans (category, begin, end),
+    where a category is its place in `labels`.
+    """
+
+    name: str
+    points: tuple[tuple[float | None, ...], ...]
+    color: int = 0
+    look: Literal["line", "points", "band", "reference"] = "line"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture with its words. `empty` says when there will be something."""
+
+    id: str
+    title: str
+    hint: str
+    empty: str
+    series: tuple[Series, ...]
+    kind: Kind = "lines"
+    x_label: str = ""
+    y_label: str = ""
+    x_unit: Unit = "seconds"
+    y_unit: Unit = "number"
+    labels: tuple[str, ...] = ()
+    logarithmic: bool = False
+    from_zero: bool = False
+    stacked: bool = False
+    horizontal: bool = field(default=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(series.points for series in self.series if series.look != "reference")
+
+    @property
+    def summary(self) -> str:
+        """What the picture shows in one sentence."""
+        if self.is_empty:
+            return f"{self.title}: {self.empty}"
+        if self.kind == "spans":
+            return f"{self.title}: {len(self.labels)} rows; the table below has them"
+        parts = [_latest(series, self) for series in self.series if series.points and series.look != "reference"]
+        return f"{self.title}. {'; '.join(parts[:8])}"
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows of the table below the picture."""
+        if self.kind == "spans":
+            rows = [
+                [self.labels[int(at or 0)], series.name, duration(begin), duration(end)]
+                for series in self.series
+                for at, begin, end in series.points
+            ]
+            return ["worker", "state", "from", "until"], sorted(rows, key=lambda row: row[0])[: 4 * MOST_ROWS]
+        heads, found = [self._x_head()], dict[float | None, dict[int, str]]()
+        for number, series in enumerate(self.series):
+            band = series.look == "band"
+            heads.append(f"{series.name}, lowest to highest" if band else series.name)
+            for x, *values in series.points:
+                found.setdefault(x, {})[number] = " to ".join(written(value, self.y_unit) for value in values)
+        places = sorted(found, key=lambda x: x or 0.0)
+        rows = [
+            [self._x_of(place), *(found[place].get(number, NOTHING) for number in range(len(self.series)))]
+            for place in _spread(places, MOST_ROWS)
+        ]
+        return heads, rows
+
+    def _x_head(self) -> str:
+        return self.x_label or ("" if self.labels else "x")
+
+    def _x_of(self, place: float | None) -> str:
+        return self.labels[int(place or 0)] if self.labels else written(place, self.x_unit)
+
+    def data(self) -> dict[str, Any]:
+        """What the script draws."""
+        heads, rows = self.table()
+        return {**asdict(self), "summary": self.summary, "table": {"heads": heads, "rows": rows}}
+
+    def json(self) -> Markup:
+        """The same as one line that may stand in HTML."""
+        text = json.dumps(self.data(), separators=(",", ":"), allow_nan=False)
+        for sign in "<>&\u2028\u2029":
+            text = text.replace(sign, f"\\u{ord(sign):04x}")
+        return Markup(text)  # nothing is left in it that HTML could take for its own
+
+
+def written(value: float | None, unit: Unit) -> str:
+    """A number of a chart in words."""
+    if value is None:
+        return NOTHING
+    match unit:
+        case "seconds":
+            return duration(value)
+        case "ratio":
+            return percent(value)
+        case "samples":
+            return short(value)
+        case "pi":
+            return figure(value, 7)
+        case "error":
+            return f"{value:.2g}"
+        case "epoch":
+            return f"{value:g}"
+        case "number":
+            return short(value)
+
+
+def thinned(points: Sequence[tuple[float | None, ...]]) -> tuple[tuple[float | None, ...], ...]:
+    """At most `MOST_POINTS` of them, the first and the last included, each number with as many digits as show."""
+    return tuple(tuple(significant(value, 6) for value in point) for point in _spread(list(points), MOST_POINTS))
+
+
+def exact(points: Sequence[tuple[float | None, ...]]) -> tuple[tuple[float | None, ...], ...]:
+    """The same with ten digits, for pi."""
+    return tuple(tuple(significant(value, 10) for value in point) for point in _spread(list(points), MOST_POINTS))
+
+
+def _spread(items: list[Any], most: int) -> list[Any]:
+    if len(items) <= most:
+        return items
+    return [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]
+
+
+def _latest(series: Series, chart: Chart) -> str:
+    if chart.labels:
+        parts = [f"{chart.labels[int(at or 0)]} {written(value, chart.y_unit)}" for at, value in series.points[:8]]
+        more = len(series.points) - len(parts)
+        return f"{series.name}: {', '.join(parts)}" + (f" and {more} more" if more > 0 else "")
+    x, *values = series.points[-1]
+    words = " to ".join(written(value, chart.y_unit) for value in values)
+    return f"{series.name}: {words} at {written(x, chart.x_unit)}"

@@ -1,0 +1,85 @@
+"""The live page, drawn from a RunView: the document once, its parts as they change."""
+
+from typing import Any
+
+from cluster.pages.charts import Chart
+from cluster.pages.panels import (
+    classes_of,
+    confusion_of,
+    picture_of,
+    progress_percent,
+    progress_words,
+    remaining,
+    tiles_of,
+)
+from cluster.pages.run_charts import charts_of, unit_of
+from cluster.pages.templating import STATIC, environment
+from cluster.pages.words import EVENT_TONES, GLOSSARY, run_state, stage
+from cluster.status.view import RunView
+
+__all__ = ["STATIC", "Drawing"]
+
+LATEST_EVENTS = 60
+
+
+class Drawing:
+    """Draws pages; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._environment = environment()
+        self._parts: Any = self._environment.get_template("parts.html").module
+
+    def page(self, view: RunView) -> str:
+        """The whole document. What it needs besides lies in `static/`."""
+        charts = charts_of(view)
+        return self._environment.get_template("live.html").render(
+            view=view,
+            charts=charts,
+            head={"words": _words(view, charts)},
+            fragments=self._markup(view, charts),
+            classifies=_classifies(view),
+            glossary=GLOSSARY,
+        )
+
+    def fragments(self, view: RunView) -> dict[str, str]:
+        """What changes, by the name of the event that carries it; `chart-...` is JSON, the rest HTML."""
+        charts = charts_of(view)
+        found = {name: str(text) for name, text in self._markup(view, charts).items()}
+        return {**found, **{f"chart-{chart.id}": str(chart.json()) for chart in charts}}
+
+    def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
+        parts = self._parts
+        made = {
+            "head": parts.head(
+                view,
+                run_state(view.state),
+                _words(view, charts),
+                progress_percent(view),
+                progress_words(view),
+                remaining(view),
+            ),
+            "tiles": parts.tiles(tiles_of(view)),
+            "picture": parts.picture(picture_of(view), unit_of(view)),
+            "log": parts.log(view.events[: -LATEST_EVENTS - 1 : -1], EVENT_TONES),
+        }
+        if _classifies(view):
+            made["confusion"] = confusion_part(parts, view)
+        return made
+
+
+def confusion_part(parts: Any, view: RunView) -> Any:
+    """The confusion matrix and the table of the classes, or when they come."""
+    found = view.confusion
+    if found is None:
+        return parts.confusion(None, (), ())
+    return parts.confusion(found, confusion_of(found), classes_of(found))
+
+
+def _words(view: RunView, charts: list[Chart]) -> dict[str, str]:
+    """Words of the head; `layout` changes when the page has other parts than it was made with."""
+    name = stage(view.progress.stage) if view.progress else ""
+    return {"stage": name, "layout": " ".join([view.run, view.job, *(chart.id for chart in charts)])}
+
+
+def _classifies(view: RunView) -> bool:
+    return view.pi is None and view.job != "pi"

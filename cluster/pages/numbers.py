@@ -1,0 +1,80 @@
+"""Numbers as people read them: one way for page and report."""
+
+from math import isfinite
+
+NOTHING = "\N{EN DASH}"
+"""Stands where nothing is known (yet)."""
+
+_TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and isfinite(value)
+
+
+def count(value: float | None) -> str:
+    """A whole number with thin groups: `12,345`."""
+    return f"{round(value):,}" if value is not None and _known(value) else NOTHING
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A loss or a share: `0.8132`."""
+    return f"{value:.{digits}f}" if value is not None and _known(value) else NOTHING
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share as `81.3 %`."""
+    return f"{100 * value:.{digits}f} %" if value is not None and _known(value) else NOTHING
+
+
+def short(value: float | None) -> str:
+    """Three digits that matter, with k, M or G: `1.25 M`."""
+    if value is None or not _known(value):
+        return NOTHING
+    for size, letter in _DECIMAL:
+        if abs(value) >= size:
+            return f"{_three(value / size)} {letter}"
+    return _three(value)
+
+
+def amount(value: float | None) -> str:
+    """Bytes, decimal: `1.25 MB`."""
+    if value is None or not _known(value):
+        return NOTHING
+    text = short(value)
+    return f"{text}B" if text[-1].isalpha() else f"{text} B"
+
+
+def duration(seconds: float | None) -> str:
+    """`850 ms`, `12.5 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds is None or not _known(seconds) or seconds < 0:
+        return NOTHING
+    if seconds < 1:
+        return f"{round(1000 * seconds)} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    seconds = round(seconds)
+    for index, (size, unit) in enumerate(_TIMES):
+        if seconds >= size:
+            below, lower = (*_TIMES, (1.0, "s"))[index + 1]
+            whole, rest = divmod(seconds, size)
+            return f"{int(whole)} {unit} {int(rest // below)} {lower}"
+    return f"{seconds} s"
+
+
+def label(text: str) -> str:
+    """The name of a class as words: `WALKING_UPSTAIRS` is `Walking upstairs`."""
+    words = text.replace("_", " ").strip()
+    return words.capitalize() if words.isupper() else words
+
+
+def significant(value: float | None, digits: int = 5) -> float | None:
+    """The number with so many digits, which keeps what is sent to a chart small; None for what JSON cannot say."""
+    if value is None or not _known(value):
+        return None
+    return float(f"{value:.{digits}g}")
+
+
+def _three(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

@@ -1,0 +1,246 @@
+"""What page and report show besides charts, made of a RunView: tiles, the cluster, the classes, the log."""
+
+from dataclasses import dataclass
+from math import pi
+
+from cluster.pages.numbers import amount, count, duration, figure, percent, short
+from cluster.pages.run_charts import place_of, unit_of
+from cluster.pages.words import Meaning, role_state
+from cluster.status.view import ConfusionView, NodeView, RoleView, RunView
+
+HEAT_STEPS = 8
+"""Shades of the confusion matrix: classes heat-0 to heat-8 of the style sheet."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure with its name and a word of explanation."""
+
+    name: str
+    value: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class RoleCard:
+    """A role as it is shown in its node's card."""
+
+    role: RoleView
+    state: Meaning
+    share: int
+    """Its speed beside the fastest worker's, in percent."""
+
+
+@dataclass(frozen=True)
+class NodeCard:
+    """A machine of the picture."""
+
+    node: NodeView
+    roles: tuple[RoleCard, ...]
+    serves: bool
+    """Whether it runs a parameter server or the coordinator: the upper row."""
+    tone: str
+    """The worst of its roles'."""
+
+
+@dataclass(frozen=True)
+class ClusterPicture:
+    """The nodes in two rows, and what flows between them."""
+
+    servers: tuple[NodeCard, ...]
+    workers: tuple[NodeCard, ...]
+    live: int
+    configured: int
+    pull_bytes_per_second: float | None
+    push_bytes_per_second: float | None
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class in the per-class table."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    windows: int
+
+
+@dataclass(frozen=True)
+class ConfusionCell:
+    """Windows of one class that were given one name; `heat` is the shade, by share of the row."""
+
+    windows: int
+    share: float
+    heat: int
+    right: bool
+
+
+_ORDER = ("bad", "warning", "waiting", "well", "off")
+_INSIDE = ("idle", "busy", "suspect", "slow", "fenced")
+
+
+def picture_of(view: RunView) -> ClusterPicture:
+    """The cluster as cards."""
+    roles = [role for node in view.nodes for role in node.roles]
+    fastest = max((role.windows_per_second or 0.0 for role in roles), default=0.0)
+    cards = [_card(node, fastest) for node in view.nodes]
+    workers = [role for role in roles if role.task.startswith("worker:")]
+    servers = [role for role in roles if role.task.startswith("ps:")]
+    return ClusterPicture(
+        servers=tuple(card for card in cards if card.serves),
+        workers=tuple(card for card in cards if not card.serves),
+        live=sum(role.state in _INSIDE for role in workers),
+        configured=len(workers),
+        pull_bytes_per_second=_total([role.sent_bytes_per_second for role in servers]),
+        push_bytes_per_second=_total([role.received_bytes_per_second for role in servers]),
+    )
+
+
+def _card(node: NodeView, fastest: float) -> NodeCard:
+    roles = tuple(
+        RoleCard(
+            role, role_state(role.state), round(100 * (role.windows_per_second or 0.0) / fastest) if fastest else 0
+        )
+        for role in sorted(
+            node.roles, key=lambda role: (_RANK.get(role.task.partition(":")[0], 3), place_of(role.task))
+        )
+    )
+    tones = [card.state.tone for card in roles]
+    tone = next((tone for tone in _ORDER if tone in tones), "off")
+    return NodeCard(node, roles, any(not role.task.startswith("worker:") for role in node.roles), tone)
+
+
+_RANK = {"coordinator": 0, "ps": 1, "worker": 2}
+
+
+def _total(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def tiles_of(view: RunView) -> list[Tile]:
+    """The figures to look at first."""
+    found = picture_of(view)
+    unit = unit_of(view)
+    tiles = [
+        Tile("Workers", f"{found.live} of {found.configured}", "in the cluster now, of those in the inventory"),
+        Tile(
+            "Throughput",
+            f"{short(view.windows_per_second)}/s",
+            f"{unit} a second, all workers together",
+        ),
+    ]
+    if view.train is not None:
+        train = view.train
+        last = train.epochs[-1] if train.epochs else None
+        losses = [sample.loss for sample in view.samples if sample.loss is not None]
+        tiles += [
+            Tile("Epoch", f"{train.epoch} of {train.planned_epochs}", "finished passes over the training windows"),
+            Tile(
+                "Loss",
+                figure(losses[-1] if losses else last.loss if last else None),
+                "how wrong it is in training; 0 is best",
+            ),
+            _accuracy_tile(view),
+            Tile(
+                "Staleness",
+                figure(train.staleness.mean if train.staleness else None, 1),
+                "updates of others between pull and push, mean",
+            ),
+        ]
+    if view.pi is not None:
+        last_point = view.pi.points[-1] if view.pi.points else None
+        error = last_point.standard_error if last_point else None
+        tiles += [
+            Tile(
+                "Estimate of pi", figure(last_point.estimate if last_point else None, 7), "four times the share of hits"
+            ),
+            Tile("Standard error", f"± {figure(error, 7)}", "how far off it typically is by chance"),
+            Tile(
+                "Distance to pi",
+                figure(abs(last_point.estimate - pi) if last_point else None, 7),
+                "how far off it really is",
+            ),
+            Tile(
+                "Samples",
+                f"{short(last_point.samples if last_point else 0)} of {short(view.pi.planned_samples)}",
+                "random points drawn",
+            ),
+        ]
+    return tiles
+
+
+def _accuracy_tile(view: RunView) -> Tile:
+    for split, words in (
+        ("test", "share of the test windows named correctly"),
+        ("validation", "of held-out people's windows"),
+    ):
+        if "accuracy" in view.figures.get(split, {}):
+            return Tile("Accuracy", percent(view.figures[split]["accuracy"]), words)
+    epochs = view.train.epochs if view.train else ()
+    known = epochs[-1].accuracy if epochs else None
+    return Tile("Accuracy", percent(known), "of the training windows" if epochs else "comes after the first epoch")
+
+
+def confusion_of(found: ConfusionView) -> list[list[ConfusionCell]]:
+    """The matrix with the shade of each cell."""
+    cells = []
+    for true, row in enumerate(found.rows):
+        total = sum(row)
+        shares = [windows / total if total else 0.0 for windows in row]
+        cells.append(
+            [
+                ConfusionCell(windows, share, _heat(share), true == given)
+                for given, (windows, share) in enumerate(zip(row, shares, strict=True))
+            ]
+        )
+    return cells
+
+
+def _heat(share: float) -> int:
+    """0 for none at all: a single window of many still shows."""
+    return 0 if share <= 0.0 else max(1, round(HEAT_STEPS * share))
+
+
+def classes_of(found: ConfusionView) -> list[ClassRow]:
+    """Precision, recall and F1 of each class; 0 where nothing was given, or deserves, the name."""
+    rows = []
+    for place, name in enumerate(found.labels):
+        hits = found.rows[place][place]
+        deserve = sum(found.rows[place])
+        given = sum(row[place] for row in found.rows)
+        precision = hits / given if given else 0.0
+        recall = hits / deserve if deserve else 0.0
+        both = precision + recall
+        rows.append(ClassRow(name, precision, recall, 2 * precision * recall / both if both else 0.0, deserve))
+    return rows
+
+
+def remaining(view: RunView) -> str:
+    """How long it goes on, in words."""
+    if view.state in ("done", "cancelled", "failed"):
+        return f"ended after {duration(view.elapsed_seconds)}"
+    if view.remaining_seconds is None:
+        return "time left is known once the workers have replied"
+    return f"about {duration(view.remaining_seconds)} left"
+
+
+def progress_percent(view: RunView) -> float | None:
+    """Of the present stage; None where it has no end that is known."""
+    found = view.progress
+    if found is None or found.total <= 0:
+        return None
+    return 100 * min(1.0, found.done / found.total)
+
+
+def progress_words(view: RunView) -> str:
+    """`1,204 of 2,220 updates`."""
+    found = view.progress
+    return "" if found is None or found.total <= 0 else f"{count(found.done)} of {count(found.total)} {found.unit}"
+
+
+def traffic(role: RoleView) -> list[str]:
+    """What a role receives and sends, for its card."""
+    both = (("↓", role.received_bytes_per_second), ("↑", role.sent_bytes_per_second))
+    return [f"{arrow} {amount(rate)}/s" for arrow, rate in both if rate is not None]

@@ -1,0 +1,58 @@
+"""A run as its folder has it: the picture, the result, and what it ran on."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cluster.status.history import read_run
+from cluster.status.view import RunView
+
+ENVIRONMENT = "environment.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, from the files of its folder alone."""
+
+    folder: Path
+    view: RunView
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """`result.json`, empty if there is none."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """`environment.json`, empty if there is none."""
+
+    @property
+    def name(self) -> str:
+        """Its id: the folder's name."""
+        return self.view.run or self.folder.name
+
+
+def run_of(folder: Path) -> Run:
+    """The run in `folder`. Raises UsageError if the folder holds none."""
+    return Run(folder, read_run(folder), _object(folder / "result.json"), _object(folder / ENVIRONMENT))
+
+
+def part_of(found: Mapping[str, Any], *keys: str) -> Any:
+    """`found[first][second]...`, None where that leads nowhere: older and broken runs lack this and that."""
+    value: Any = found
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def number_of(found: Mapping[str, Any], *keys: str) -> float | None:
+    """The same if it is a number."""
+    value = part_of(found, *keys)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

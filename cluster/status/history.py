@@ -1,0 +1,147 @@
+"""A run read back from the files in its folder: `history.jsonl`, `result.json`, `events.jsonl`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import UsageError
+from cluster.status.history_file import NAME, read_records
+from cluster.status.records import NOT_OURS, state_of
+from cluster.status.state import ENDED, RunState
+from cluster.status.training import Training
+from cluster.status.view import ConfusionView, EpochView, PiPoint, RunView, StalenessView, TrainView
+
+RESULT, EVENTS, LOG = "result.json", "events.jsonl", "coordinator.log"
+BROKEN = "there is no result: the run was broken off, or still goes on"
+
+
+def read_run(folder: Path) -> RunView:
+    """The picture of a run that is finished or broken, from the files in its folder alone.
+
+    Raises UsageError if the folder holds no run.
+    """
+    result = _result(folder)
+    found = state_of(read_records(folder))
+    if found is not None:
+        state, seconds = found
+        if state.state not in ENDED:
+            result = _newer(folder, result, state)
+    elif result is not None or (folder / LOG).is_file():
+        state, seconds = _without_history(folder, result or {})
+    else:
+        raise UsageError(f"{folder}: expected the folder of a run, with {RESULT}, {NAME} or {LOG} in it, found none")
+    if state.state not in ENDED:
+        if result is not None and result.get("status") in ENDED:
+            state.close(result["status"], _text(result.get("reason")), seconds)
+        else:
+            state.close("failed", BROKEN, seconds)
+    view = state.view(seconds)
+    return view if result is None else _with_result(view, result)
+
+
+def _result(folder: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((folder / RESULT).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _newer(folder: Path, result: dict[str, Any] | None, state: RunState) -> dict[str, Any] | None:
+    """The result, unless another coordinator has gone on since and left none."""
+    resumed = [event.time for event in state.log.kept if event.kind == "resumed"]
+    if result is None or not resumed:
+        return result
+    written = datetime.fromtimestamp((folder / RESULT).stat().st_mtime, UTC)
+    return result if written >= datetime.fromisoformat(resumed[-1]) else None
+
+
+def _without_history(folder: Path, result: Mapping[str, Any]) -> tuple[RunState, float]:
+    """Of a run whose history was never written: what its result says, and its epochs."""
+    job = str(result.get("job") or folder.name.partition("-")[2].partition("-")[0])
+    started = _started(folder)
+    training = None
+    if job == "train":
+        model = result.get("model") or {}
+        training = Training(str(result.get("mode") or "unknown"), str(model.get("name") or "unknown"))
+        training.planned_epochs = int((result.get("settings") or {}).get("epochs") or 0)
+    planned = int(result.get("planned_samples") or 0) if job == "pi" else None
+    state = RunState(str(result.get("cluster") or "unknown"), job, (), started, training, planned)
+    state.run = folder.name
+    seconds = float(result.get("elapsed_seconds") or 0.0)
+    for epoch in _epochs(folder, started):
+        state.epoch(epoch)
+        seconds = max(seconds, epoch.seconds)
+    return state, seconds
+
+
+def _started(folder: Path) -> datetime:
+    try:
+        return datetime.strptime(folder.name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+
+
+def _epochs(folder: Path, started: datetime) -> Iterator[EpochView]:
+    try:
+        lines = (folder / EVENTS).read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            event = json.loads(line)
+            validation = event.get("validation") or {}
+            yield EpochView(
+                str(event["stage"]), int(event["epoch"]), float(event["loss"]), float(event["accuracy"]),
+                float(event["rate"]), float(event["windows_per_second"]),
+                (datetime.fromisoformat(event["time"]) - started).total_seconds(),
+                validation.get("loss"), validation.get("accuracy"), validation.get("f1_macro"),
+            )  # fmt: skip
+        except NOT_OURS:
+            continue
+
+
+def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
+    """The result goes before what the history knows: it is what the run came to."""
+    labels = (result.get("dataset") or {}).get("labels")
+    rows, final = result.get("confusion"), result.get("final") or {}
+    if isinstance(rows, list) and isinstance(labels, list):
+        epoch = view.confusion.epoch if view.confusion is not None and view.confusion.split == "test" else None
+        confusion = ConfusionView("test", tuple(labels), tuple(tuple(row) for row in rows), epoch)
+        view = replace(view, confusion=confusion)
+    if final.get("accuracy") is not None:
+        known = {key: float(value) for key, value in final.items() if value is not None}
+        view = replace(view, figures={**view.figures, "test": known})
+    if view.train is not None:
+        view = replace(view, train=_train(view.train, result))
+    if view.pi is not None and result.get("samples") and not view.pi.points:
+        elapsed = float(result.get("elapsed_seconds") or 0.0)
+        point = PiPoint(result["samples"], elapsed, result["estimate"], result["standard_error"])
+        view = replace(view, pi=replace(view.pi, points=(point,)))
+    return view
+
+
+def _train(train: TrainView, result: Mapping[str, Any]) -> TrainView:
+    updates, wire, model = (result.get(key) or {} for key in ("updates", "wire", "model"))
+    stale = result.get("staleness") or {}
+    staleness = train.staleness
+    if staleness is None and stale.get("mean") is not None:
+        staleness = StalenessView((), (0,), stale["mean"], stale["maximum"])
+    return replace(
+        train,
+        parameters=model.get("parameters") or train.parameters,
+        staleness=staleness,
+        pull_bytes_per_step=wire.get("pull_bytes_per_step"),
+        push_bytes_per_step=wire.get("push_bytes_per_step"),
+        updates_applied=updates.get("applied"),
+        duplicates_dropped=updates.get("duplicates_dropped"),
+        rolled_back=int(updates.get("rolled_back") or 0),
+        resumptions=int(result.get("resumptions") or 0),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,244 @@
+"""Pictures of runs to draw: a training on sixteen nodes, pi, one that has not begun, one that failed."""
+
+import math
+import random
+from dataclasses import replace
+
+from cluster.status.view import (
+    ConfusionView,
+    EpochView,
+    EventView,
+    NodeView,
+    PiPoint,
+    PiView,
+    ProgressView,
+    RoleView,
+    RunView,
+    SampleView,
+    SpanView,
+    StalenessView,
+    TrainView,
+)
+
+LABELS = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING")
+STATES = {3: "slow", 6: "suspect", 11: "absent", 14: "idle"}
+
+
+def training(workers: int = 16, seed: int = 1, epochs: int = 9) -> RunView:
+    """A training in its tenth epoch of 12."""
+    draw = random.Random(seed)
+    samples = tuple(
+        SampleView(
+            seconds=at * 2.0,
+            loss=0.25 + 1.5 * math.exp(-at / 60) + draw.uniform(-0.04, 0.04),
+            windows_per_second=workers * 88.0 + draw.uniform(-90, 90),
+            staleness=workers * 0.4,
+            workers={f"worker:{task}": 70 + task * 2 + draw.uniform(-12, 12) for task in range(workers)},
+            live=workers - 1,
+        )
+        for at in range(1, 241)
+    )
+    finished = tuple(
+        EpochView(
+            stage="train",
+            epoch=epoch,
+            loss=0.3 + 1.4 * math.exp(-epoch / 2),
+            accuracy=0.93 - 0.6 * math.exp(-epoch / 2),
+            learning_rate=0.002 * math.sin(epoch / 4),
+            windows_per_second=1400.0,
+            seconds=epoch * 50.0,
+            validation_loss=0.42 + 1.2 * math.exp(-epoch / 2),
+            validation_accuracy=0.90 - 0.58 * math.exp(-epoch / 2),
+            validation_f1_macro=0.895 - 0.6 * math.exp(-epoch / 2),
+        )
+        for epoch in range(1, epochs + 1)
+    )
+    spans = [SpanView(f"worker:{task}", "working", 1.0 + task / 10, None) for task in range(workers)]
+    spans[3 % workers] = SpanView(spans[3 % workers].task, "working", 1.3, 430.0)
+    spans[1 % workers] = SpanView("worker:1", "working", 1.1, 190.0)
+    spans += [
+        SpanView("worker:3", "suspected", 430.0, None),
+        SpanView("worker:1", "working", 228.0, None),
+        SpanView("worker:1", "suspected", 190.0, 205.0),
+        SpanView("worker:1", "away", 205.0, 228.0),
+    ]
+    nodes = [
+        NodeView(
+            "pi-head",
+            "192.168.1.10",
+            (
+                RoleView("coordinator:0", "up", work="training", sent_bytes_per_second=4.1e5,
+                         received_bytes_per_second=3.9e5, memory_bytes=311_000_000),
+                RoleView("ps:0", "up", sent_bytes_per_second=9.8e6, received_bytes_per_second=1.01e7,
+                         memory_bytes=128_000_000),
+            ),
+        ),
+        *(
+            NodeView(
+                f"pi-{task:02}",
+                f"192.168.1.{task + 16}",
+                (
+                    RoleView(
+                        f"worker:{task}",
+                        STATES.get(task, "busy"),
+                        work=None if STATES.get(task) in ("absent", "idle") else f"update {1650 + task}",
+                        windows_per_second=0.0 if task == 11 else 70.0 + 2 * task,
+                        windows=48_000 + 100 * task,
+                        step_seconds=1.1 + task / 40,
+                        sent_bytes_per_second=6.2e5,
+                        received_bytes_per_second=6.0e5,
+                        memory_bytes=214_000_000,
+                        departures=1 if task in (1, 11) else 0,
+                    ),
+                ),
+                processor="aarch64 0x41 0xd03 0x0",
+            )
+            for task in range(workers)
+        ),
+    ]  # fmt: skip
+    rows = tuple(
+        tuple(round(draw.uniform(0, 14)) if true != given else 420 + 20 * true for given in range(6))
+        for true in range(6)
+    )
+    return RunView(
+        cluster="thesis",
+        run="20261121T233535Z-train",
+        job="train",
+        state="running",
+        reason=None,
+        time="2026-11-21T23:43:35.000+00:00",
+        started="2026-11-21T23:35:35.000+00:00",
+        elapsed_seconds=480.0,
+        remaining_seconds=130.0,
+        windows_per_second=1411.0,
+        progress=ProgressView("train", 1665, 2220, "updates"),
+        nodes=tuple(nodes),
+        samples=samples,
+        spans=tuple(spans),
+        events=(
+            EventView("2026-11-21T23:35:35.000+00:00", 0.0, "run", "the run begins"),
+            EventView("2026-11-21T23:35:37.000+00:00", 2.0, "stage", "training begins: 2,220 updates"),
+            EventView("2026-11-21T23:38:45.000+00:00", 190.0, "worker", "worker:1 is suspected"),
+            EventView("2026-11-21T23:39:00.000+00:00", 205.0, "worker", "worker:1 is away; 15 of 16 workers"),
+            EventView("2026-11-21T23:39:23.000+00:00", 228.0, "worker", "worker:1 joined; 16 of 16 workers"),
+            EventView("2026-11-21T23:40:35.000+00:00", 300.0, "checkpoint", "checkpoint at update 1,036"),
+            EventView("2026-11-21T23:42:45.000+00:00", 430.0, "fault", "chaos stopped worker:3 for 4 s"),
+        ),
+        confusion=ConfusionView("validation", LABELS, rows, epoch=epochs),
+        figures={"validation": {"accuracy": 0.8934, "f1_macro": 0.8891, "loss": 0.44}},
+        train=TrainView(
+            mode="async",
+            model="thesis",
+            parameters=27590,
+            epoch=epochs,
+            planned_epochs=12,
+            learning_rate=0.0011,
+            step_parts_seconds={"pull": 0.12, "compute": 0.81, "push": 0.14, "wait": 0.05},
+            epochs=finished,
+            staleness=StalenessView((0, 1, 2, 4, 8, 16), (40, 90, 210, 480, 640, 190, 12), 6.4, 19.0),
+            pull_bytes_per_step=111_240.0,
+            push_bytes_per_step=114_937.0,
+            updates_applied=1665,
+            duplicates_dropped=2,
+            checkpoints=7,
+        ),
+        pi=None,
+    )
+
+
+def estimating(workers: int = 16, samples: int = 1_000_000_000, state: str = "running", slower: float = 1.0) -> RunView:
+    """The pi job, two thirds through or done."""
+    draw = random.Random(samples + workers)
+    reached = samples if state == "done" else samples * 2 // 3
+    speed = 5e6 * workers / slower
+    points = []
+    for at in range(1, 61):
+        drawn = reached * at // 60
+        error = 1.6422 / math.sqrt(drawn)
+        points.append(PiPoint(drawn, drawn / speed + 1.0, math.pi + draw.gauss(0, 0.8) * error, error))
+    base = training(workers)
+    return replace(
+        base,
+        run=f"20261121T23{workers:02}00Z-pi",
+        job="pi",
+        state=state,  # type: ignore[arg-type]
+        elapsed_seconds=points[-1].seconds,
+        remaining_seconds=None if state == "done" else 20.0,
+        windows_per_second=speed,
+        progress=ProgressView("pi", 640, 960, "chunks"),
+        samples=tuple(
+            replace(
+                sample,
+                seconds=sample.seconds / 480 * points[-1].seconds,
+                loss=None,
+                windows_per_second=sample.windows_per_second / 88 * 5e6,
+                workers={task: rate / 88 * 5e6 for task, rate in sample.workers.items()},
+            )
+            for sample in base.samples
+        ),
+        spans=tuple(SpanView(f"worker:{task}", "working", 0.4, None) for task in range(workers)),
+        confusion=None,
+        figures={},
+        train=None,
+        pi=PiView(samples, tuple(points)),
+    )
+
+
+def begun() -> RunView:
+    """A training of which nothing but the job is known."""
+    return RunView(
+        cluster="local",
+        run="",
+        job="train",
+        state="preparing",
+        reason=None,
+        time="2026-11-21T23:35:35.000+00:00",
+        started="2026-11-21T23:35:35.000+00:00",
+        elapsed_seconds=0.4,
+        remaining_seconds=None,
+        windows_per_second=None,
+        progress=ProgressView("preparing the recordings", 0, 0, ""),
+        nodes=(),
+        samples=(),
+        spans=(),
+        events=(),
+        confusion=None,
+        figures={},
+        train=None,
+        pi=None,
+    )
+
+
+def failed() -> RunView:
+    """The training, lost with its parameter server."""
+    return replace(
+        training(),
+        state="failed",
+        reason="ps:0 at 192.168.1.10:2222 was lost, and the parameters with it",
+        remaining_seconds=None,
+    )
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>&lt;\u2028"
+
+
+def hostile() -> RunView:
+    """Every text a file or a person could have put there is an attack."""
+    base = training(4)
+    return replace(
+        base,
+        cluster=HOSTILE,
+        run=HOSTILE,
+        state="failed",
+        reason=HOSTILE,
+        started=HOSTILE,
+        nodes=tuple(
+            NodeView(HOSTILE, HOSTILE, tuple(replace(role, work=HOSTILE, state=HOSTILE) for role in node.roles))
+            for node in base.nodes
+        ),
+        progress=ProgressView(HOSTILE, 1, 2, HOSTILE),
+        spans=(SpanView(HOSTILE, "working", 0.0, None),),
+        samples=tuple(replace(sample, workers={HOSTILE: 1.0}) for sample in base.samples),
+        events=tuple(replace(event, kind=HOSTILE, text=HOSTILE, time=HOSTILE) for event in base.events),
+        confusion=ConfusionView(HOSTILE, (HOSTILE, "b"), ((1, 2), (3, 4))),
+    )

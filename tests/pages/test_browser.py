@@ -1,0 +1,176 @@
+"""Page and report in a real browser, with runs that are made up: every state, narrow and wide, light and dark.
+
+`PSCLUSTER_PICTURES=docs/images` writes the two pictures of the documentation.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from cluster.pages.comparison import comparison
+from cluster.pages.drawing import STATIC, Drawing
+from cluster.pages.leave import environment
+from cluster.pages.report import report
+from cluster.pages.run_files import Run, run_of
+from cluster.pages.server import PageServer
+from cluster.status.view import ConfusionView, RunView
+from tests.pages.browser import Scheme, chromium, looking
+from tests.pages.example import LABELS, begun, estimating, failed, hostile, training
+from tests.pages.folders import left, pi_result, train_result
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+VIEWS = {
+    "training": training(),
+    "few": training(3),
+    "pi": estimating(),
+    "begun": begun(),
+    "failed": failed(),
+    "hostile": hostile(),
+}
+SIZES: list[tuple[int, Scheme]] = [(400, "light"), (400, "dark"), (1600, "light"), (1600, "dark")]
+SIZE_NAMES = [f"{width}-{scheme}" for width, scheme in SIZES]
+PATIENCE_MILLISECONDS = 30_000
+PICTURES = os.environ.get("PSCLUSTER_PICTURES")
+
+
+class Shown:
+    """The run that the server shows now."""
+
+    def __init__(self, view: RunView) -> None:
+        self.now = view
+
+    def view(self) -> RunView:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@contextmanager
+def serving(shown: Shown, port: int = 0) -> Iterator[str]:
+    server = PageServer("127.0.0.1", port, shown.view, Drawing(), STATIC)
+    try:
+        yield f"http://127.0.0.1:{server.port}/"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES, ids=SIZE_NAMES)
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_page_looks_well(browser: Browser, name: str, width: int, scheme: Scheme) -> None:
+    with serving(Shown(VIEWS[name])) as address, looking(browser, address, width, scheme) as seen:
+        expect(seen.page.locator("#lost")).to_have_text("")
+        for summary in seen.page.locator("summary:visible").all():
+            summary.click()
+        seen.looks_well()
+
+
+def test_the_page_changes_with_the_run_and_keeps_what_was_opened(browser: Browser) -> None:
+    shown = Shown(replace(training(2), progress=None))
+    with serving(shown) as address, looking(browser, address) as seen:
+        page = seen.page
+        page.locator("#chart-loss summary").click()
+        rows = page.locator("#chart-loss tbody tr")
+        before = rows.last.text_content()
+        canvas = page.locator("#chart-loss canvas")
+        painted = canvas.screenshot()
+        later = training(2)
+        more = tuple(replace(sample, seconds=sample.seconds + 480.0, loss=0.1) for sample in later.samples)
+        tested = ConfusionView("test", LABELS[:2], ((5, 1), (0, 7)))
+        shown.now = replace(later, samples=later.samples + more, confusion=tested)
+        expect(page.locator("#head")).to_contain_text("1,665 of 2,220 updates")
+        expect(page.locator(".confusion")).to_contain_text("Test set")
+        expect(rows.last).not_to_have_text(before or "")
+        expect(page.locator("#chart-loss details")).to_have_attribute("open", "")
+        assert canvas.screenshot() != painted
+        expect(canvas).to_have_attribute("aria-label", "Loss. training, at the moment: 0.1 at 16 min 0 s; "
+                                         "training, mean of an epoch: 0.316 at 7 min 30 s; "
+                                         "held-out people: 0.433 at 7 min 30 s")  # fmt: skip
+        seen.looks_well()
+
+
+def test_charts_appear_with_their_first_numbers(browser: Browser) -> None:
+    waiting = replace(begun(), run=training(2).run)
+    shown = Shown(waiting)
+    with serving(shown) as address, looking(browser, address) as seen:
+        assert seen.page.locator("canvas:visible").count() == 0
+        expect(seen.page.locator("#chart-accuracy .empty")).to_contain_text("after the first epoch")
+        shown.now = training(2)
+        expect(seen.page.locator("canvas:visible")).to_have_count(7)
+        expect(seen.page.locator(".chart .empty:visible")).to_have_count(0)
+        seen.looks_well()
+
+
+def test_the_page_follows_to_the_next_job(browser: Browser) -> None:
+    shown = Shown(estimating(2, state="done"))
+    with serving(shown) as address, looking(browser, address) as seen:
+        expect(seen.page.locator("h1")).to_have_text("pi on thesis")
+        shown.now = training(2)
+        expect(seen.page.locator("h1")).to_have_text("train on thesis")
+        expect(seen.page.locator("#chart-loss canvas")).to_be_visible()
+
+
+def test_a_lost_connection_is_said_and_mended(browser: Browser) -> None:
+    shown = Shown(training(2))
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(shown))
+        with looking(browser, address) as seen:
+            lost = seen.page.locator("#lost")
+            expect(seen.page.locator("#head")).to_contain_text("running")
+            expect(lost).to_have_text("")
+            stack.close()
+            expect(lost).not_to_have_text("", timeout=PATIENCE_MILLISECONDS)
+            shown.now = replace(training(2), run="20991231T000000Z-train")
+            with serving(shown, urlsplit(address).port or 0):
+                expect(lost).to_have_text("", timeout=PATIENCE_MILLISECONDS)
+                expect(seen.page.locator(".run")).to_contain_text("20991231T000000Z-train")
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES, ids=SIZE_NAMES)
+def test_reports_look_well(browser: Browser, tmp_path: Path, width: int, scheme: Scheme) -> None:
+    shown = training()
+    assert shown.confusion is not None
+    tested = replace(shown.confusion, split="test", epoch=None)
+    done = replace(shown, state="done", progress=None, confusion=tested, figures={"test": train_result()["final"]})
+    result = train_result(workers=16)
+    runs = [run_of(left(tmp_path / f"2026112{seed}T233535Z-train", train_result(seed))) for seed in range(3)]
+    texts = {
+        "train": report(Run(tmp_path, done, result, environment())),
+        "pi": report(Run(tmp_path, estimating(state="done"), pi_result(16, 10**9, 14.0), environment())),
+        "old": report(runs[0]),
+        "several": comparison(runs),
+    }
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text)
+        with looking(browser, path.as_uri(), width, scheme) as seen:
+            if name == "train" and PICTURES and (width, scheme) == (1600, "light"):
+                _picture(seen.page, "report")
+            for summary in seen.page.locator("summary:visible").all():
+                summary.click()
+            seen.looks_well()
+
+
+def test_the_picture_of_the_page(browser: Browser) -> None:
+    if not PICTURES:
+        pytest.skip("PSCLUSTER_PICTURES=docs/images writes the pictures of the documentation")
+    with serving(Shown(training())) as address, looking(browser, address) as seen:
+        expect(seen.page.locator("canvas:visible")).to_have_count(7)
+        _picture(seen.page, "page")
+
+
+def _picture(page: Page, name: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1400})
+    page.wait_for_function("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+    Path(str(PICTURES)).mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=Path(str(PICTURES), f"{name}.png"))

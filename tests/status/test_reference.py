@@ -1,0 +1,32 @@
+"""docs/page.md says what /api/status answers."""
+
+import ast
+from pathlib import Path
+
+from cluster.status import reference, view
+from tests.status.played_run import pi, played
+
+PAGE = Path(__file__).parents[2] / reference.PAGE
+
+
+def test_the_page_has_every_field_of_the_picture() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == reference.with_reference(text), "run: python -m cluster.status.reference --write"
+
+
+def test_every_field_has_a_meaning() -> None:
+    tree = ast.parse(Path(view.__file__).read_text(encoding="utf-8"))
+    without = [
+        f"{node.name}.{name}"
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for name, _, meaning in reference.fields(node)
+        if not meaning
+    ]
+    assert not without
+
+
+def test_every_key_of_the_answer_is_named() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for state in (played(), pi()):
+        assert all(f"| `{key}` |" in text for key in view.described(state.view(60.0)))

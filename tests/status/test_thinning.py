@@ -1,0 +1,132 @@
+"""What is kept of long runs: samples, estimates, epochs, spans and lines of the event log."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.status.events import AGAIN_SECONDS, FIRST, LATEST, LONGEST, EventLog
+from cluster.status.samples import MOST_EPOCHS, MOST_SAMPLES, Estimates, Samples, halved, with_epoch
+from cluster.status.spans import MOST_SPANS, Spans
+from cluster.status.view import EpochView, EventView, PiPoint, SampleView
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def sample(seconds: float, rate: float = 10.0, loss: float | None = 1.0) -> SampleView:
+    return SampleView(seconds, loss, rate, None, {"worker:0": rate}, 1)
+
+
+def epoch(number: int, stage: str = "train", loss: float = 1.0) -> EpochView:
+    return EpochView(stage, number, loss, 0.5, 0.1, 100.0, float(number))
+
+
+@given(st.integers(1, 4000))
+def test_samples_of_a_run_of_any_length_fit_and_do_not_lie(count: int) -> None:
+    samples = Samples()
+    second = 0.0
+    for _ in range(count):
+        samples.add(sample(second, rate=10.0 + second % 2))
+        second += samples.interval_seconds
+    assert len(samples.kept) <= MOST_SAMPLES
+    times = [found.seconds for found in samples.kept]
+    assert times == sorted(times)
+    assert second - times[-1] <= samples.interval_seconds
+    assert all(10.0 <= found.windows_per_second <= 11.0 for found in samples.kept)
+    assert samples.interval_seconds <= max(1.0, second / (MOST_SAMPLES // 2))
+
+
+def test_neighbours_become_one_with_their_means() -> None:
+    old, first, second = sample(1.0), sample(2.0, 10.0, None), sample(3.0, 30.0, 2.0)
+    kept = halved([old, first, second])
+    assert kept == [old, SampleView(3.0, 2.0, 20.0, None, {"worker:0": 20.0}, 1)]
+
+
+def test_estimates_are_kept_so_that_a_logarithmic_axis_shows_them() -> None:
+    estimates = Estimates()
+    for chunk in range(1, 100_001):
+        estimates.add(PiPoint(chunk * 1000, float(chunk), 3.1, 0.1))
+    points = estimates.points()
+    assert len(points) < 700
+    assert points[0].samples == 1000
+    assert points[-1].samples == 100_000_000
+    samples = [point.samples for point in points]
+    assert all(later > earlier for earlier, later in pairwise(samples))
+    assert sum(count < 1_000_000 for count in samples) > 100
+    assert sum(count > 10_000_000 for count in samples) > 100
+
+
+def test_epochs_that_are_trained_again_replace_those_that_were_lost() -> None:
+    epochs: list[EpochView] = []
+    for number in (1, 2, 3):
+        epochs = with_epoch(epochs, epoch(number))
+    epochs = with_epoch(epochs, epoch(2, loss=0.5))
+    assert [(found.epoch, found.loss) for found in epochs] == [(1, 1.0), (2, 0.5)]
+    epochs = with_epoch(epochs, epoch(1, "refit"))
+    epochs = with_epoch(epochs, epoch(2, "refit"))
+    assert [(found.stage, found.epoch) for found in epochs] == [
+        ("train", 1), ("train", 2), ("refit", 1), ("refit", 2)
+    ]  # fmt: skip
+
+
+def test_many_epochs_are_thinned_and_the_newest_stays() -> None:
+    epochs: list[EpochView] = []
+    for number in range(1, 3 * MOST_EPOCHS):
+        epochs = with_epoch(epochs, epoch(number))
+        assert epochs[-1].epoch == number
+        assert len(epochs) <= MOST_EPOCHS
+
+
+@given(st.lists(st.tuples(st.sampled_from(["working", "away", "suspected"]), st.floats(0, 10)), max_size=300))
+def test_spans_follow_one_another_without_gap_and_are_bounded(steps: list[tuple[str, float]]) -> None:
+    spans, now = Spans(), 0.0
+    for state, length in steps:
+        spans.state("worker:0", state, now)
+        now += length
+    found = spans.all()
+    assert len(found) <= MOST_SPANS + 1
+    if found:
+        assert found[0].begin_seconds == 0.0
+        assert found[-1].end_seconds is None
+        assert all(before.end_seconds == after.begin_seconds for before, after in pairwise(found))
+    spans.end(now)
+    assert all(span.end_seconds is not None for span in spans.all())
+
+
+def test_the_same_state_again_is_one_span() -> None:
+    spans = Spans()
+    assert spans.state("worker:0", "working", 0.0) is None
+    assert spans.state("worker:0", "working", 5.0) is None
+    ended = spans.state("worker:0", "away", 7.0)
+    assert ended is not None
+    assert (ended.begin_seconds, ended.end_seconds) == (0.0, 7.0)
+
+
+def test_the_event_log_keeps_its_beginning_and_its_end() -> None:
+    log = EventLog()
+    for number in range(2000):
+        log.tell("worker", f"line {number}", float(number), NOW)
+    assert len(log.kept) == FIRST + LATEST
+    assert log.kept[0].text == "line 0"
+    assert log.kept[FIRST - 1].text == f"line {FIRST - 1}"
+    assert log.kept[-1].text == "line 1999"
+    assert log.kept[FIRST].text == f"line {2000 - LATEST}"
+
+
+def test_a_line_that_is_repeated_is_told_once_in_a_while() -> None:
+    log = EventLog()
+    told = [log.tell("warning", "hot", float(second), NOW) for second in range(30)]
+    assert sum(event is not None for event in told) == 30 // AGAIN_SECONDS
+    assert log.tell("warning", "x" * 10_000, 31.0, NOW) is not None
+    assert len(log.kept[-1].text) == LONGEST
+
+
+@pytest.mark.parametrize("kind", ["run", "worker"])
+def test_what_is_read_back_is_added_as_it_is(kind: str) -> None:
+    log = EventLog()
+    event = EventView("2026-01-01T00:00:00.000+00:00", 1.0, kind, "again")
+    log.add(event)
+    log.add(event)
+    assert log.kept == [event, event]
