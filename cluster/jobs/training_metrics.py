@@ -1,11 +1,12 @@
 """What the coordinator exports about a training: its own metrics, and those of each worker's steps."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from cluster.engine.shard import Totals
 from cluster.jobs.figures import Figures
@@ -13,8 +14,20 @@ from cluster.jobs.observer import EpochReport, Observer, Update, WorkedStep
 from cluster.jobs.wire import Traffic
 from cluster.metrics import instruments
 from cluster.metrics.counted import Counted
+from cluster.metrics.job_entries import PARTS
 
 OURS = ("coordinator", "0")
+
+
+@dataclass(frozen=True)
+class _OfWorker:
+    """One worker's series, looked up once: a step comes every few milliseconds."""
+
+    steps: Counter
+    windows: Counter
+    staleness: Histogram
+    round_trip: Histogram
+    parts: Mapping[str, Histogram]
 
 
 class TrainingMetrics(Observer):
@@ -47,6 +60,7 @@ class TrainingMetrics(Observer):
         self._planned = gauge("train_planned_epochs")
         self._learning_rate = gauge("train_learning_rate_ratio")
         self._left = gauge("train_remaining_seconds")
+        self._workers: dict[int, _OfWorker] = {}
         self._counted = Counted()
         registry.register(self._counted)
 
@@ -59,13 +73,13 @@ class TrainingMetrics(Observer):
 
     def step(self, step: WorkedStep) -> None:
         """See Observer."""
-        labels = ("worker", str(step.task))
-        self._steps.labels(*labels).inc()
-        self._windows.labels(*labels).inc(step.windows)
-        self._staleness.labels(*labels).observe(step.staleness)
-        self._round_trip.labels(*labels).observe(step.seconds)
+        of_worker = self._workers.get(step.task) or self._of_worker(step.task)
+        of_worker.steps.inc()
+        of_worker.windows.inc(step.windows)
+        of_worker.staleness.observe(step.staleness)
+        of_worker.round_trip.observe(step.seconds)
         for part, value in step.part_seconds.items():
-            self._step_seconds.labels(*labels, part).observe(value)
+            of_worker.parts[part].observe(value)
 
     def update(self, update: Update) -> None:
         """See Observer."""
@@ -107,6 +121,17 @@ class TrainingMetrics(Observer):
     def diverged(self, reason: str) -> None:
         """See Observer."""
         self._finite.labels(*OURS).set(0)
+
+    def _of_worker(self, task: int) -> _OfWorker:
+        labels = ("worker", str(task))
+        self._workers[task] = _OfWorker(
+            self._steps.labels(*labels),
+            self._windows.labels(*labels),
+            self._staleness.labels(*labels),
+            self._round_trip.labels(*labels),
+            {part: self._step_seconds.labels(*labels, part) for part in PARTS},
+        )
+        return self._workers[task]
 
     def _figures(self, split: str, loss: float, accuracy: float, f1_macro: float | None = None) -> None:
         self._loss.labels(*OURS, split).set(loss)

@@ -61,6 +61,8 @@ class TrafficMeter(Collector):
         self._excluded = frozenset(excluded_ports)
         self._lock = threading.Lock()
         self._open: dict[int, Traffic] = {}
+        self._skipped: frozenset[int] = frozenset()
+        """Inodes of sockets that are none of ours to count, as of the latest look."""
         self._closed = Traffic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="traffic", daemon=True)
@@ -94,10 +96,17 @@ class TrafficMeter(Collector):
             self._cost.so_far("traffic")
 
     def _connections(self) -> Iterator[tuple[int, Traffic]]:
+        skipped = set()
         for descriptor, inode in own_sockets():
+            if inode in self._skipped:
+                skipped.add(inode)
+                continue
             try:
                 with borrowed(descriptor) as view:
                     if is_tcp(view) and not is_listening(view) and view.getsockname()[1] not in self._excluded:
                         yield inode, of_connection(view)
+                    elif not is_tcp(view) or is_listening(view):
+                        skipped.add(inode)  # it stays so; a socket of TCP may yet listen or connect
             except OSError:  # closed since it was listed
                 continue
+        self._skipped = frozenset(skipped)

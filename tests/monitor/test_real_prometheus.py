@@ -1,7 +1,7 @@
 """A real Prometheus over a real cluster: every expression of every panel, annotation and rule has data.
 
-Nothing here is a Pi, has NFS or a clock that is off: what only those tell comes from a recorded text that a process of
-its own serves, as one more target.
+Nothing here is a Pi, has NFS or a sensor that can be counted on: what only those tell, and nothing else, comes from a
+recorded text that a process of its own serves, as one more target.
 """
 
 import json
