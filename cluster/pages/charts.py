@@ -5,16 +5,16 @@ A chart never carries numbers that its table does not have.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from markupsafe import Markup
 
 from cluster.pages.numbers import NOTHING, duration, figure, percent, short, significant
 
-MOST_POINTS = 240
+MOST_POINTS = 180
 """Of a series: more than this a screen does not show and a phone should not be sent every second."""
-MOST_ROWS = 40
+MOST_ROWS = 30
 """Of the table below a chart."""
 
 Kind = Literal["lines", "bars", "spans"]
@@ -101,7 +101,8 @@ class Chart:
     def data(self) -> dict[str, Any]:
         """What the script draws."""
         heads, rows = self.table()
-        return {**asdict(self), "summary": self.summary, "table": {"heads": heads, "rows": rows}}
+        fields = {**vars(self), "series": [vars(series) for series in self.series]}  # asdict would copy every point
+        return {**fields, "summary": self.summary, "table": {"heads": heads, "rows": rows}}
 
     def json(self) -> Markup:
         """The same as one line that may stand in HTML."""

@@ -27,6 +27,7 @@ class Drawing:
 
     def __init__(self) -> None:
         self._environment = environment()
+        self._written: dict[str, tuple[Chart, str]] = {}
         self._parts: Any = self._environment.get_template("parts.html").module
 
     def page(self, view: RunView) -> str:
@@ -45,7 +46,14 @@ class Drawing:
         """What changes, by the name of the event that carries it; `chart-...` is JSON, the rest HTML."""
         charts = charts_of(view)
         found = {name: str(text) for name, text in self._markup(view, charts).items()}
-        return {**found, **{f"chart-{chart.id}": str(chart.json()) for chart in charts}}
+        return {**found, **{f"chart-{chart.id}": self._json(chart) for chart in charts}}
+
+    def _json(self, chart: Chart) -> str:
+        """Most charts are as they were a second ago, and comparing them costs less than writing them."""
+        known = self._written.get(chart.id)
+        if known is None or known[0] != chart:
+            known = self._written[chart.id] = chart, str(chart.json())
+        return known[1]
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
         parts = self._parts

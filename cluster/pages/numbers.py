@@ -38,6 +38,12 @@ def short(value: float | None) -> str:
     return _three(value)
 
 
+def rate(value: float | None) -> str:
+    """So many a second: `1.25 M/s`."""
+    text = short(value)
+    return text if text == NOTHING else f"{text}/s"
+
+
 def amount(value: float | None) -> str:
     """Bytes, decimal: `1.25 MB`."""
     if value is None or not _known(value):

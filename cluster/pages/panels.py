@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import pi
 
-from cluster.pages.numbers import amount, count, duration, figure, percent, short
+from cluster.pages.numbers import NOTHING, amount, count, duration, figure, percent, rate, short
 from cluster.pages.run_charts import place_of, unit_of
 from cluster.pages.words import Meaning, role_state
 from cluster.status.view import ConfusionView, NodeView, RoleView, RunView
@@ -124,10 +124,14 @@ def tiles_of(view: RunView) -> list[Tile]:
     found = picture_of(view)
     unit = unit_of(view)
     tiles = [
-        Tile("Workers", f"{found.live} of {found.configured}", "in the cluster now, of those in the inventory"),
+        Tile(
+            "Workers",
+            f"{found.live} of {found.configured}" if found.configured else NOTHING,
+            "in the cluster now, of those in the inventory",
+        ),
         Tile(
             "Throughput",
-            f"{short(view.windows_per_second)}/s",
+            rate(view.windows_per_second),
             f"{unit} a second, all workers together",
         ),
     ]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.pages.numbers import NOTHING, amount, count, duration, figure, percent, short
+from cluster.pages.numbers import NOTHING, amount, count, duration, figure, percent, rate, short
 from cluster.pages.panels import Tile
 from cluster.pages.run_charts import place_of
 from cluster.pages.run_files import Run, number_of, part_of
@@ -47,7 +47,7 @@ def summary_tiles(run: Run) -> list[Tile]:
             Tile("Estimate of pi", figure(number_of(result, "estimate"), 9), "four times the share of hits"),
             Tile("Standard error", f"± {figure(number_of(result, 'standard_error'), 9)}", "how far off by chance"),
             Tile("Samples", short(samples), f"of {short(view.pi.planned_samples)} planned"),
-            Tile("Throughput", f"{short(_per(samples, view.elapsed_seconds))}/s", "samples a second, start included"),
+            Tile("Throughput", rate(_per(samples, view.elapsed_seconds)), "samples a second, start included"),
         ]
     else:
         tested = view.figures.get("test", {})
@@ -59,7 +59,7 @@ def summary_tiles(run: Run) -> list[Tile]:
     if view.train is not None:
         speed = number_of(result, "throughput", "windows_per_second")
         tiles += [
-            Tile("Throughput", f"{short(speed)}/s", "windows a second while it trained"),
+            Tile("Throughput", rate(speed), "windows a second while it trained"),
             Tile("Staleness", figure(number_of(result, "staleness", "mean"), 1), "updates of others in between, mean"),
         ]
     return [*tiles, Tile("Workers", count(shown), "processes that computed")]

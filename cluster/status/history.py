@@ -117,7 +117,7 @@ def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
         view = replace(view, figures={**view.figures, "test": known})
     if view.train is not None:
         view = replace(view, train=_train(view.train, result))
-    if view.pi is not None and result.get("samples") and not view.pi.points:
+    if view.pi is not None and result.get("samples") and result.get("estimate") is not None and not view.pi.points:
         elapsed = float(result.get("elapsed_seconds") or 0.0)
         point = PiPoint(result["samples"], elapsed, result["estimate"], result["standard_error"])
         view = replace(view, pi=replace(view.pi, points=(point,)))

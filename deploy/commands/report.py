@@ -31,4 +31,11 @@ def report(context: Any, run: Names = None, out: str | None = None) -> None:
 
 
 def _folders(given: Sequence[str]) -> list[Path]:
-    return [path if (path := Path(name)).exists() or not (RUNS / name).is_dir() else RUNS / name for name in given]
+    found = []
+    for name in given:
+        places = [Path(name), RUNS / name]
+        folder = next((place for place in places if place.is_dir()), None)
+        if folder is None:
+            raise UsageError(f"--run {name}: expected the folder of a run, found neither {places[0]} nor {places[1]}")
+        found.append(folder)
+    return found

@@ -66,7 +66,7 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
         ("job train --epochs x", 2, "--epochs: expected a whole number"),
         ("init", 2, "expected one of --local and --hosts"),
         ("report", 2, "--run: expected the folder of a run"),
-        ("report --run nowhere", 2, "nowhere: expected the folder of a run"),
+        ("report --run nowhere", 2, "--run nowhere: expected the folder of a run"),
         ("init --local --workers 0", 2, "--workers: expected a whole number from 1 to 64, got '0'"),
         ("-H a,b deploy status", 2, "-H/--hosts: the inventory says which machines"),
         ("deploy start -i x", 2, "no inventory"),

@@ -79,6 +79,7 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == result
     assert result == {"schema": 1, "job": "pi", "status": "done", "reason": None, "samples": 1}
     assert "pi: done" in (path.parent / "coordinator.log").read_text()
+    assert "pi on unknown" in (path.parent / "report.html").read_text()
 
 
 def test_bad_input_leaves_no_folder(tmp_path: Path) -> None:
@@ -122,6 +123,7 @@ def test_a_failure_is_recorded_and_raised(tmp_path: Path) -> None:
     assert stored(tmp_path)["reason"] == "ps:0 is gone"
     (folder,) = tmp_path.iterdir()
     assert json.loads((folder / "events.jsonl").read_text())["status"] == "failed"
+    assert "ps:0 is gone" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("stage", ["prepare", "run"])

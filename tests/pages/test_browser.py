@@ -1,6 +1,6 @@
 """Page and report in a real browser, with runs that are made up: every state, narrow and wide, light and dark.
 
-`PSCLUSTER_PICTURES=docs/images` writes the two pictures of the documentation.
+`PSCLUSTER_PICTURES=docs/images` writes the two pictures of the documentation anew, over those that are there.
 """
 
 import os
@@ -172,5 +172,4 @@ def test_the_picture_of_the_page(browser: Browser) -> None:
 def _picture(page: Page, name: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 1400})
     page.wait_for_function("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
-    Path(str(PICTURES)).mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=Path(str(PICTURES), f"{name}.png"))
+    Path(str(PICTURES), f"{name}.png").write_bytes(page.screenshot())
