@@ -99,8 +99,8 @@ def _conduct(
     job.observers.opened(folder.path.name, job.name)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
-        job.metrics.until_read(lambda: cancel.asked),
         reported(folder.path),
+        job.metrics.until_read(lambda: cancel.asked),
     ):
         _tell_where(folder.path)  # not before it can be gone on with: that takes its log
         watch.begun(job, folder.path, resumed is not None)

@@ -23,7 +23,7 @@ STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
 CHECKPOINT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 _EVERY_JOB = (
-    _job_gauge("job_info", labels={"job": ("train", "evaluate", "pi"), "run": (), "mode": (), "model": ()},
+    _job_gauge("job_info", labels={"kind": ("train", "evaluate", "pi"), "run": (), "mode": (), "model": ()},
                help="What runs: the job, the name of its folder in runs/, its mode and model (empty for pi); always 1"),
     _job_gauge("job_stage", labels={"stage": STAGES}, help="1 for the stage the job is in, 0 for all others"),
     _job_gauge("job_progress_ratio", help="Share of the present stage that is done"),

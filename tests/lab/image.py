@@ -22,7 +22,7 @@ ON_THE_IMAGE = (
 )
 """`nfs-common` is there too, as a stand-in. `python3-venv`, `nftables` and an NFS server are not, as on a Pi."""
 
-IN_THE_REPOSITORY = ("nftables", "python3-venv", "prometheus-node-exporter")
+IN_THE_REPOSITORY = ("nftables", "python3-venv", "prometheus", "prometheus-node-exporter")
 """What a deployment may install; their dependencies and the stand-ins are added."""
 
 REPOSITORY = "var/lib/pi-repo"

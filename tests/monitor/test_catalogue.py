@@ -10,7 +10,7 @@ from tests.monitor.expressions import expressions_of
 
 EXPORTED = {series for metric in CATALOGUE for series in metric.series}
 METRICS = {series: metric for metric in CATALOGUE for series in metric.series}
-TARGET_LABELS = {"cluster", "node", "process", "job", "instance", "exported_job", "le", "__name__"}
+TARGET_LABELS = {"cluster", "node", "process", "job", "instance", "le", "__name__"}
 EXPRESSIONS = [
     *((recording.name, recording.expression) for recording in RECORDINGS),
     *(one for text in dashboards().values() for one in expressions_of(json.loads(text))),
