@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
+from cluster.jobs.run_environment import environment
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.run_log import RunLog
 from cluster.pages.leave import reported
@@ -90,7 +91,7 @@ def _conduct(
     except Exception as problem:
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
-    with RunLog(folder.path / "coordinator.log") as run_log, reported(folder.path):
+    with RunLog(folder.path / "coordinator.log") as run_log, reported(folder.path, environment):
         _tell_where(folder.path)  # not before it can be gone on with: that takes its log
         watch.begun(job, folder.path, resumed is not None)
         try:
