@@ -141,17 +141,18 @@ def _staleness(train: TrainView) -> Chart:
     found = train.staleness
     labels = () if found is None else (*_ranges(found.bounds), f"over {found.bounds[-1]}" if found.bounds else "all")
     counts = () if found is None or not any(found.counts) else found.counts
+    shown = 2 + max((place for place, count in enumerate(counts) if count), default=0)  # and one that is empty
     return Chart(
         id="staleness",
         title="Staleness",
         hint="How many updates of others came between a worker's pull and its push. Few is fresh; the more there are, "
         "the less the gradient fits the parameters it is applied to.",
         empty="comes with the first updates",
-        series=(Series("updates", tuple((place, float(count)) for place, count in enumerate(counts)), 0),),
+        series=(Series("updates", tuple((place, float(count)) for place, count in enumerate(counts[:shown])), 0),),
         kind="bars",
         x_label="updates in between",
         y_label="updates",
-        labels=tuple(labels),
+        labels=tuple(labels[:shown]),
         from_zero=True,
     )
 

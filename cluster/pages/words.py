@@ -49,7 +49,7 @@ STEP_PARTS = {
     "pull": "fetching parameters",
     "compute": "computing the gradient",
     "push": "sending the gradient",
-    "wait": "waiting",
+    "wait": "in queues and between",
 }
 
 EVENT_TONES = {

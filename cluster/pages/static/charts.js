@@ -56,7 +56,7 @@ const Charts = (() => {
         made.push({ ...edge, backgroundColor: shade, data: series.points.map(([x, low]) => ({ x, y: low })), fill: "+1" });
         made.push({ ...edge, label: "", data: series.points.map(([x, , high]) => ({ x, y: high })), fill: false });
       } else {
-        const lone = series.look === "points" || series.points.length < 3;
+        const lone = (series.look === "points" && series.points.length <= 24) || series.points.length < 3;
         made.push({ ...base, data: series.points.map(([x, y]) => ({ x, y })), borderDash: DASHES[series.color % 6],
           pointStyle: SHAPES[series.color % 6], pointRadius: lone ? 4 : 0,
           ...(series.look === "reference" ? { borderDash: [8, 5], borderWidth: 1.5, pointRadius: 0 } : {}) });
