@@ -212,7 +212,8 @@ def _estimate(found: PiView) -> Chart:
         id="estimate",
         title="Pi, as it is closed in on",
         hint="Random points in a square: four times the share that falls inside the quarter circle is pi. The band is "
-        "two standard errors wide on each side: 19 of 20 such bands hold the true value.",
+        "two standard errors wide on each side: 19 of 20 such bands hold the true value. It is widest "
+        "at the very start, beyond the picture.",
         empty="comes with the second chunk of points",
         series=(
             Series("band of two standard errors", exact(band), 0, "band"),
@@ -223,7 +224,17 @@ def _estimate(found: PiView) -> Chart:
         y_label="estimate",
         x_unit="samples",
         y_unit="pi",
+        y_range=_around_pi(points),
     )
+
+
+def _around_pi(points: tuple[PiPoint, ...]) -> tuple[float, float] | None:
+    """Room for the band as it was at a fiftieth of the samples: with all of the start in it, its end is a mere line."""
+    if not points:
+        return None
+    early = next(point for point in points if point.samples >= points[-1].samples / 50)
+    half = 2 * BAND_ERRORS * early.standard_error
+    return pi - half, pi + half
 
 
 def _error(found: PiView) -> Chart:

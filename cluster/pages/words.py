@@ -55,7 +55,7 @@ STEP_PARTS = {
 EVENT_TONES = {
     "run": "waiting",
     "stage": "waiting",
-    "worker": "warning",
+    "worker": "waiting",
     "checkpoint": "off",
     "resumed": "warning",
     "fault": "bad",

@@ -82,6 +82,10 @@ const Charts = (() => {
     const across = spec.horizontal;
     const value = axis(spec.kind === "spans" ? spec.x_label : spec.y_label, spec.kind === "spans" ? spec.x_unit : spec.y_unit, spec, true);
     if (spec.from_zero || bars) value.beginAtZero = true;
+    if (spec.y_range) {
+      [value.min, value.max] = spec.y_range;
+      value.ticks.includeBounds = false;
+    }
     const place = bars ? axis(spec.kind === "spans" ? "" : spec.x_label, spec.x_unit, spec, false) : axis(spec.x_label, spec.x_unit, spec, true);
     const timed = spec.kind === "spans" ? value : place;
     if (spec.x_unit === "seconds" && spec.kind !== "bars") {
