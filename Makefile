@@ -3,11 +3,11 @@
 INVENTORY ?= inventories/local.yaml
 ARGS ?=
 PYTHON ?=
-BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links
+BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links metrics_cost
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-long lab check format lint types imports lengths lock requirements docs bench clean lab-kernel
+.PHONY: help .venv run test test-long lab check format lint types imports lengths lock rules requirements docs bench clean lab-kernel
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.m
 lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/kernel-lab.md
 	@$(python) -m tests.lab_kernel prove
 
-check: lint types imports lengths lock docs  ## everything that needs no running: style, types, imports, lock, docs
+check: lint types imports lengths lock rules docs  ## everything that needs no running: style, types, imports, lock, docs
 
 lint: .venv
 	@.venv/bin/ruff format --check .
@@ -49,6 +49,9 @@ lock: .venv
 	@uv=$$(sh tools/make_venv.sh --uv) && $$uv lock --check --quiet
 	@$(python) -m tools.check_wheels uv.lock
 	@sh tools/export_requirements.sh --check
+
+rules: .venv  ## promtool over Prometheus' configuration, its rules and the cases of every alert
+	@$(python) -m tools.check_rules
 
 requirements:  ## what a node installs, written again from uv.lock
 	@sh tools/export_requirements.sh

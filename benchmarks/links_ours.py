@@ -11,6 +11,7 @@ from cluster.consistency import Speeds
 from cluster.engine.shard import VectorState
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.modes.choice import mode_of, policy_of
 from cluster.jobs.observer import Observer
 from cluster.jobs.recordings import WorkerWindows
@@ -26,7 +27,8 @@ def main() -> None:
     inventory, network, job = load(given.inventory), ResidualBidirectional(), job_of(given.codec)
     with (
         tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
-        Session(inventory, Cancel(), Observer()) as session,
+        CoordinatorMetrics() as metrics,
+        Session(inventory, Cancel(), Observer(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
         speeds, state = Speeds(), VectorState(network.initial(0))

@@ -22,6 +22,7 @@ from cluster.inventory import load
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.modes.choice import mode_of, policy_of
 from cluster.jobs.modes.mode import Mode, Stretch
 from cluster.jobs.observer import Observer
@@ -79,7 +80,8 @@ def main() -> None:
     job = job_of(CODECS[given.variant])
     with (
         tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
-        Session(inventory, Cancel(), Observer()) as session,
+        CoordinatorMetrics() as metrics,
+        Session(inventory, Cancel(), Observer(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
         speeds = Speeds()

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.inventory import Inventory
+from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.run_log import SPEAKER, CoordinatorLog
+from cluster.logs import LogSettings, add_flags
+from cluster.logs.settings import given_or
 
 if TYPE_CHECKING:
     from cluster.engine.chaos import ChaosPlan
@@ -32,29 +35,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_flags(parser, "else as the inventory says")
     given = parser.parse_args(arguments)
+    log = CoordinatorLog(for_programs=given.log_format == "json")
     with Cancel() as cancel:
         try:
-            return _run(given, cancel)
+            inventory = load(given.inventory, given.set)
+            log = _log(given, inventory)
+            return _run(given, inventory, log, cancel)
         except ClusterError as problem:
-            print(problem, file=sys.stderr)
+            log.end_with(problem)
             return problem.exit_code
 
 
-def _run(given: argparse.Namespace, cancel: Cancel) -> int:
-    from cluster.inventory import load
-    from cluster.jobs.run_log import log_to_terminal
+def _log(given: argparse.Namespace, inventory: Inventory) -> CoordinatorLog:
+    written = LogSettings(inventory.logging.format, inventory.logging.level)
+    settings = given_or(given.log_format, given.log_level, written)
+    SPEAKER.address = inventory.task("coordinator", 0).address
+    # A person at a terminal is shown words unless they asked this process itself for something else.
+    for_programs = settings.format == "json" and (given.log_format == "json" or not sys.stderr.isatty())
+    return CoordinatorLog(settings, for_programs=for_programs)
 
-    inventory = load(given.inventory, given.set)
+
+def _run(given: argparse.Namespace, inventory: Inventory, log: CoordinatorLog, cancel: Cancel) -> int:
     resumed = _run_to_resume(given, Path(inventory.runs))
     chaos = _faults(given)
-    log_to_terminal(quiet=given.quiet)
+    log.to_terminal(quiet=given.quiet)
     if given.job != "pi":
         _refuse_missing_recordings(inventory)
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
     from cluster.engine.quiet import loading_quietly
 
-    if not given.quiet and sys.stderr.isatty():
+    if not given.quiet and not log.for_programs and sys.stderr.isatty():
         print("starting the coordinator (TensorFlow takes some seconds to load)", file=sys.stderr, flush=True)
     with loading_quietly():
         job_of = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
@@ -62,13 +74,13 @@ def _run(given: argparse.Namespace, cancel: Cancel) -> int:
     from cluster.jobs.progress import Display
     from cluster.jobs.status_watch import StatusWatch
 
-    with Display(quiet=given.quiet) as display:
+    with Display(quiet=given.quiet or log.for_programs) as display:
         going_on = () if resumed is None else (resumed,)
         job = job_of(inventory, display, cancel, *going_on, chaos=chaos)
         watch = StatusWatch(inventory, given.job, display.say)
         job.observers.add(watch.observer)
         path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
-    _say_where(path, given.json)
+    _say_where(path, given.json, log)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
 
 
@@ -100,13 +112,14 @@ def _refuse_missing_recordings(inventory: Inventory) -> None:
     find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
 
 
-def _say_where(path: Path, as_json: bool) -> None:
+def _say_where(path: Path, as_json: bool, log: CoordinatorLog) -> None:
     shown = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
     if not as_json:
         print(f"result: {shown}", flush=True)
         return
     print(json.dumps({**json.loads(path.read_text()), "result_path": shown}), flush=True)
-    print(f"result: {shown}", file=sys.stderr, flush=True)
+    if not log.for_programs:
+        print(f"result: {shown}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

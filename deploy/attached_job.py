@@ -13,6 +13,8 @@ from deploy.hints import command
 from deploy.node_job.records import JobRecord
 from deploy.node_jobs import NodeJobs
 from deploy.remote.outcome import NodeDeadlineError, NodeUnreachableError
+from deploy.story import readable
+from deploy.waiting import waiting_for
 
 RESULT_LINE = "result: "
 """How the coordinator's own last line begins; it names a path on the node."""
@@ -20,7 +22,7 @@ RESULT_LINE = "result: "
 
 def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:
     """Submit a job and watch it to its end; its exit code, or 130 when the person leaves it running (Ctrl-C)."""
-    with _hint_when_interrupted(jobs):
+    with _hint_when_interrupted(jobs), waiting_for(f"submitting {job} to {jobs.node}"):
         name = jobs.submit(job, flags)
     tell(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
@@ -34,7 +36,8 @@ def run_in_order(jobs: NodeJobs, order: Sequence[tuple[str, Sequence[str]]], fla
     ids: list[str] = []
     with _hint_when_interrupted(jobs):
         for job, more in order:
-            ids.append(jobs.submit(job, flags, after=ids[-1] if ids else "", more=more))
+            with waiting_for(f"submitting {job} to {jobs.node}"):
+                ids.append(jobs.submit(job, flags, after=ids[-1] if ids else "", more=more))
     tell(f"{', then '.join(ids)}: on {jobs.node}; Ctrl-C leaves them running")
     for number, name in enumerate(ids, 1):
         print(f"job {number} of {len(ids)}: {name}", flush=True)
@@ -60,7 +63,8 @@ def watch(
 
 def finish(jobs: NodeJobs, record: JobRecord, *, for_programs: bool = False, checkpoints: bool = False) -> int:
     """Fetch what an ended job has left, say where it lies, and return its exit code (1 where nobody knows it)."""
-    folder = jobs.fetch(record, Path(jobs.inventory.runs), checkpoints)
+    with waiting_for(f"fetching the run of {record.id}"):
+        folder = jobs.fetch(record, Path(jobs.inventory.runs), checkpoints)
     result = None if folder is None else folder / "result.json"
     if result is not None and result.exists():
         _say_where(result, for_programs)
@@ -84,7 +88,7 @@ def _hint_when_interrupted(jobs: NodeJobs) -> Iterator[None]:
 
 def _show(line: str) -> None:
     if not line.startswith(RESULT_LINE):
-        print(line, file=sys.stderr, flush=True)
+        print(readable(line), file=sys.stderr, flush=True)
 
 
 def _how_to_come_back(jobs: NodeJobs, name: str) -> str:

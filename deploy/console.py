@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.logs.terminal import is_animated
 from deploy.check import Finding
 from deploy.finding_groups import grouped
 from deploy.hints import command
@@ -14,7 +15,7 @@ from deploy.role_status import ClusterStatus, RoleState
 from deploy.services import Report
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from deploy.node_job.records import JobRecord
 
@@ -32,6 +33,7 @@ _LEVEL_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 _LEAST_WIDTH = 120
 """A terminal narrower than a table wraps its lines; rich would cut the figures out of them."""
 _WIDTH_OF_A_FILE = 240
+_NARROW = 80
 
 
 def console() -> "Console":
@@ -45,28 +47,35 @@ def console() -> "Console":
 
 def show_status(status: ClusterStatus, job_pid: int | None) -> None:
     """One row a role, the reasons of those that are not well, and whether a job runs."""
+    screen = console()
+    for part in status_parts(status, job_pid, "", screen.width):
+        screen.print(part)
+
+
+def status_parts(
+    status: ClusterStatus, job_pid: int | None, progress: str, columns: int
+) -> "list[RenderableType]":  # fmt: skip
+    """What `show_status` shows; how far the job is, where that is known. Below 80 columns the least is left out."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     several_nodes = len({role.node for role in status.roles}) > 1
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("role", "task", *(["node"] if several_nodes else []), "address"):
+    narrow = columns < _NARROW
+    for heading in ("role", "task", *(["node"] if several_nodes else []), *([] if narrow else ["address"])):
         table.add_column(heading, no_wrap=True)
-    for heading in ("pid", "state", "memory", "uptime", "restarts"):
+    for heading in (*([] if narrow else ["pid"]), "state", "memory", "uptime", "restarts"):
         table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
     for role in status.roles:
-        place = [role.node, role.address] if several_nodes else [role.address]
+        place = [*([role.node] if several_nodes else []), *([] if narrow else [role.address])]
         state = f"[{_COLOURS[role.state]}]{role.state}[/]"
         figures = (megabytes(role.anonymous_memory_bytes), duration(role.uptime_seconds), str(role.restarts))
         pid = "-" if role.pid is None else str(role.pid)
-        table.add_row(role.role, str(role.index), *place, pid, state, *figures)
-    screen = console()
-    screen.print(table)
-    for role in status.roles:
-        if role.reason:
-            screen.print(f"{role.name} is {role.state}: {escape(role.reason)}")
-    screen.print("no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})")
+        table.add_row(role.role, str(role.index), *place, *([] if narrow else [pid]), state, *figures)
+    unwell = [f"{role.name} is {role.state}: {escape(role.reason)}" for role in status.roles if role.reason]
+    job = "no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})"
+    return [table, *unwell, job, *([escape(progress)] if progress else [])]
 
 
 def show_jobs(records: "Sequence[JobRecord]") -> None:
@@ -114,10 +123,10 @@ def show_findings(findings: Sequence[Finding]) -> None:
 
 
 @contextmanager
-def progress_of_start() -> Iterator[Report]:
+def progress_of_start(*, quiet: bool = False) -> Iterator[Report]:
     """Shows which roles are ready: a spinner on a terminal, else one line for each role that has an answer."""
-    if not sys.stdout.isatty():
-        yield _LineReport()
+    if quiet or not is_animated(sys.stdout):
+        yield (lambda status: None) if quiet else _LineReport()
         return
     from rich.console import Console
     from rich.status import Status

@@ -68,7 +68,9 @@ class ControlClient:
             raise NobodyListensError(f"no supervisor listens at {self._path}") from error
         except OSError as error:
             connection.close()
-            raise ClusterError(f"the supervisor at {self._path} cannot be reached: {error}") from error
+            raise ClusterError(
+                f"the supervisor at {self._path} cannot be reached: {error}; `{self._stop_command}` ends what is left"
+            ) from error
         # A socket may lie in /tmp, where anybody could have been first to take the name.
         _, listener, _ = _CREDENTIALS.unpack(
             connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -86,7 +88,9 @@ class ControlClient:
             stream.write(json.dumps(request).encode() + b"\n")
             stream.flush()
         except OSError as error:
-            raise ClusterError(f"the supervisor at {self._path} hung up: {error}") from error
+            raise ClusterError(
+                f"the supervisor at {self._path} hung up: {error}; `{self._stop_command}` ends what is left"
+            ) from error
         return self._read(stream, request["verb"])
 
     def _read(self, stream: Any, verb: str) -> dict[str, Any]:
@@ -98,9 +102,14 @@ class ControlClient:
                 f"`{self._stop_command}` ends it by force"
             ) from error
         except OSError as error:
-            raise ClusterError(f"the supervisor at {self._path} hung up: {error}") from error
+            raise ClusterError(
+                f"the supervisor at {self._path} hung up: {error}; `{self._stop_command}` ends what is left"
+            ) from error
         if not line:
-            raise ClusterError(f"the supervisor at {self._path} ended before it answered {verb!r}")
+            raise ClusterError(
+                f"the supervisor at {self._path} ended before it answered {verb!r}; "
+                f"`{self._stop_command}` ends what is left"
+            )
         reply: dict[str, Any] = json.loads(line)
         if not reply.get("ok"):
             raise ClusterError(str(reply.get("error", reply)))

@@ -4,13 +4,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from cluster.logs.terminal import is_animated
 from deploy.console import console, duration
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
 from deploy.converge.node_table import NodeRow
 from deploy.converge.recap import Recap
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WIDE = 110
 _STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
 
 
@@ -41,7 +47,7 @@ def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mappi
 @contextmanager
 def progress_of_deployment() -> Iterator[Callable[[str, str], None]]:
     """A spinner with the last thing done on a terminal, else one line for each thing."""
-    if sys.stdout.isatty():
+    if is_animated(sys.stdout):
         from rich.console import Console
         from rich.markup import escape
         from rich.status import Status
@@ -76,23 +82,28 @@ def show_recap(recap: Recap, path: Path) -> None:
 
 def show_nodes(rows: Sequence[NodeRow]) -> None:
     """One row a node, and beneath them what is wrong."""
+    screen = console()
+    for part in node_parts(rows, screen.width):
+        screen.print(part)
+
+
+def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
+    """What `show_nodes` shows; below 110 columns the least is left out."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
     headings = ("node", "address", "roles", "ports", "mounts", "memory", "temperature", "release", "uptime", "restarts")
-    for heading in headings:
+    kept = headings if columns >= _WIDE else ("node", "roles", "memory", "uptime", "restarts")
+    for heading in kept:
         table.add_column(heading, no_wrap=True)
     for row in rows:
         colour = "green" if row.well else "red"
-        figures = (duration(row.uptime_seconds), str(row.restarts))
-        columns = (row.address, f"[{colour}]{escape(row.roles)}[/]", row.ports, row.mounts, row.memory)
-        table.add_row(row.node, *columns, row.temperature, row.release, *figures)
-    screen = console()
-    screen.print(table)
-    for row in rows:
-        if row.trouble:
-            screen.print(f"{row.node}: {escape(row.trouble)}")
-    well = sum(row.well for row in rows)
-    screen.print(f"{well} of {len(rows)} nodes are well")
+        cells = (
+            *(row.node, row.address, f"[{colour}]{escape(row.roles)}[/]", row.ports, row.mounts, row.memory),
+            *(row.temperature, row.release, duration(row.uptime_seconds), str(row.restarts)),
+        )
+        table.add_row(*(cell for heading, cell in zip(headings, cells, strict=True) if heading in kept))
+    unwell = [f"{row.node}: {escape(row.trouble)}" for row in rows if row.trouble]
+    return [table, *unwell, f"{sum(row.well for row in rows)} of {len(rows)} nodes are well"]

@@ -1,8 +1,6 @@
-"""Lines of the journals of several nodes, in one order. Pure."""
+"""A line of a node's journal. Pure."""
 
 import json
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -32,15 +30,3 @@ def parse_line(node: str, text: str) -> JournalLine | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return JournalLine(seconds, node, unit.removeprefix("pscluster-").removesuffix(".service"), str(message))
-
-
-class Journal:
-    """Renders lines in columns as wide as the names need."""
-
-    def __init__(self, nodes: Sequence[str]) -> None:
-        self._width = max(map(len, nodes), default=0)
-
-    def render(self, line: JournalLine) -> str:
-        """`22:45:01.123 rpi03 worker-2     | text`."""
-        clock = time.strftime("%H:%M:%S", time.localtime(line.seconds)) + f".{int(line.seconds % 1 * 1000):03d}"
-        return f"{clock} {line.node:<{self._width}} {line.unit:<14} | {line.text}"

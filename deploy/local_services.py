@@ -130,7 +130,11 @@ class LocalServices:
         now = self.restart((), lambda _: None)
         if not now.serves_jobs:
             unwell = "; ".join(f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason)
-            raise ClusterError(f"the job cannot be started again, its roles do not come back: {unwell}")
+            raise ClusterError(
+                f"the job cannot be started again, its roles do not come back: {unwell}; "
+                f"`{command('deploy logs', self._as_given)}` shows why, `{command('deploy restart', self._as_given)}` "
+                "tries it anew"
+            )
 
     def _stopped(self) -> ClusterStatus:
         roles = (
@@ -146,4 +150,7 @@ class LocalServices:
                 report(status)
                 if status.settled:
                     return status
-        raise ClusterError(f"the supervisor of cluster {self._cluster} ended before its roles were ready")
+        raise ClusterError(
+            f"the supervisor of cluster {self._cluster} ended before its roles were ready; "
+            f"`{command('deploy logs --role supervisor', self._as_given)}` shows why"
+        )

@@ -1,21 +1,32 @@
 """The last lines of several logs, and the new ones as they come."""
 
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
-from deploy.services import LogFile
-
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
 _BLOCK_BYTES = 65536
 
 
-def tail(path: Path, lines: int) -> list[str]:
-    """Up to `lines` last lines; empty for a log that is not there."""
+class Log(Protocol):
+    """A log: the name to show beside its lines, and where it lies now."""
+
+    @property
+    def name(self) -> str:
+        """`worker:0`."""
+
+    @property
+    def path(self) -> Path:
+        """The file; it need not be there."""
+
+
+def tail(path: Path, lines: int, end: int | None = None) -> list[str]:
+    """Up to `lines` last lines before the byte `end`; empty for a log that is not there."""
     try:
         with path.open("rb") as log:
-            end = log.seek(0, os.SEEK_END)
+            size = log.seek(0, os.SEEK_END)
+            end = size if end is None else min(end, size)
             kept = b""
             while end > 0 and kept.count(b"\n") <= lines:
                 size = min(_BLOCK_BYTES, end)
@@ -24,51 +35,54 @@ def tail(path: Path, lines: int) -> list[str]:
                 kept = log.read(size) + kept
     except FileNotFoundError:
         return []
-    return kept.decode("utf-8", errors="replace").splitlines()[-lines:] if lines else []
+    text = kept.decode("utf-8", errors="replace").removesuffix("\n")
+    return text.split("\n")[-lines:] if lines and kept else []
 
 
 class Follower:
     """Notices what is written to `logs` from now on; a log that is set aside, or new, is picked up."""
 
-    def __init__(self, logs: Sequence[LogFile]) -> None:
+    def __init__(self, logs: Sequence[Log]) -> None:
         self._readers = [_Reader(log) for log in logs]
+
+    def last_lines(self, count: int) -> list[tuple[str, str]]:
+        """(name, line) of the last lines of each log as it was when the Follower was made."""
+        return [(reader.name, line) for reader in self._readers for line in reader.last_lines(count)]
 
     def new_lines(self) -> list[tuple[str, str]]:
         """(name, line) of the lines completed since the last call."""
         return [(reader.name, line) for reader in self._readers for line in reader.new_lines()]
 
-    def follow(self) -> Iterator[tuple[str, str]]:
-        """The same, for ever."""
-        while True:
-            lines = self.new_lines()
-            yield from lines
-            if not lines:
-                time.sleep(_POLL_SECONDS)
-
 
 class _Reader:
-    def __init__(self, log: LogFile) -> None:
+    def __init__(self, log: Log) -> None:
         self.name = log.name
-        self._path = log.path
-        self._inode, self._position = self._find()
+        self._log = log
+        self._begun_with = log.path
+        self._inode, self._position = self._find(self._begun_with)
         self._partial = b""
+        self._first_position = self._position
+
+    def last_lines(self, count: int) -> list[str]:
+        return tail(self._begun_with, count, self._first_position)
 
     def new_lines(self) -> list[str]:
-        inode, size = self._find()
-        if inode != self._inode or size < self._position:  # set aside, or made anew
+        path = self._log.path
+        inode, size = self._find(path)
+        if inode != self._inode or size < self._position:  # set aside, made anew, or another run's
             self._inode, self._position, self._partial = inode, 0, b""
         if size == self._position:
             return []
-        with self._path.open("rb") as log:
+        with path.open("rb") as log:
             log.seek(self._position)
             text = self._partial + log.read()
             self._position = log.tell()
         *complete, self._partial = text.split(b"\n")
         return [line.decode("utf-8", errors="replace") for line in complete]
 
-    def _find(self) -> tuple[int | None, int]:
+    def _find(self, path: Path) -> tuple[int | None, int]:
         try:
-            status = self._path.stat()
+            status = path.stat()
         except FileNotFoundError:
             return None, 0
         return status.st_ino, status.st_size

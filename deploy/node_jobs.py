@@ -136,7 +136,11 @@ class NodeJobs:
         found = [record for record in records if name in (None, record.id)]
         if not found:
             there = ", ".join(record.id for record in records[-5:])
-            raise UsageError(f"--job {name}: the latest are {there}" if there else f"{self.node} has no job yet")
+            raise UsageError(
+                f"--job {name}: the latest are {there}"
+                if there
+                else f"{self.node} has no job yet: `fab job train` begins one"
+            )
         return next((record for record in found if record.state is JobState.RUNNING), found[-1])
 
     def attach(
@@ -189,7 +193,10 @@ class NodeJobs:
         record = self.choose(name)
         if not record.state.ended:
             said = " ".join(ended.last_lines)
-            raise ClusterError(f"{self.node}: job {name} is still {record.state} after `systemctl stop {unit}`: {said}")
+            raise ClusterError(
+                f"{self.node}: job {name} is still {record.state} after `systemctl stop {unit}`: {said}; "
+                f"`systemctl kill -s KILL {unit}` there ends it without a result"
+            )
         return record
 
     def fetch(self, record: JobRecord, into: Path, checkpoints: bool = False) -> Path | None:
@@ -200,7 +207,10 @@ class NodeJobs:
             pack_command(record.run_folder, checkpoints), deadline_seconds=_FETCH_SECONDS, root=True
         )
         if not packed.ok:
-            raise ClusterError(f"{self.node}: {record.run_folder} cannot be fetched: {' '.join(packed.last_lines)}")
+            raise ClusterError(
+                f"{self.node}: {record.run_folder} cannot be fetched: {' '.join(packed.last_lines)}; "
+                f"`{command(f'job attach --job {record.id}', self._inventory.path)}` tries again"
+            )
         return unpack(packed.stdout, Path(record.run_folder).name, into)
 
     def _new_folder(self, job: str) -> JobFolder:
@@ -213,8 +223,11 @@ class NodeJobs:
             if made.ok:
                 return self._root.job(name)
             if made.return_code != 75:
-                raise ClusterError(f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}")
-        raise ClusterError(f"{self.node}: a thousand jobs were submitted in one minute")
+                raise ClusterError(
+                    f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}; "
+                    f"`{command('deploy check', self._inventory.path)}` looks at its disk"
+                )
+        raise ClusterError(f"{self.node}: a thousand jobs were submitted in one minute: wait for the next")
 
     def _refuse(self, folder: JobFolder, begun: Outcome) -> None:
         log, path = shlex.quote(str(folder.output)), shlex.quote(str(folder.path))

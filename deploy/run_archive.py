@@ -38,7 +38,9 @@ def unpack(archive: bytes, name: str, into: Path) -> Path:
             shutil.rmtree(partial, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise ClusterError(f"{target}: the run cannot be kept here: {error}") from error
+        raise ClusterError(
+            f"{target}: the run cannot be kept here: {error}; `fab job attach` fetches it once more"
+        ) from error
     return target
 
 

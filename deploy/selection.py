@@ -23,5 +23,5 @@ def select(tasks: Sequence[Task], roles: Sequence[str], nodes: Sequence[str]) ->
         if (not roles or task.role in roles or task.name in roles) and (not nodes or task.node in nodes)
     )
     if not chosen:
-        raise UsageError(f"no {' or '.join(roles)} on {' or '.join(nodes)}")
+        raise UsageError(f"no {' or '.join(roles)} on {' or '.join(nodes)}: leave --role or --node out")
     return chosen

@@ -20,6 +20,7 @@ from deploy.prepared_data import PreparedData, needs_data
 from deploy.remote.fleet import Fleet
 from deploy.role_status import ClusterStatus
 from deploy.ssh_cluster import SshCluster
+from deploy.waiting import waiting_for
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -34,15 +35,15 @@ class SshServices:
 
     def status(self) -> ClusterStatus:
         """See `JobServices`."""
-        with self._cluster.fleet() as fleet:
+        with self._cluster.fleet() as fleet, waiting_for("looking at the nodes"):
             seen = survey(fleet, Wish(self._cluster.inventory, self._cluster.release))
         return cluster_status(self._cluster.inventory, seen)
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`. The person may leave it running (130); then it goes on without this command."""
         with self._cluster.fleet() as fleet:
-            if needs_data(job) and self._cluster.data is not None:
-                self._publish(fleet, self._cluster.data)
+            if needs_data(job):
+                self._publish_data(fleet)
             return run_attached(self._jobs(fleet, self._cluster.job_overrides(job)), job, flags)
 
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
@@ -51,8 +52,8 @@ class SshServices:
         They follow one another on the coordinator's node: also when this command has gone (130).
         """
         with self._cluster.fleet() as fleet:
-            if any(map(needs_data, order)) and self._cluster.data is not None:
-                self._publish(fleet, self._cluster.data)
+            if any(map(needs_data, order)):
+                self._publish_data(fleet)
             jobs = self._jobs(fleet, ())
             return run_in_order(jobs, [(job, self._cluster.job_overrides(job)) for job in order], flags)
 
@@ -69,6 +70,13 @@ class SshServices:
         inventory = self._cluster.inventory
         (coordinator,) = inventory.of_role("coordinator")
         return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
+
+    def _publish_data(self, fleet: Fleet) -> None:
+        with waiting_for("preparing the recordings, if they are not yet") as say:
+            data = self._cluster.data
+            if data is not None:
+                say("bringing the recordings to the nodes, where they are not yet")
+                self._publish(fleet, data)
 
     def _publish(self, fleet: Fleet, data: PreparedData) -> None:
         """A job may want other windows than the cluster was started with."""

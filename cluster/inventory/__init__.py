@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ResidualModel,
         ThesisModel,
     )
+    from cluster.inventory.monitor import Monitor
     from cluster.inventory.nodes import Node, Ports
     from cluster.inventory.optimizers import (
         Adam,
@@ -40,6 +41,7 @@ _HOMES = {
     "loading": ("load",),
     "machine": ("Machine", "this_machine"),
     "models": ("ConvolutionalModel", "DeepBidirectionalModel", "ModelConfig", "ResidualModel", "ThesisModel"),
+    "monitor": ("Monitor",),
     "nodes": ("Node", "Ports"),
     "optimizers": ("Adam", "AdamW", "Constant", "OneCycle", "OptimizerConfig", "ScheduleConfig", "Sgd"),
     "problem": ("InventoryError", "Problem"),
@@ -65,6 +67,7 @@ __all__ = [
     "Jobs",
     "Machine",
     "ModelConfig",
+    "Monitor",
     "Node",
     "OneCycle",
     "OptimizerConfig",

@@ -48,6 +48,8 @@ def _holders(parts: Parts, role: NodeRole) -> list[tuple[str, KeyPath]]:
 def _roles(parts: Parts, sources: Sources) -> Iterator[Problem]:
     for _, path in _holders(parts, "coordinator")[1:]:
         yield sources.problem(path, "a second coordinator", "keep one")
+    for _, path in _holders(parts, "monitor")[1:]:
+        yield sources.problem(path, "a second monitor", "keep one")
     for index, node in parts.nodes:
         entries = [entry.role for entry in node.roles]
         for position, role in enumerate(entries):
@@ -83,6 +85,12 @@ def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator
                 example = "page_port: 3003" if name == "page_port" else "port: 3001, metrics_port: 3002"
                 remedy = f"give it one of its own, e.g. `- {task.role}: {{{example}}}`"
                 yield sources.problem(written if sources.has(written) else role, what, remedy)
+    for node, path in _holders(parts, "monitor")[:1]:
+        holder = taken.get((int(path[1]), parts.monitor.port))
+        if holder is not None:
+            key: KeyPath = ("monitor", "port")
+            what = f"port {parts.monitor.port} on {node} is {holder} already, and would be the monitor's too"
+            yield sources.problem(key if sources.has(key) else path, what, "give it one of its own, e.g. 9091")
 
 
 def _storage(parts: Parts, sources: Sources) -> Iterator[Problem]:

@@ -8,7 +8,8 @@ from pydantic_core import PydanticCustomError
 from cluster.inventory.deployment import NodeSsh
 from cluster.inventory.fields import Name, Port, Section, Text
 
-NodeRole = Literal["storage", "ps", "worker", "coordinator"]
+NodeRole = Literal["storage", "ps", "worker", "coordinator", "monitor"]
+NODE_ROLES: tuple[NodeRole, ...] = ("storage", "ps", "worker", "coordinator", "monitor")
 
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:@-]{1,15}$")]
 """A network interface as Linux names it: at most 15 characters (IFNAMSIZ)."""
@@ -33,6 +34,7 @@ class RoleEntry(Section):
     storage: Section | None = Field(None, description="the NFS server; takes no ports")
     ps: RolePorts | None = Field(None, description="a parameter server")
     worker: RolePorts | None = Field(None, description="computes gradients and samples")
+    monitor: Section | None = Field(None, description="a Prometheus that watches the others; takes no ports here")
     coordinator: CoordinatorPorts | None = Field(None, description="runs the jobs; exactly one in a cluster")
 
     @model_validator(mode="before")
@@ -57,7 +59,7 @@ class RoleEntry(Section):
     @property
     def role(self) -> NodeRole:
         """Name of the role."""
-        for name in ("storage", "ps", "worker", "coordinator"):
+        for name in NODE_ROLES:
             if name in self.model_fields_set:
                 return name
         raise AssertionError("a role entry always has one role")

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from cluster.inventory.deployment import Storage
 from cluster.inventory.fields import Section
+from cluster.inventory.monitor import Monitor
 from cluster.inventory.nodes import Node, Page, Ports
 from cluster.inventory.schema_keys import plain_path
 from cluster.inventory.sources import Sources
@@ -24,6 +25,7 @@ class Parts:
     node_count: int
     ports: Ports
     storage: Storage | None
+    monitor: Monitor
     interface: str | None
     local: bool
     allow_public: bool
@@ -45,6 +47,7 @@ def salvage(sources: Sources) -> Parts:
             nodes.append((index, node))
     ports, _ = _readable(Ports, top.get("ports"), ("ports",))
     storage = None if top.get("storage") is None else _readable(Storage, top["storage"], ("storage",))[0]
+    monitor, _ = _readable(Monitor, top.get("monitor"), ("monitor",))
     page, _ = _readable(Page, top.get("page", {}), ("page",))
     interface = top.get("interface")
     return Parts(
@@ -52,6 +55,7 @@ def salvage(sources: Sources) -> Parts:
         node_count=len(items),
         ports=ports or Ports(),
         storage=storage,
+        monitor=monitor or Monitor(),
         interface=interface if isinstance(interface, str) else None,
         local=top.get("connection", "local") == "local",
         allow_public=top.get("allow_public") is True,

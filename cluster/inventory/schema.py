@@ -11,6 +11,8 @@ from pydantic_core import PydanticCustomError
 from cluster.inventory.deployment import Deployment, SshSettings, Storage
 from cluster.inventory.fields import Name, Section, Text
 from cluster.inventory.jobs import Jobs
+from cluster.inventory.logs import Logs
+from cluster.inventory.monitor import Monitor
 from cluster.inventory.nodes import Interface, Node, Page, Ports
 from cluster.inventory.task import RoleName, Task
 from cluster.inventory.tasks import expand
@@ -50,6 +52,8 @@ class Description(Section):
     storage: Storage | None = Field(None, description="the folder all nodes share over NFS; null shares none")
     ssh: SshSettings = SshSettings()
     deployment: Deployment = Deployment()
+    monitor: Monitor = Monitor()
+    logging: Logs = Logs()
     runs: Text = Field(
         "runs", description="folder that gets one folder for each job run; relative to the working folder"
     )
@@ -71,6 +75,11 @@ class Inventory(Description):
         """Every role process: parameter servers first, then workers, then the coordinator, each counted from 0."""
         return self._tasks
 
+    @property
+    def shared_folder(self) -> str | None:
+        """Where every node finds what all share; None where nothing is mounted."""
+        return None if self.storage is None or self.connection == "local" else f"{self.storage.mount}/shared"
+
     def of_role(self, role: RoleName) -> tuple[Task, ...]:
         """The role processes of one role, in order of their index."""
         return tuple(task for task in self._tasks if task.role == role)
@@ -81,6 +90,11 @@ class Inventory(Description):
             if task.role == role and task.index == index:
                 return task
         raise KeyError(f"{role}:{index} is not in {[task.name for task in self._tasks]}")
+
+    @property
+    def monitor_node(self) -> str | None:
+        """Name of the node with the role `monitor`; None without one."""
+        return next((node.name for node in self.nodes for entry in node.roles if entry.role == "monitor"), None)
 
     def node(self, name: str) -> Node:
         """One machine by its name. Raises KeyError when the cluster has no such node."""

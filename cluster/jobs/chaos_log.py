@@ -47,7 +47,10 @@ class ChaosLog:
             lines = self._path.read_bytes().splitlines() if self._path.exists() else []
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as problem:
-            raise ClusterError(f"{self._path}: cannot be read and appended to ({problem.strerror})") from None
+            raise ClusterError(
+                f"{self._path}: cannot be read and appended to ({problem.strerror}): is there "
+                "room, and may you write there?"
+            ) from None
         known = [entry for line in lines if (entry := _entry(line)) is not None]
         self.attempt = sum("attempt" in entry for entry in known)
         """How many coordinators wrote to it before."""

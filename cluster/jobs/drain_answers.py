@@ -20,9 +20,9 @@ ANSWERS: Mapping[Drain, tuple[HTTPStatus, str]] = {
 
 
 def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTTPStatus, str]:
-    """Drain the worker of this name; status and words of the answer. `dispatcher` is None before there is one."""
+    """Drain the worker of this name; status and words of the answer. `dispatcher` is None while there is none."""
     if not re.fullmatch(r"worker:[0-9]{1,6}", name):
         return ANSWERS[Drain.UNKNOWN]
     if dispatcher is None:
-        return HTTPStatus.CONFLICT, "the job is still starting, and nobody has any work yet"
+        return HTTPStatus.CONFLICT, "the job is still starting or over: nobody has any work"
     return ANSWERS[dispatcher.drain(int(name.removeprefix("worker:")), seconds)]

@@ -17,8 +17,10 @@ from cluster.inventory import Inventory
 from cluster.jobs import evaluation
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.evaluation import Evaluator
 from cluster.jobs.figures import Figures
+from cluster.jobs.job_metrics import JobMetrics
 from cluster.jobs.model_store import StoredModel, load
 from cluster.jobs.observer import Observers
 from cluster.jobs.progress import Display, told
@@ -42,7 +44,8 @@ class EvaluateRun:
         self.chaos = chaos
         self.inventory, self.display, self.cancel = inventory, display, cancel
         self.begin = time.monotonic()
-        self.observers = Observers()
+        self.metrics = CoordinatorMetrics(inventory.shared_folder)
+        self.observers = Observers(self.metrics.told(JobMetrics(self.metrics.registry)))
         self.evaluated_run: Path | None = None
         self.dataset: Dataset | None = None
         self.model: StoredModel | None = None
@@ -72,7 +75,7 @@ class EvaluateRun:
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
         assert self.model is not None
         assert self.dataset is not None
-        with Session(self.inventory, self.cancel, self.observers) as session:
+        with Session(self.inventory, self.cancel, self.observers, self.metrics, self.display) as session:
             network = self.model.network
             shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
             function = evaluation.traced(network, WorkerWindows(self.dataset), shards)

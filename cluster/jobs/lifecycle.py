@@ -4,7 +4,7 @@ import logging
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
@@ -14,6 +14,10 @@ from cluster.jobs.run_log import RunLog
 from cluster.pages.leave import reported
 from cluster.status.view import JobState
 from cluster.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from cluster.jobs.coordinator_metrics import CoordinatorMetrics
+    from cluster.jobs.observer import Observers
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +29,8 @@ class Job(Protocol):
     """What every job is, seen from outside."""
 
     name: str
+    observers: "Observers"
+    metrics: "CoordinatorMetrics"
 
     def prepare(self) -> None:
         """All that can be refused before anything is started. Raises ClusterError, or Cancelled."""
@@ -91,7 +97,12 @@ def _conduct(
     except Exception as problem:
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
-    with RunLog(folder.path / "coordinator.log") as run_log, reported(folder.path, environment):
+    job.observers.opened(folder.path.name, job.name)
+    with (
+        RunLog(folder.path / "coordinator.log") as run_log,
+        job.metrics.until_read(lambda: cancel.asked),
+        reported(folder.path, environment),
+    ):
         _tell_where(folder.path)  # not before it can be gone on with: that takes its log
         watch.begun(job, folder.path, resumed is not None)
         try:
@@ -118,6 +129,7 @@ def _conduct(
         result = _complete(job, status)
         log.info("%s: %s", job.name, status)
         path = folder.write_result(result)
+        job.observers.ended(status, None)
         watch.ended(status, None)
         return path, result
 
@@ -137,6 +149,7 @@ def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:
         log.info("%s: failed: %s", job.name, problem)
     except ClusterError as second:
         log.warning("%s", second)
+    job.observers.ended("failed", str(problem))
 
 
 def _complete(job: Job, status: str, reason: str | None = None) -> dict[str, Any]:

@@ -56,6 +56,9 @@ class Update:
 class Observer:
     """A watcher that ignores everything. Called by the job's own thread; what it does must be short."""
 
+    def opened(self, run: str, job: str) -> None:
+        """The job has its folder; `run` is that folder's name, the run's id everywhere."""
+
     def stage(self, name: str, total: int = 0, unit: str = "") -> None:
         """A stage of `total` units begins: `train`, `refit`, `validation`, `test`, `pi`, or words for a person."""
 
@@ -99,6 +102,9 @@ class Observer:
 
     def calibration(self, samples_per_second: Mapping[str, float]) -> None:
         """Speeds by task, `worker:3`, as the pi job measured them."""
+
+    def ended(self, state: str, reason: str | None) -> None:
+        """The job is over and its result written: `state` is done, cancelled or failed, with the reason."""
 
     def pi(self, task: int, samples: int, seconds: float, inside: int, drawn: int) -> None:
         """A worker drew `samples` points in `seconds`; `inside` and `drawn` are those of the whole job so far."""

@@ -19,13 +19,15 @@ from cluster.inventory import Inventory, PiJob
 from cluster.jobs.calibration import keep
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
+from cluster.jobs.job_metrics import JobMetrics
 from cluster.jobs.observer import Observers
 from cluster.jobs.pi_estimate import estimate_of
+from cluster.jobs.pi_metrics import PiMetrics
 from cluster.jobs.progress import Display
 from cluster.jobs.quarter_circle import BLOCK_SAMPLES, count_inside
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
-from cluster.jobs.training_metrics import PiMetrics
 
 import tensorflow as tf  # isort: skip
 
@@ -58,7 +60,9 @@ class PiRun:
         self.begin = time.monotonic()
         self.inside = self.samples = 0
         self.speeds: dict[str, float] = {}
-        self.observers = Observers()
+        self.metrics = CoordinatorMetrics(inventory.shared_folder)
+        registry = self.metrics.registry
+        self.observers = Observers(self.metrics.told(JobMetrics(registry), PiMetrics(registry, self.job.samples)))
 
     def prepare(self) -> None:
         """Nothing: the inventory says it all."""
@@ -66,10 +70,9 @@ class PiRun:
     def run(self, folder: RunFolder) -> None:
         """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
         job = self.job
-        with Session(self.inventory, self.cancel, self.observers) as session:
+        with Session(self.inventory, self.cancel, self.observers, self.metrics, self.display) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
             saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.observers)
-            self.observers.add(PiMetrics(session.registry, job.samples))
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}

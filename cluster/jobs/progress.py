@@ -3,18 +3,54 @@
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
 
-from cluster.jobs.observer import Observer
+from cluster.logs.terminal import is_animated
+
+if TYPE_CHECKING:
+    from cluster.jobs.observer import Observer
 
 log = logging.getLogger(__name__)
 
 NARROW_COLUMNS = 110
 """A terminal of 80 columns keeps its bar, its count and the time left by giving up most of the bar's width."""
+
+
+class _Count(MofNCompleteColumn):
+    """`3/12`; nothing where nobody knows how much there is."""
+
+    def render(self, task: Task) -> Text:
+        """See `rich.progress.ProgressColumn`."""
+        return Text() if task.total is None else super().render(task)
+
+
+class _Left(TimeRemainingColumn):
+    """`0:42`; nothing where nobody knows."""
+
+    def render(self, task: Task) -> Text:
+        """See `rich.progress.ProgressColumn`."""
+        return Text() if task.total is None else super().render(task)
+
+
+class _Facts(TextColumn):
+    """What there is to say of a task: the first to give way where the terminal is narrow, and never in two rows."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.fields[facts]}", table_column=Column(no_wrap=False))
+
+    def render(self, task: Task) -> Text:
+        """See `rich.progress.ProgressColumn`."""
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 class Display:
@@ -27,11 +63,11 @@ class Display:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=8 if narrow else 24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}"),
-            TimeRemainingColumn(compact=True),
+            _Count(),
+            _Facts(),
+            _Left(compact=True),
             console=self.console,
-            disable=quiet or not sys.stderr.isatty(),
+            disable=quiet or not is_animated(sys.stderr),
             transient=True,
         )
 
@@ -48,6 +84,15 @@ class Display:
         """One line that stays, in the run's log too."""
         log.info("%s", line)
         self.console.print(line, markup=False)
+
+    @contextmanager
+    def busy(self, name: str) -> Iterator[None]:
+        """A bar for what takes seconds, and nobody knows how many."""
+        task = self._progress.add_task(name, total=None, facts="")
+        try:
+            yield
+        finally:
+            self._progress.remove_task(task)
 
     def bar(self, name: str, total: int, facts: str = "") -> "Bar":
         """A bar of `total` units."""
@@ -75,6 +120,12 @@ class Bar:
         self.done, self.total = done, total
         self._progress.update(self._task, completed=done, total=total)
 
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
     def seconds_left(self) -> float | None:
         """At the mean speed so far, None before the first unit."""
@@ -87,7 +138,7 @@ class Bar:
         self._progress.remove_task(self._task)
 
 
-def told(bar: Bar, observer: Observer) -> Callable[[], None]:
+def told(bar: Bar, observer: "Observer") -> Callable[[], None]:
     """A function for each further unit of the bar, which the observer hears of too."""
 
     def advance() -> None:

@@ -26,9 +26,12 @@ class RunFolder:
             except FileExistsError:
                 continue
             except OSError as problem:
-                raise ClusterError(f"{self.path}: cannot be made ({problem.strerror})") from None
+                raise ClusterError(
+                    f"{self.path}: cannot be made ({problem.strerror}): is there room, and may you write there? "
+                    "`runs` of the inventory names another folder"
+                ) from None
             return
-        raise ClusterError(f"{runs}: a thousand runs of {job} began in the same second")
+        raise ClusterError(f"{runs}: a thousand runs of {job} began in the same second: wait a moment")
 
     @property
     def result_path(self) -> Path:
@@ -43,7 +46,10 @@ class RunFolder:
                 stream.write(line + "\n")
             self.event_lines += 1
         except OSError as problem:
-            raise ClusterError(f"{self.path / 'events.jsonl'}: cannot be written ({problem.strerror})") from None
+            raise ClusterError(
+                f"{self.path / 'events.jsonl'}: cannot be written ({problem.strerror}): is there room, and "
+                "may you write there?"
+            ) from None
 
     def keep_events(self, lines: int) -> None:
         """Keep the first so many lines of `events.jsonl`: what came after the checkpoint happens again."""
@@ -91,9 +97,12 @@ def is_finished(run: Path) -> bool:
 def unfinished(run: Path) -> Path:
     """The run, if it can go on. Raises UsageError if it is none, or finished."""
     if not (run / "coordinator.log").is_file():
-        raise UsageError(f"{run}: expected the folder of a training run, found no coordinator.log in it")
+        raise UsageError(
+            f"{run}: expected the folder of a training run, found no coordinator.log in it: `--resume` alone "
+            "takes the newest one"
+        )
     if is_finished(run):
-        raise UsageError(f"{run}: is finished: there is nothing to go on with")
+        raise UsageError(f"{run}: is finished: there is nothing to go on with; `fab job evaluate --run` looks at it")
     return run
 
 

@@ -5,9 +5,15 @@ import logging
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import ClassVar, TextIO
 
-LINE = "%(asctime)s coordinator %(levelname)s %(message)s"
+from cluster.logs import LogSettings, Speaker, formatter, last_line, set_level
+from cluster.logs.setup import log_everything
+
+log = logging.getLogger(__name__)
+
+SPEAKER = Speaker("coordinator:0")
+"""This process; a process is the coordinator of one run at a time."""
 
 
 class _Terminal(logging.StreamHandler[TextIO]):
@@ -23,14 +29,34 @@ class _Terminal(logging.StreamHandler[TextIO]):
         pass
 
 
-def log_to_terminal(*, quiet: bool) -> None:
-    """Warnings, or errors alone, on standard error. Call it once, first of all."""
-    terminal = _Terminal()
-    terminal.setLevel(logging.ERROR if quiet else logging.WARNING)
-    if sys.stderr.isatty():
-        # A person reads it between progress lines; the log file has the time and the rest.
-        terminal.setFormatter(logging.Formatter("%(message)s"))
-    logging.basicConfig(level=logging.INFO, format=LINE, handlers=[terminal])
+class CoordinatorLog:
+    """How this process logs: to standard error from the beginning, and to the run's folder while there is one."""
+
+    def __init__(self, settings: LogSettings = LogSettings(), *, for_programs: bool = False) -> None:  # noqa: B008 frozen
+        """`for_programs`: standard error is JSON lines too, and nothing else."""
+        self.settings, self.for_programs = settings, for_programs
+
+    def to_terminal(self, *, quiet: bool) -> None:
+        """Warnings, or errors alone, on standard error; as JSON, all that is logged. Call it once, first of all."""
+        terminal = _Terminal()
+        if self.for_programs:
+            terminal.setLevel(logging.ERROR if quiet else logging.NOTSET)
+            log_everything()
+        else:
+            # A person sees what is said to them (`Display.say`), which is logged too.
+            terminal.setLevel(logging.ERROR if quiet else logging.WARNING)
+        if self.for_programs or not sys.stderr.isatty():
+            terminal.setFormatter(formatter("json" if self.for_programs else "text", SPEAKER))
+        else:
+            # A person reads it between progress lines; the log file has the time and the rest.
+            terminal.setFormatter(logging.Formatter("%(message)s"))
+        logging.basicConfig(handlers=[terminal], force=True)
+        set_level(self.settings.level)
+        RunLog.settings = self.settings
+
+    def end_with(self, problem: Exception) -> None:
+        """The one line in which the job says why it failed."""
+        print(last_line("json", SPEAKER, str(problem)) if self.for_programs else problem, file=sys.stderr)
 
 
 class _Patient(logging.FileHandler):
@@ -45,29 +71,38 @@ class _Patient(logging.FileHandler):
 
 
 class RunLog:
-    """Everything from INFO on goes into the file until the end of the `with`. A full disk costs the log alone."""
+    """What is logged goes into the file until the end of the `with`, each line with the run's id: its folder's name.
+
+    A full disk costs the log alone.
+    """
+
+    settings: ClassVar[LogSettings] = LogSettings()
+    """Of this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = _Patient(path, encoding="utf-8", delay=True)
-        self._file.setFormatter(logging.Formatter(LINE))
-        self._file.setLevel(logging.INFO)
+        self._file.setFormatter(formatter(self.settings.format, SPEAKER))
 
     def __enter__(self) -> "RunLog":
         with contextlib.suppress(OSError):
             self.path.touch()  # a run without it is none that can be gone on with
         root = logging.getLogger()
         self._level_before = root.level
-        root.setLevel(min(root.level, logging.INFO))
+        set_level(self.settings.level)
         root.addHandler(self._file)
+        SPEAKER.run = self.path.parent.name
+        log.info("run %s begins", SPEAKER.run)
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        log.info("run %s is over", SPEAKER.run)
         root = logging.getLogger()
         root.removeHandler(self._file)
         root.setLevel(self._level_before)
+        SPEAKER.run = ""
         self._file.close()
 
     def keep_traceback(self, problem: BaseException) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, device
@@ -17,10 +15,13 @@ from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import coordinator_metrics
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
+from cluster.jobs.progress import Bar, Display
 from cluster.jobs.role_metrics import processor_of
+from cluster.jobs.run_announcer import RunAnnouncer
+from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
 from cluster.metrics.drain import DrainRequests
 from cluster.server.guard import guard_loopback
@@ -39,24 +40,31 @@ LOOK_UP_SECONDS = 1.0
 class Session:
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
 
-    def __init__(self, inventory: Inventory, cancel: Cancel, observer: Observer) -> None:
-        """Bind the coordinator's ports and connect. Raises ClusterError naming whoever does not answer, Cancelled."""
-        self.inventory, self._cancel, self._observer = inventory, cancel, observer
+    def __init__(
+        self, inventory: Inventory, cancel: Cancel, observer: Observer, metrics: CoordinatorMetrics,
+        display: Display | None = None,
+    ) -> None:  # fmt: skip
+        """Bind the coordinator's ports and connect; whoever made `metrics` closes them.
+
+        Raises ClusterError naming whoever does not answer, and Cancelled.
+        """
+        self.inventory, self._cancel, self._observer, self._metrics = inventory, cancel, observer, metrics
+        self._display = display or Display(quiet=True)
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
         self.workers = len(self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
         self._dispatcher: Dispatcher | None = None
         self._stack = ExitStack()
-        self.registry = CollectorRegistry()
-        with ExitStack() as stack:
+        with ExitStack() as stack, self._display.busy("connecting to the parameter servers"):
             self._open(stack)
             self._stack = stack.pop_all()
 
     def _open(self, stack: ExitStack) -> None:
         coordinator = self.coordinator
         drains = DrainRequests(lambda name, seconds: drain(self._dispatcher, name, seconds))
-        stack.enter_context(coordinator_metrics(self.registry, coordinator, drains))
+        self._metrics.serve(coordinator, drains)
+        self._announcer = stack.enter_context(RunAnnouncer((*self.servers, *self._workers), SPEAKER.run))
         check_free("", coordinator.port, "the coordinator")
         for server in self.servers:
             self._cancel.check()
@@ -72,7 +80,8 @@ class Session:
         except tf.errors.OpError as problem:
             raise ClusterError(
                 f"coordinator at {coordinator.address}: TensorFlow could not start its server or reach the parameter "
-                f"servers ({str(problem.message).splitlines()[0]}): is another job running on this port?"
+                f"servers ({str(problem.message).splitlines()[0]}): is another job running on this port? "
+                f"`fab deploy status{self._inventory_flag}` shows what runs"
             ) from None
         stack.callback(self.runtime.close)
         if self.inventory.connection == "local":
@@ -88,6 +97,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._dispatcher = None  # the metrics port may outlive it, and drains are asked for there
         self._stack.close()
 
     def dispatch(
@@ -103,6 +113,7 @@ class Session:
         if chaos is not None:
             self._stack.enter_context(chaos)
         self._observer.membership(dispatcher.membership)
+        self._announcer.watch(dispatcher.membership)
         joined = self._wait_for_workers(dispatcher)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
@@ -116,12 +127,17 @@ class Session:
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
         """How many joined; looks up every second for whoever pressed Ctrl-C because nobody does."""
         end = time.monotonic() + JOIN_SECONDS
+        with self._display.bar("waiting for workers", self.workers) as bar:
+            return self._joined(dispatcher, bar, end)
+
+    def _joined(self, dispatcher: Dispatcher, bar: Bar, end: float) -> int:
         while True:
             self._cancel.check()
             try:
                 joined = dispatcher.wait_for_workers(self.workers, LOOK_UP_SECONDS)
             except NoWorkers:
                 joined = 0
+            bar.set(joined, self.workers)
             if joined == self.workers or (joined and time.monotonic() > end):
                 return joined
             if time.monotonic() > end:

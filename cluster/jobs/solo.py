@@ -4,15 +4,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from cluster.engine.lost import first_line
 from cluster.engine.messages import InOrder, Item, Outcome, Source
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import coordinator_metrics
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.wire import Traffic
 from cluster.metrics.processor import processor
 
@@ -46,15 +44,14 @@ class Alone:
 
 
 class Solo:
-    """What a Session is to a cluster: metrics, places for parameters, and what runs items. A context manager."""
+    """What a Session is to a cluster: places for parameters, and what runs items. A context manager."""
 
-    def __init__(self, inventory: Inventory, cancel: Cancel) -> None:
-        """Raises ClusterError if the port of the coordinator's metrics is taken."""
+    def __init__(self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics) -> None:
+        """Whoever made `metrics` closes them. Raises ClusterError if the port of the coordinator's metrics is taken."""
         self._cancel = cancel
         # One thread an operation: how many cores there are must not change a bit of the result.
         tf.config.threading.set_intra_op_parallelism_threads(1)
-        self.registry = CollectorRegistry()
-        self._metrics = coordinator_metrics(self.registry, inventory.task("coordinator", 0))
+        metrics.serve(inventory.task("coordinator", 0))
         self.places = (DEVICE,)
         self.workers = 1
 
@@ -62,7 +59,7 @@ class Solo:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._metrics.close()
+        """Nothing is held."""
 
     def dispatch(
         self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None

@@ -1,6 +1,7 @@
 """The job `train`: data, split, fit, choose, refit if asked, one look at the test set, the model."""
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,8 +23,12 @@ from cluster.jobs.calibration import latest, tasks_of
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.checkpointing import Resumption, RunKeeper
+from cluster.jobs.codec_choice import wire_codecs
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.evaluation import Evaluator, Runner
+from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit
+from cluster.jobs.job_metrics import JobMetrics
 from cluster.jobs.model_store import store
 from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
 from cluster.jobs.observer import EpochReport, Observers
@@ -69,7 +74,12 @@ class TrainRun:
         self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
         self.display, self.cancel = display, cancel
         self.report = TrainReport(inventory)
-        self.observers = Observers()
+        self.metrics = CoordinatorMetrics(inventory.shared_folder)
+        registry = self.metrics.registry
+        self._job_metrics = JobMetrics(registry, self.job.mode, self.job.model.name)
+        pull, push = wire_codecs(self.job.codec)
+        of_training = TrainingMetrics(registry, pull.name, push.name)
+        self.observers = Observers(self.metrics.told(self._job_metrics, of_training))
         self._told: list[tuple[int, str]] = []
         """What the preparation has to say, for the run's log, which is not open yet then."""
 
@@ -119,15 +129,19 @@ class TrainRun:
         for level, line in self._told:
             log.log(level, "%s", line)
         alone = job.mode == "single"
-        opened = Solo(self.inventory, self.cancel) if alone else Session(self.inventory, self.cancel, self.observers)
+        opened = (
+            Solo(self.inventory, self.cancel, self.metrics)
+            if alone
+            else Session(self.inventory, self.cancel, self.observers, self.metrics, self.display)
+        )
         with opened as session:
-            self.observers.add(TrainingMetrics(session.registry))
             begun = self.resumption
             folder.keep_events(begun.event_lines if begun else 0)
             state = begun.state if begun else VectorState(network.initial(job.seed))
             windows = WorkerWindows(dataset)
-            calibration = tasks_of(latest(Path(self.inventory.runs), self.inventory.cluster))
-            speeds = Speeds(calibration)
+            calibration = latest(Path(self.inventory.runs), self.inventory.cluster)
+            self._job_metrics.calibration(calibration or {})
+            speeds = Speeds(tasks_of(calibration))
             policy = policy_of(job, session.workers, speeds)
             functions: dict[str, Any] = {}
             places = dict(enumerate(session.places))
@@ -137,13 +151,15 @@ class TrainRun:
                 # Its functions span the workers that are there: known, and traced, only once they have joined.
                 runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
                 places = session.worker_places(dispatcher)
-            mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
-            functions |= mode.functions
-            functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
+            with self.display.busy("placing the parameters, tracing the network"):
+                mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
+                functions |= mode.functions
+                functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
             runner = runner or session.dispatch(functions, job.deadline_seconds, saboteur)
             self._say_what(session)
             self.report.same_bits = reproducible(job, session.processors())
             self._totals = mode.shards.totals
+            self._tell_totals()
             keeper = RunKeeper(
                 folder.path, job, dataset.sha256, mode.shards, lambda: self._facts(folder), self.report.fits,
                 self.report.wire, self.observers,
@@ -294,8 +310,16 @@ class TrainRun:
                 "validation", found, self.dataset.labels, confusion, fit.cursor.epoch + 1
             ),
         )  # fmt: skip
-        trainer.fit(fit, plan, self.standardization, validate, Hooks(report, advance, traffic))
+        shown = None if validate is None else self._busy_with("validation", validate)
+        trainer.fit(fit, plan, self.standardization, shown, Hooks(report, advance, traffic))
         bar.close()
+
+    def _busy_with(self, name: str, work: Callable[[], Figures | None]) -> Callable[[], Figures | None]:
+        def shown() -> Figures | None:
+            with self.display.busy(name):
+                return work()
+
+        return shown
 
     def _say_what(self, session: Session | Solo) -> None:
         described = self.network.describe()

@@ -1,107 +1,97 @@
-"""What the coordinator exports about a job: its own metrics, labelled by `role` and `task`."""
+"""What the coordinator exports about a training: its own metrics, and those of each worker's steps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from cluster.engine.membership import Membership, Phase, Worker
+from cluster.engine.shard import Totals
 from cluster.jobs.figures import Figures
 from cluster.jobs.observer import EpochReport, Observer, Update, WorkedStep
-from cluster.jobs.pi_estimate import estimate_of
+from cluster.jobs.wire import Traffic
+from cluster.metrics import instruments
+from cluster.metrics.counted import Counted
+from cluster.metrics.job_entries import PARTS
 
-ROLE = ("role", "task")
-STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
-STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+OURS = ("coordinator", "0")
 
 
-class WorkerStates(Collector):
-    """State of each worker as it is when somebody asks, one-hot over the phases of membership."""
+@dataclass(frozen=True)
+class _OfWorker:
+    """One worker's series, looked up once: a step comes every few milliseconds."""
 
-    def __init__(self, workers: Mapping[int, Worker]) -> None:
-        self._workers = workers
-
-    def collect(self) -> Iterator[Metric]:
-        """`pscluster_worker_state` and `pscluster_worker_departures_total` of every worker."""
-        state = GaugeMetricFamily(
-            "pscluster_worker_state", "1 for the phase the worker is in, 0 for all others", labels=(*ROLE, "state")
-        )
-        left = CounterMetricFamily("pscluster_worker_departures", "Times the worker left the cluster", labels=ROLE)
-        for task, worker in self._workers.items():
-            present = worker.phase
-            for phase in Phase:
-                state.add_metric(("worker", str(task), phase.value), float(phase is present))
-            left.add_metric(("worker", str(task)), worker.departures)
-        yield state
-        yield left
+    steps: Counter
+    windows: Counter
+    staleness: Histogram
+    round_trip: Histogram
+    parts: Mapping[str, Histogram]
 
 
 class TrainingMetrics(Observer):
     """Progress of a training run."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    def __init__(
+        self, registry: CollectorRegistry, pull_codec: str, push_codec: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock`: seconds of the Unix epoch."""
+        self._codecs, self._clock = (("pull", pull_codec), ("push", push_codec)), clock
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"pscluster_train_{name}", text, (*ROLE, *labels), registry=registry)
+        def gauge(short: str) -> Gauge:
+            return instruments.gauge(short, registry)
 
-        def counter(name: str, text: str) -> Counter:
-            return Counter(f"pscluster_train_{name}", text, ROLE, registry=registry)
-
-        self.steps = counter("steps", "Updates this worker has computed")
-        self.windows = counter("windows", "Windows this worker has trained on")
-        self.step_seconds = Histogram(
-            "pscluster_train_step_seconds", "Time of one step on the worker, by part", (*ROLE, "part"),
-            buckets=STEP_BUCKETS, registry=registry,
-        )  # fmt: skip
-        self.staleness = Histogram(
-            "pscluster_train_staleness_updates", "Updates applied between a worker's pull and its push", ROLE,
-            buckets=STALENESS_BUCKETS, registry=registry,
-        )  # fmt: skip
-        self._rate = gauge("windows_per_second", "Windows trained on per second, over the present epoch")
-        self._loss = gauge("loss", "Mean loss of the latest epoch", "split")
-        self._accuracy = gauge("accuracy_ratio", "Accuracy after the latest epoch", "split")
-        self._f1 = gauge("f1_macro_ratio", "Macro F1 after the latest epoch", "split")
-        self._epoch = gauge("epoch", "Epochs finished")
-        self._planned = gauge("planned_epochs", "Epochs planned")
-        self._learning_rate = gauge("learning_rate_ratio", "Learning rate of the latest update")
-        self._left = gauge("remaining_seconds", "Estimated time to the end of training")
-
-    def membership(self, membership: Membership) -> None:
-        """See Observer."""
-        self._registry.register(WorkerStates(membership.workers))
+        self._steps = instruments.counter("train_steps_total", registry)
+        self._windows = instruments.counter("train_windows_total", registry)
+        self._step_seconds = instruments.histogram("train_step_seconds", registry)
+        self._round_trip = instruments.histogram("train_round_trip_seconds", registry)
+        self._staleness = instruments.histogram("train_staleness_updates", registry)
+        self._checkpoint_seconds = instruments.histogram("train_checkpoint_seconds", registry)
+        self._checkpoint_bytes = gauge("train_checkpoint_bytes")
+        self._checkpoint_time = gauge("train_checkpoint_last_success_timestamp_seconds")
+        self._rate = gauge("train_windows_per_second")
+        self._loss = gauge("train_loss")
+        self._accuracy = gauge("train_accuracy_ratio")
+        self._f1 = gauge("train_f1_macro_ratio")
+        self._latest_loss = gauge("train_latest_loss")
+        self._finite = gauge("train_loss_finite")
+        self._epoch = gauge("train_epoch")
+        self._planned = gauge("train_planned_epochs")
+        self._learning_rate = gauge("train_learning_rate_ratio")
+        self._left = gauge("train_remaining_seconds")
+        self._workers: dict[int, _OfWorker] = {}
+        self._counted = Counted()
+        registry.register(self._counted)
 
     def planned(self, epochs: int, epochs_done: int, rate: float) -> None:
         """See Observer."""
-        ours = ("coordinator", "0")
-        self._planned.labels(*ours).set(epochs)
-        self._epoch.labels(*ours).set(epochs_done)
-        self._learning_rate.labels(*ours).set(rate)
+        self._planned.labels(*OURS).set(epochs)
+        self._epoch.labels(*OURS).set(epochs_done)
+        self._learning_rate.labels(*OURS).set(rate)
+        self._finite.labels(*OURS).set(1)
 
     def step(self, step: WorkedStep) -> None:
         """See Observer."""
-        labels = ("worker", str(step.task))
-        self.steps.labels(*labels).inc()
-        self.windows.labels(*labels).inc(step.windows)
-        self.staleness.labels(*labels).observe(step.staleness)
+        of_worker = self._workers.get(step.task) or self._of_worker(step.task)
+        of_worker.steps.inc()
+        of_worker.windows.inc(step.windows)
+        of_worker.staleness.observe(step.staleness)
+        of_worker.round_trip.observe(step.seconds)
         for part, value in step.part_seconds.items():
-            self.step_seconds.labels(*labels, part).observe(value)
+            of_worker.parts[part].observe(value)
 
     def update(self, update: Update) -> None:
         """See Observer."""
-        ours = ("coordinator", "0")
-        self._rate.labels(*ours).set(update.windows_per_second)
-        self._learning_rate.labels(*ours).set(update.rate)
+        self._rate.labels(*OURS).set(update.windows_per_second)
+        self._learning_rate.labels(*OURS).set(update.rate)
+        self._latest_loss.labels(*OURS).set(update.loss)
 
     def epoch(self, stage: str, report: EpochReport) -> None:
         """See Observer."""
-        ours = ("coordinator", "0")
-        self._epoch.labels(*ours).set(report.epoch)
-        self._rate.labels(*ours).set(report.windows_per_second)
-        self._left.labels(*ours).set(report.seconds_left)
+        self._epoch.labels(*OURS).set(report.epoch)
+        self._rate.labels(*OURS).set(report.windows_per_second)
+        self._left.labels(*OURS).set(report.seconds_left)
         self._figures("train", report.loss, report.accuracy)
 
     def figures(
@@ -110,34 +100,41 @@ class TrainingMetrics(Observer):
         """See Observer."""
         self._figures(split, figures.loss, figures.accuracy, figures.f1_macro)
 
-    def _figures(self, split: str, loss: float, accuracy: float, f1_macro: float | None = None) -> None:
-        labels = ("coordinator", "0", split)
-        self._loss.labels(*labels).set(loss)
-        self._accuracy.labels(*labels).set(accuracy)
-        if f1_macro is not None:
-            self._f1.labels(*labels).set(f1_macro)
+    def totals(self, totals: Totals, rolled_back: int, resumptions: int) -> None:
+        """See Observer."""
+        self._counted.set("train_updates_applied_total", totals.applied, *OURS)
+        self._counted.set("train_duplicates_dropped_total", totals.duplicates_dropped, *OURS)
+        self._counted.set("train_updates_rolled_back_total", rolled_back, *OURS)
+        self._counted.set("train_resumptions_total", resumptions, *OURS)
 
+    def traffic(self, traffic: Traffic, steps: int) -> None:
+        """See Observer. What a parameter server sends is what others pull."""
+        for codec, carried in zip(self._codecs, (traffic.sent, traffic.received), strict=True):
+            self._counted.add("train_wire_bytes_total", carried, *OURS, *codec)
 
-class PiMetrics(Observer):
-    """Progress of the Monte Carlo job."""
+    def checkpoint(self, seconds: float, size_bytes: int, next_update: int) -> None:
+        """See Observer."""
+        self._checkpoint_seconds.labels(*OURS).observe(seconds)
+        self._checkpoint_bytes.labels(*OURS).set(size_bytes)
+        self._checkpoint_time.labels(*OURS).set(self._clock())
 
-    def __init__(self, registry: CollectorRegistry, planned: int) -> None:
-        self._registry = registry
-        self.samples = Counter("pscluster_pi_samples", "Random points this worker has drawn", ROLE, registry=registry)
-        planned_samples = Gauge(
-            "pscluster_pi_planned_samples", "Random points of the whole job", ROLE, registry=registry
+    def diverged(self, reason: str) -> None:
+        """See Observer."""
+        self._finite.labels(*OURS).set(0)
+
+    def _of_worker(self, task: int) -> _OfWorker:
+        labels = ("worker", str(task))
+        self._workers[task] = _OfWorker(
+            self._steps.labels(*labels),
+            self._windows.labels(*labels),
+            self._staleness.labels(*labels),
+            self._round_trip.labels(*labels),
+            {part: self._step_seconds.labels(*labels, part) for part in PARTS},
         )
-        planned_samples.labels("coordinator", "0").set(planned)
-        self._estimate = Gauge("pscluster_pi_estimate_ratio", "Estimate of pi so far", ROLE, registry=registry)
-        self._error = Gauge("pscluster_pi_standard_error_ratio", "Standard error so far", ROLE, registry=registry)
+        return self._workers[task]
 
-    def membership(self, membership: Membership) -> None:
-        """See Observer."""
-        self._registry.register(WorkerStates(membership.workers))
-
-    def pi(self, task: int, samples: int, seconds: float, inside: int, drawn: int) -> None:
-        """See Observer."""
-        self.samples.labels("worker", str(task)).inc(samples)
-        estimate, error = estimate_of(inside, drawn)
-        self._estimate.labels("coordinator", "0").set(estimate)
-        self._error.labels("coordinator", "0").set(error)
+    def _figures(self, split: str, loss: float, accuracy: float, f1_macro: float | None = None) -> None:
+        self._loss.labels(*OURS, split).set(loss)
+        self._accuracy.labels(*OURS, split).set(accuracy)
+        if f1_macro is not None:
+            self._f1.labels(*OURS, split).set(f1_macro)

@@ -34,7 +34,8 @@ def traffic_of(host: str, metrics_port: int) -> Traffic:
         return Traffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
     except KeyError as problem:
         raise ClusterError(
-            f"http://{host}:{metrics_port}/metrics: has no {problem}: expected a role of this version of pscluster"
+            f"http://{host}:{metrics_port}/metrics: has no {problem}: expected a role of this version of pscluster: "
+            "`fab deploy restart` makes it one"
         ) from None
 
 

@@ -4,12 +4,11 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from cluster import __version__
-from cluster.metrics.identity import LABELS, PREFIX, Identity
+from cluster.metrics.identity import Identity
 from cluster.metrics.processor import processor
 
 TENSORFLOW_PACKAGES = ("tensorflow-cpu", "tensorflow")
@@ -37,10 +36,4 @@ class BuildCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The one sample."""
-        family = GaugeMetricFamily(
-            PREFIX + "build_info",
-            "Versions of pscluster, TensorFlow and Python, and the kinds of server and processor",
-            labels=[*LABELS, "version", "tensorflow", "python", "server", "processor"],
-        )
-        family.add_metric([*self._identity.values, *self._versions], 1)
-        yield family
+        yield self._identity.info("build_info", *self._versions)

@@ -1,19 +1,25 @@
-"""`/metrics`, `/ready` and, where it is allowed, `/restart` and `/drain/...` over HTTP."""
+"""`/metrics`, `/ready` and, where it is allowed, `/restart`, `/drain/...` and `/run/...` over HTTP."""
 
 import os
 import secrets
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from cluster.metrics.cost import Cost
 from cluster.metrics.drain import PREFIX as DRAIN
 from cluster.metrics.drain import DrainRequests
 from cluster.metrics.restart import RestartRequests
+from cluster.metrics.runs import PREFIX as RUN
+from cluster.metrics.runs import RunRequests
+from cluster.metrics.scrapes import Scrapes
 
 PROCESS_HEADER = "X-PSCluster-Process"
 """Names the process that answers: another value at the same port is another process. The pid alone may come again."""
@@ -29,6 +35,7 @@ class Exporter:
         self._thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
         self.port: int = server.server_address[1]
+        self.scrapes = server.scrapes
 
     def close(self) -> None:
         """Stop answering and free the port. Waits for the serving thread."""
@@ -44,15 +51,18 @@ def serve(
     ready: Callable[[], bool],
     restarts: RestartRequests | None = None,
     drains: DrainRequests | None = None,
+    cost: Cost | None = None,
+    runs: RunRequests | None = None,
 ) -> Exporter:
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
     holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 403 from
-    others, and 404 without it; `POST /drain/NAME` is what `drains` answers.
-    Every answer has the header PROCESS_HEADER. Raises OSError when the address cannot be bound.
+    others, and 404 without it; `POST /drain/NAME` is what `drains` answers, `POST /run/ID` what
+    `runs` does. Every answer has the header PROCESS_HEADER. `cost` is told what all this takes. Raises OSError when the
+    address cannot be bound.
     """
-    return Exporter(_Server(registry, host, port, ready, restarts, drains))
+    return Exporter(_Server(registry, host, port, ready, restarts, drains, cost, runs))
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -69,13 +79,25 @@ class _Server(socketserver.ThreadingTCPServer):
         ready: Callable[[], bool],
         restarts: RestartRequests | None,
         drains: DrainRequests | None,
+        cost: Cost | None,
+        runs: RunRequests | None,
     ) -> None:
         self.registry = registry
+        self.cost, self.scrapes = cost, Scrapes()
         self.ready = ready
-        self.restarts, self.drains = restarts, drains
+        self.restarts, self.drains, self.runs = restarts, drains, runs
         self.process = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
+
+    def service_actions(self) -> None:
+        if self.cost is not None:
+            self.cost.so_far("exporter")
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        super().process_request_thread(request, client_address)
+        if self.cost is not None:
+            self.cost.add(time.thread_time())  # a thread of its own: all it has computed was for this request
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -88,7 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/metrics":
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            self._answer(200, encode(self.server.registry), content_type)
+            with self.server.scrapes.one():
+                self._answer(200, encode(self.server.registry), content_type)
         elif path == "/ready":
             ready = self.server.ready()
             self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready\n")
@@ -103,6 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         restarts, drains = self.server.restarts, self.server.drains
         if drains is not None and self.path.startswith(DRAIN):
             status, words = drains.answer(self.path, client, own)
+            self._answer(status, f"{words}\n".encode())
+        elif self.server.runs is not None and self.path.startswith(RUN):
+            status, words = self.server.runs.answer(self.path, client, own)
             self._answer(status, f"{words}\n".encode())
         elif self.path != "/restart" or restarts is None:
             self._answer(404, b"nothing to POST to here\n")

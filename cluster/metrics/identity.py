@@ -1,33 +1,36 @@
-"""The labels every metric of a process carries."""
+"""Whom the samples of a process speak of."""
 
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-PREFIX = "pscluster_"
-LABELS = ("role", "task")
+from cluster.metrics.instruments import Family, family
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which task of the cluster a process is; makes labelled samples for collectors."""
+    """Which task of the cluster a process is; makes samples of the catalogue's metrics for collectors."""
 
     role: str
     task: int
 
     @property
     def values(self) -> list[str]:
-        """Label values in the order of LABELS."""
+        """Values of the labels `role` and `task`."""
         return [self.role, str(self.task)]
 
-    def gauge(self, name: str, documentation: str, value: float) -> GaugeMetricFamily:
-        """One labelled gauge sample named `pscluster_{name}`."""
-        family = GaugeMetricFamily(PREFIX + name, documentation, labels=LABELS)
-        family.add_metric(self.values, value)
-        return family
+    def gauge(self, short: str, value: float) -> Family:
+        """`pscluster_{short}`, a gauge without further labels."""
+        return self._one(family(short), value)
 
-    def counter(self, name: str, documentation: str, value: float) -> CounterMetricFamily:
-        """One labelled counter sample named `pscluster_{name}_total`."""
-        family = CounterMetricFamily(PREFIX + name, documentation, labels=LABELS)
-        family.add_metric(self.values, value)
-        return family
+    def counter(self, short: str, value: float) -> Family:
+        """`pscluster_{short}`, a counter without further labels."""
+        return self._one(family(short), value)
+
+    def info(self, short: str, *values: str) -> Family:
+        """`pscluster_{short}`, a gauge that is always 1 and says everything in its labels."""
+        made = family(short)
+        made.add_metric([*self.values, *values], 1)
+        return made
+
+    def _one(self, made: Family, value: float) -> Family:
+        made.add_metric(self.values, value)
+        return made

@@ -1,6 +1,7 @@
 """What this process uses of its node."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cluster.metrics.identity import Identity
 STATUS = Path("/proc/self/status")
 KIBIBYTE = 1024
 FIELD = re.compile(r"^(RssAnon|RssFile|VmSwap):\s+(\d+) kB$", re.MULTILINE)
+THREADS = re.compile(r"^Threads:\s+(\d+)$", re.MULTILINE)
 
 
 def memory_bytes(status: str) -> dict[str, int]:
@@ -29,17 +31,17 @@ class ProcessCollector(Collector):
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._process = psutil.Process()
-        self._start_seconds = self._process.create_time()
+        self._start_seconds = psutil.Process().create_time()
 
     def collect(self) -> Iterator[Metric]:
         """One sample of each figure."""
         gauge, counter = self._identity.gauge, self._identity.counter
-        memory = memory_bytes(STATUS.read_text())
-        cpu = self._process.cpu_times()
-        yield gauge("process_anonymous_bytes", "Resident memory that no file backs", memory["RssAnon"])
-        yield gauge("process_file_backed_bytes", "Resident pages of mapped files, evictable", memory["RssFile"])
-        yield gauge("process_swap_bytes", "Anonymous memory swapped out", memory["VmSwap"])
-        yield counter("process_cpu_seconds", "User and system CPU time", cpu.user + cpu.system)
-        yield gauge("process_threads", "Threads of the process, TensorFlow's included", self._process.num_threads())
-        yield gauge("process_start_time_seconds", "Up since, in seconds of the Unix epoch", self._start_seconds)
+        status = STATUS.read_text()
+        memory = memory_bytes(status)
+        threads = THREADS.search(status)
+        yield gauge("process_anonymous_bytes", memory["RssAnon"])
+        yield gauge("process_file_backed_bytes", memory["RssFile"])
+        yield gauge("process_swap_bytes", memory["VmSwap"])
+        yield counter("process_cpu_seconds_total", time.process_time())
+        yield gauge("process_threads", int(threads[1]) if threads else 1)
+        yield gauge("process_start_time_seconds", self._start_seconds)

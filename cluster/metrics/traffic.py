@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
 from cluster.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 
@@ -55,11 +56,13 @@ class TrafficMeter(Collector):
     again. `close` ends the thread.
     """
 
-    def __init__(self, identity: Identity, excluded_ports: Iterable[int]) -> None:
-        self._identity = identity
+    def __init__(self, identity: Identity, excluded_ports: Iterable[int], cost: Cost) -> None:
+        self._identity, self._cost = identity, cost
         self._excluded = frozenset(excluded_ports)
         self._lock = threading.Lock()
         self._open: dict[int, Traffic] = {}
+        self._skipped: frozenset[int] = frozenset()
+        """Inodes of sockets that are none of ours to count, as of the latest look."""
         self._closed = Traffic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="traffic", daemon=True)
@@ -82,20 +85,28 @@ class TrafficMeter(Collector):
     def collect(self) -> Iterator[Metric]:
         """The four counters."""
         total, counter = self.total(), self._identity.counter
-        yield counter("network_receive_bytes", "TCP payload received, metrics port aside", total.received_bytes)
-        yield counter("network_transmit_bytes", "TCP payload sent and acknowledged", total.sent_bytes)
-        yield counter("network_receive_packets", "TCP segments received, metrics port aside", total.received_packets)
-        yield counter("network_transmit_packets", "TCP segments sent, metrics port aside", total.sent_packets)
+        yield counter("network_receive_bytes_total", total.received_bytes)
+        yield counter("network_transmit_bytes_total", total.sent_bytes)
+        yield counter("network_receive_packets_total", total.received_packets)
+        yield counter("network_transmit_packets_total", total.sent_packets)
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
             self.total()
+            self._cost.so_far("traffic")
 
     def _connections(self) -> Iterator[tuple[int, Traffic]]:
+        skipped = set()
         for descriptor, inode in own_sockets():
+            if inode in self._skipped:
+                skipped.add(inode)
+                continue
             try:
                 with borrowed(descriptor) as view:
                     if is_tcp(view) and not is_listening(view) and view.getsockname()[1] not in self._excluded:
                         yield inode, of_connection(view)
+                    elif not is_tcp(view) or is_listening(view):
+                        skipped.add(inode)  # it stays so; a socket of TCP may yet listen or connect
             except OSError:  # closed since it was listed
                 continue
+        self._skipped = frozenset(skipped)

@@ -23,27 +23,27 @@ _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _installed: list[object] = []  # what C points to has to stay alive as long as the process
 
 
-def report_crashes(name: str) -> None:
+def report_crashes(line_of: Callable[[str], str]) -> None:
     """From now on end with an exit code of its own on an illegal instruction or an abort for want of memory.
 
-    ILLEGAL_INSTRUCTION and TOO_LITTLE_MEMORY, each after one line on stderr that begins with `name`. Other aborts stay
-    what they are.
+    ILLEGAL_INSTRUCTION and TOO_LITTLE_MEMORY, each after one line on stderr: `line_of` makes it of its words. Other
+    aborts stay what they are.
     """
     illegal = (
-        f"{name}: illegal instruction: this processor ({processor()}) lacks one that TensorFlow was built for; "
-        "use a machine with a newer processor, or a TensorFlow wheel built for this one\n"
-    ).encode()
+        f"illegal instruction: this processor ({processor()}) lacks one that TensorFlow was built for; "
+        "use a machine with a newer processor, or a TensorFlow wheel built for this one"
+    )
 
     def on_illegal_instruction(number: int) -> None:
-        _end(illegal, ExitCode.ILLEGAL_INSTRUCTION)
+        _end(line_of(illegal), ExitCode.ILLEGAL_INSTRUCTION)
 
     def on_abort(number: int) -> None:
         # An abort inside malloc holds its lock, and this handler might wait for it: then SIGALRM ends the process.
         signal.alarm(LAST_SECONDS)
         room = min(headroom(), address_space(), key=lambda bound: bound.available_bytes)
         if room.available_bytes < ALMOST_NONE_BYTES:
-            line = f"{name}: out of memory: {room.bound} leaves {room.available_bytes // MEBIBYTE} MiB\n"
-            _end(line.encode(), ExitCode.TOO_LITTLE_MEMORY)
+            words = f"out of memory: {room.bound} leaves {room.available_bytes // MEBIBYTE} MiB"
+            _end(line_of(words), ExitCode.TOO_LITTLE_MEMORY)
 
     _install(signal.SIGILL, on_illegal_instruction)
     _install(signal.SIGABRT, on_abort)
@@ -71,6 +71,6 @@ def _install(number: signal.Signals, handle: Callable[[int], None]) -> None:
     libc.signal(number, handler)
 
 
-def _end(line: bytes, code: ExitCode) -> None:
-    os.write(sys.stderr.fileno() if sys.stderr else 2, line)
+def _end(line: str, code: ExitCode) -> None:
+    os.write(sys.stderr.fileno() if sys.stderr else 2, f"{line}\n".encode())
     os._exit(code)

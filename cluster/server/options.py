@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cluster.logs.settings import LogSettings, add_flags, given_or
 from cluster.server.guard import is_loopback
 
 RoleName = Literal["ps", "worker"]
@@ -27,6 +28,9 @@ class RoleOptions:
     intra_op_threads: int
     coordinator: str | None = None
     """Address of the node whose coordinator may have this process started anew."""
+    shared: str | None = None
+    """The folder that all nodes share."""
+    logging: LogSettings = LogSettings()  # noqa: RUF009  frozen
 
     @property
     def name(self) -> str:
@@ -70,6 +74,10 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="of the node that may, like this one, POST /restart to the metrics port; without it nobody may",
     )
+    add_flags(result, "else as the inventory says, else text and info")
+    result.add_argument(
+        "--shared", metavar="FOLDER", help="the folder that all nodes share, to tell in the metrics whether it is there"
+    )
     result.add_argument(
         "--die-with-parent",
         type=_positive,
@@ -109,6 +117,8 @@ def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
         coordinator=parsed.coordinator,
+        shared=parsed.shared,
+        logging=given_or(parsed.log_format, parsed.log_level, LogSettings()),
     )
 
 
@@ -124,7 +134,15 @@ def explicit_flags(role: RoleOptions) -> list[str]:
         *("--server", role.server),
         *("--intra-op-threads", str(role.intra_op_threads)),
         *(() if role.coordinator is None else ("--coordinator", role.coordinator)),
+        *(() if role.shared is None else ("--shared", role.shared)),
+        *logging_flags(role.logging),
     ]
+
+
+def logging_flags(settings: LogSettings) -> tuple[str, ...]:
+    """The flags of what is not as usual: the command line of a role changes only with what it does."""
+    given = {"--log-format": (settings.format, "text"), "--log-level": (settings.level, "info")}
+    return tuple(word for flag, (value, usual) in given.items() if value != usual for word in (flag, value))
 
 
 def _natural(text: str) -> int:

@@ -3,6 +3,7 @@
 import argparse
 
 from cluster.errors import UsageError
+from cluster.logs.settings import LogSettings, given_or
 from cluster.server.options import RoleName, RoleOptions
 
 
@@ -30,4 +31,8 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         server=parsed.server,
         intra_op_threads=parsed.intra_op_threads,
         coordinator=parsed.coordinator,
+        shared=parsed.shared or inventory.shared_folder,
+        logging=given_or(
+            parsed.log_format, parsed.log_level, LogSettings(inventory.logging.format, inventory.logging.level)
+        ),
     )

@@ -13,9 +13,12 @@ from typing import NoReturn, Protocol
 from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError, ExitCode
+from cluster.logs import Speaker, begin, last_line
 from cluster.metrics import exporter, standard
+from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
 from cluster.metrics.restart import RestartRequests
+from cluster.metrics.runs import RunRequests
 from cluster.server import ports, probe, watchdog
 from cluster.server.allocator import PARAMETER_SERVER_ARENAS, limit_arenas
 from cluster.server.crash import report_crashes
@@ -69,8 +72,8 @@ def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
         error: ClusterError = TooLittleMemoryError("Python could not allocate memory")
     except ClusterError as problem:
         error = problem
-    where = "" if parsed.host is None else f" {parsed.host}:{parsed.port}"
-    print(f"{role}:{parsed.task}{where}: {error}", file=sys.stderr)
+    where = "" if parsed.host is None else f"{parsed.host}:{parsed.port}"
+    print(last_line(parsed.log_format or "text", Speaker(f"{role}:{parsed.task}", where), str(error)), file=sys.stderr)
     return error.exit_code
 
 
@@ -80,7 +83,8 @@ def run(role: RoleOptions) -> NoReturn:
     Raises ClusterError when the role cannot come up.
     """
     began = time.monotonic()
-    _prepare(role)
+    speaker = Speaker(role.name, role.address)
+    _prepare(role, speaker)
     purpose = f"the TensorFlow server of {role.name}"
     every_interface = "::" if socket.has_dualstack_ipv6() else ""
     ports.check_free(every_interface, role.port, purpose)
@@ -90,10 +94,16 @@ def run(role: RoleOptions) -> NoReturn:
     def ready() -> bool:
         return serving and probe.answers(LOOPBACK, role.port, PROBE_SECONDS)
 
-    registry = CollectorRegistry(auto_describe=False)
-    standard.register(registry, Identity(role.role, role.task), metrics_port=role.metrics_port, server=role.server)
+    registry, identity = CollectorRegistry(auto_describe=False), Identity(role.role, role.task)
+    cost = Cost(identity)
+    standard.register(
+        registry, identity, metrics_port=role.metrics_port, server=role.server, ready=ready, cost=cost,
+        shared=role.shared,
+    )  # fmt: skip
     try:
-        exporter.serve(registry, role.host, role.metrics_port, ready, _restarts(role))
+        exporter.serve(
+            registry, role.host, role.metrics_port, ready, _restarts(role), cost=cost, runs=_runs(role, speaker)
+        )
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")
@@ -138,16 +148,32 @@ def _restarts(role: RoleOptions) -> RestartRequests | None:
     )
 
 
-def _prepare(role: RoleOptions) -> None:
+def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
+    """The run that a coordinator names stands in every line from then on, until it is over or there is another."""
+
+    def begins(run: str) -> None:
+        if run == speaker.run:
+            logger.debug("run %s: told once more", run)
+            return
+        speaker.run = run
+        logger.info("run %s begins", run)
+
+    def ends(run: str) -> None:
+        if run == speaker.run:
+            logger.info("run %s is over", run)
+            speaker.run = ""
+
+    return RunRequests(role.coordinator, begins, ends)
+
+
+def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     if role.role == "ps":
         limit_arenas(PARAMETER_SERVER_ARENAS)
     os.environ.update(ENVIRONMENT)
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    logging.basicConfig(
-        level=logging.INFO, format=f"%(asctime)s %(levelname)s {role.name} {role.address}: %(message)s", force=True
-    )
-    report_crashes(f"{role.name} {role.address}")
+    begin(speaker, role.logging)
+    report_crashes(lambda words: last_line(role.logging.format, speaker, words))
 
 
 def _guard(role: RoleOptions) -> None:

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
+from deploy.commands import watching
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
-from deploy.commands.job_settings import data_settings
+from deploy.commands.job_settings import data_settings, log_settings
 from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
+from deploy.commands.monitor import monitor
 from deploy.commands.opening import Names, only_over_ssh, opened_inventory, services_of, ssh_cluster
 from deploy.hints import command
+from deploy.job_progress import of_coordinator, progress_line
 from deploy.role_status import ClusterStatus, other_inventory
 from deploy.services import Services
+from deploy.waiting import waiting_for
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from cluster.inventory import Inventory, Task
 
 
@@ -95,10 +101,12 @@ def start(
     dry_run: bool = False,
     json_: bool = False,
     quiet: bool = False,
+    log_format: str | None = None,
+    log_level: str | None = None,
 ) -> None:
     """Start what is not running, wait until it is ready, then run the inventory's jobs in order."""
     wanted = _wanted(jobs, no_jobs)
-    overrides = [*data_settings(data), *(set_ or ())]
+    overrides = [*data_settings(data), *log_settings(log_format, log_level), *(set_ or ())]
     if json_ and not dry_run:
         raise UsageError("--json: goes with --dry-run; `fab deploy status --json` tells what came of a start")
     if dry_run:
@@ -120,7 +128,7 @@ def start(
     _refuse_missing_recordings(opened, {step.subject for step in made.steps if step.kind == "run"})
     skipped = [step for step in made.steps if step.kind == "skip"]
     if any(step.kind in ("start", "restart", "wait") for step in made.steps):
-        _bring_up(services, opened.path)
+        _bring_up(services, opened.path, quiet)
     elif wanted is not None or not skipped:
         print(f"already running: {_counts(services.status())}", flush=True)
     if skipped:
@@ -154,7 +162,8 @@ def stop(context: Any, inventory: str | None = None, set_: Names = None, limit: 
         return
     only_over_ssh({"--limit": limit})
     services = services_of(opened, set_)
-    report = services.stop()
+    with waiting_for("stopping the job, if one runs, and the roles"):
+        report = services.stop()
     line = "stopped" if report.ran else "nothing was running"
     if report.killed:
         line += f"; had to be killed: {', '.join(report.killed)}"
@@ -182,7 +191,8 @@ def restart(
     only_over_ssh({"--serial": count})
     services = services_of(opened, set_)
     if not role and not node:
-        services.stop()
+        with waiting_for("stopping the roles"):
+            services.stop()
         _bring_up(services, opened.path)
         return
     from deploy.console import progress_of_start
@@ -197,17 +207,28 @@ def restart(
 
 @at_the_edge
 def status(
-    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, json_: bool = False
+    context: Any,
+    inventory: str | None = None,
+    set_: Names = None,
+    limit: Names = None,
+    json_: bool = False,
+    watch: str | None = None,
 ) -> None:
     """One line a role or node: address, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
+    if watch is not None and json_:
+        raise UsageError("--watch and --json: give one of them; a program asks again with --json when it wants to")
+    every_seconds = None if watch is None else watching.interval(watch)
     opened = opened_inventory(inventory, set_, json_, as_written=True)
     if opened.connection == "ssh":
         from deploy.commands import ssh_day_two
 
-        ssh_day_two.status(ssh_cluster(opened, set_), limit or (), json_)
+        ssh_day_two.status(ssh_cluster(opened, set_), limit or (), json_, every_seconds)
         return
     only_over_ssh({"--limit": limit})
     services = services_of(opened, set_)
+    if every_seconds is not None:
+        watching.watch(every_seconds, lambda: _seen(opened, services))
+        return
     now, job_pid = services.status(), services.running_job()
     if json_:
         print(json.dumps({**now.to_json(), "job_pid": job_pid}))
@@ -231,37 +252,31 @@ def logs(
     node: Names = None,
     lines: str | None = None,
     since: str | None = None,
+    run: str | None = None,
     follow: bool = False,
+    json_: bool = False,
 ) -> None:
-    """The last lines of the roles' logs, and with --follow the new ones. `--role supervisor` is the supervisor's."""
-    # What was asked for by its time is shown whole.
-    count = whole_number("--lines", lines or ("1_000_000" if since else "20"), 0, 1_000_000)
-    opened = opened_inventory(inventory, set_, as_written=True)
+    """The logs of all roles and of the coordinator as one story; with --follow also what comes."""
+    # What was asked for by its time or its run is shown whole.
+    count = whole_number("--lines", lines or ("1_000_000" if since or run else "20"), 0, 1_000_000)
+    opened = opened_inventory(inventory, set_, json_, as_written=True)
+    asked = (role or (), node or (), count, since, run, follow, json_)
     if opened.connection == "ssh":
-        from deploy.commands import ssh_day_two
+        from deploy.commands import ssh_logs
 
-        ssh_day_two.logs(ssh_cluster(opened, set_), role or (), node or (), count, since, follow)
+        ssh_logs.logs(ssh_cluster(opened, set_), *asked)
         return
-    only_over_ssh({"--since": since})
-    services = services_of(opened, set_)
-    from deploy import log_reader
-    from deploy.selection import select
+    from deploy.commands import local_logs
 
-    available = services.logs()
-    others = [name for name in (role or ()) if name != "supervisor"]
-    wanted = {"supervisor"} if not node and (not role or len(others) < len(role)) else set()
-    if others or node or not role:
-        wanted |= {task.name for task in select(_kept(opened), others, node or ())}
-    chosen = [log for log in available if log.name in wanted]
-    width = max(len(log.name) for log in chosen)
-    follower = log_reader.Follower(chosen)
-    for log in chosen:
-        for line in log_reader.tail(log.path, count):
-            print(f"{log.name:<{width}} | {line}")
-    sys.stdout.flush()
-    if follow:
-        for name, line in follower.follow():
-            print(f"{name:<{width}} | {line}", flush=True)
+    local_logs.logs(opened, services_of(opened, set_), *asked)
+
+
+def _seen(opened: "Inventory", services: Services) -> "list[RenderableType]":
+    from deploy.console import status_parts
+
+    job_pid = services.running_job()
+    progress = "" if job_pid is None else progress_line(of_coordinator(opened.task("coordinator", 0).metrics_address))
+    return status_parts(services.status(), job_pid, progress, watching.columns())
 
 
 def _kept(inventory: "Inventory") -> "tuple[Task, ...]":
@@ -276,11 +291,11 @@ def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
     return True if jobs else False if no_jobs else None
 
 
-def _bring_up(services: Services, inventory: Path) -> None:
+def _bring_up(services: Services, inventory: Path, quiet: bool = False) -> None:
     from deploy.console import progress_of_start
 
     try:
-        with progress_of_start() as report:
+        with progress_of_start(quiet=quiet) as report:
             now = services.start(report)
     except KeyboardInterrupt:
         stop_command = command("deploy stop", inventory)
@@ -310,4 +325,4 @@ def _started_from(other: str, inventory: Path) -> str:
     return f"the cluster was started from {other}, not from {inventory}: both files give it the same name"
 
 
-ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, ssh)
+ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, monitor, ssh)

@@ -14,7 +14,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from cluster.errors import ExitCode
-from deploy.commands.flags import HELP, REPEATABLE
+from deploy.commands.flags import HELP, OPTIONAL, REPEATABLE
 
 Body = Callable[..., None]
 
@@ -34,6 +34,7 @@ def as_task(
         name=name or body.__name__,
         help={parameter: (own_help or {}).get(parameter) or HELP[parameter] for parameter in parameters},
         iterable=[parameter for parameter in parameters if parameter in repeatable],
+        optional=[parameter for parameter in parameters if parameter in OPTIONAL],
         auto_shortflags=False,
     )(body)
     return made
@@ -76,6 +77,7 @@ def _dispatcher(name: str, positional: str, actions: Mapping[str, Body]) -> Task
     made: Task[Body] = task(
         positional=[positional],
         iterable=[flag for flag in flags if flag in REPEATABLE],
+        optional=[flag for flag in flags if flag in OPTIONAL],
         help={positional: HELP[positional], **{flag: HELP[flag] for flag in flags}},
         auto_shortflags=False,
     )(dispatch)

@@ -10,6 +10,8 @@ HELP = {
     "set_": "override a key of the inventory for this call, e.g. jobs.train.epochs=3 (repeatable)",
     "json_": "one JSON object for programs instead of text for people",
     "quiet": "no progress of jobs",
+    "log_format": "of the logs: text, or json for one JSON object a line",
+    "log_level": "the least that is logged: debug, info, warning or error",
     "jobs": "run the inventory's jobs also when the cluster is running already",
     "no_jobs": "only start the roles",
     "role": "only this role: ps, worker or e.g. worker:1 (repeatable)",
@@ -18,12 +20,13 @@ HELP = {
     "retry": "only the nodes that failed in the last deployment",
     "dry_run": "show the plan, change nothing",
     "serial": "restart so many nodes at a time; 0 is all at once",
-    "since": "lines from then on, as journalctl reads it, e.g. '10 min ago'",
+    "since": "lines from then on, e.g. '10 min ago', 'today' or '22:45'",
     "yes": "do not ask",
     "with_data": "remove the shared data and the runs too",
     "run_command": "a command line for the node; else a shell",
+    "watch": "show it again every so many seconds (2) until Ctrl-C",
     "follow": "go on with new lines until Ctrl-C",
-    "lines": "how many last lines; 20, or all with --since",
+    "lines": "how many last lines; 20, or all with --since and --run",
     "mode": "how updates meet: async, ssp, sync, local, allreduce or single",
     "codec": "numbers on the wire: fp32, fp16 or topk",
     "model": "thesis, residual, dblstm or conv-lstm",
@@ -35,18 +38,21 @@ HELP = {
     "resume": "go on with the newest unfinished training run, or with --run",
     "chaos": "faults to inject, e.g. kill-worker:0.1,stop-worker:0.05",
     "samples": "random points of the pi job",
-    "run": "folder of the training run to evaluate, or with --resume to go on with; else the newest",
+    "run": "folder of the run: of the training to evaluate or to resume, else the newest; or whose logs are meant",
     "local": "a cluster of processes on this machine",
     "workers": "how many workers",
     "ps": "how many parameter servers",
     "hosts": "a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31",
     "user": "account on every host",
-    "out": "the file to write; else print it",
+    "out": "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`)",
     "force": "overwrite the file",
 }
 """By parameter name; `set_` and `json_` are the flags --set and --json, which Python already uses as names."""
 
 REPEATABLE = frozenset({"set_", "role", "node", "limit"})
+
+OPTIONAL = frozenset({"watch"})
+"""Flags that may stand without a value."""
 
 
 def whole_number(flag: str, text: str, low: int, high: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import UsageError
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.opening import Names, open_cluster
+from deploy.waiting import waiting_for
 
 if TYPE_CHECKING:
     from deploy.node_jobs import NodeJobs
@@ -63,7 +64,8 @@ def cancel(context: Any, inventory: str | None = None, set_: Names = None, job: 
         if record.state.ended:
             print(f"job {record.id} has ended already: {record.state}", flush=True)
             return
-        ended = jobs.cancel(record.id)
+        with waiting_for(f"job {record.id} is to end with its result so far"):
+            ended = jobs.cancel(record.id)
         print(f"job {ended.id}: {ended.state}", flush=True)
         finish(jobs, ended)
 
@@ -80,7 +82,9 @@ def _jobs(inventory: str | None, overrides: Names, for_programs: bool = False) -
 def _where_local_jobs_are(services: "JobServices") -> str:
     pid = services.running_job()
     words = "a job runs in the foreground of the command that began it, and Ctrl-C there ends it"
-    return f"{words}; none runs now" if pid is None else f"{words}, as does `kill -INT {pid}`"
+    return (
+        f"{words}; none runs now: `fab job train` begins one" if pid is None else f"{words}, as does `kill -INT {pid}`"
+    )
 
 
 JOB_ACTIONS = (list_, attach, cancel)

@@ -25,6 +25,11 @@ def data_settings(data: str | None) -> list[str]:
     return settings({"jobs.train.data.source": data})
 
 
+def log_settings(log_format: str | None, log_level: str | None) -> list[str]:
+    """The overrides that `--log-format` and `--log-level` stand for."""
+    return settings({"logging.format": log_format, "logging.level": log_level})
+
+
 def number_settings(keys: Mapping[str, tuple[str, str | None]]) -> list[str]:
     """`key=number` for every (flag, text) that was given. Raises UsageError for what is no whole number."""
     return [f"{key}={whole_number(flag, text, 0, LARGEST)}" for key, (flag, text) in keys.items() if text is not None]

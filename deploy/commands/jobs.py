@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.errors import ClusterError
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
-from deploy.commands.job_settings import data_settings, number_settings, run_flags, settings
+from deploy.commands.job_settings import data_settings, log_settings, number_settings, run_flags, settings
 from deploy.commands.opening import Names, open_cluster
 from deploy.hints import command
 
@@ -28,6 +28,8 @@ def train(
     chaos: str | None = None,
     json_: bool = False,
     quiet: bool = False,
+    log_format: str | None = None,
+    log_level: str | None = None,
 ) -> None:
     """Train the network on the cluster's workers."""
     flags = run_flags(resume, run, chaos)
@@ -48,6 +50,7 @@ def train(
             }
         ),
         *data_settings(data),
+        *log_settings(log_format, log_level),
         *(set_ or ()),
     ]
     _run("train", inventory, overrides, json_, quiet, flags)
@@ -62,9 +65,12 @@ def evaluate(
     run: str | None = None,
     json_: bool = False,
     quiet: bool = False,
+    log_format: str | None = None,
+    log_level: str | None = None,
 ) -> None:
     """Evaluate a trained model on the test set, on the cluster's workers."""
-    overrides = [*settings({"jobs.evaluate.run": run}), *data_settings(data), *(set_ or ())]
+    overrides = [*settings({"jobs.evaluate.run": run}), *data_settings(data), *log_settings(log_format, log_level)]
+    overrides += set_ or ()
     _run("evaluate", inventory, overrides, json_, quiet)
 
 
@@ -77,10 +83,13 @@ def pi(
     seed: str | None = None,
     json_: bool = False,
     quiet: bool = False,
+    log_format: str | None = None,
+    log_level: str | None = None,
 ) -> None:
     """Estimate pi, and calibrate the workers by it."""
     overrides = [
         *number_settings({"jobs.pi.samples": ("--samples", samples), "jobs.pi.seed": ("--seed", seed)}),
+        *log_settings(log_format, log_level),
         *(set_ or ()),
     ]
     _run("pi", inventory, overrides, json_, quiet)

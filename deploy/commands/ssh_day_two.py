@@ -1,17 +1,17 @@
-"""`trust`, `status`, `stop`, `restart`, `rollback`, `reset`, `logs` and `ssh` for `connection: ssh`."""
+"""`trust`, `status`, `stop`, `restart`, `rollback`, `reset` and `ssh` for `connection: ssh`."""
 
 import json
 import os
-import shlex
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.exceptions import Exit
+from rich.markup import escape
 
 from cluster.errors import ClusterError, ExitCode, UsageError
+from deploy.commands import watching
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.converge.cluster_view import cluster_status
@@ -20,8 +20,8 @@ from deploy.converge.desired import Wish
 from deploy.converge.node_table import node_rows
 from deploy.converge.reset import Traces, reset_script
 from deploy.converge.rolling import batches, restart_script, stop_script
-from deploy.deployment_console import show_nodes
-from deploy.journal import Journal, JournalLine, parse_line
+from deploy.deployment_console import node_parts, show_nodes
+from deploy.job_progress import asked_on_node, progress_line
 from deploy.release.history import previous, read
 from deploy.release.release_scripts import list_releases, make_current
 from deploy.release.script import outcome
@@ -29,8 +29,11 @@ from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, Sighting, ask_for_key
 from deploy.render.roles import unit_name
 from deploy.ssh_cluster import SshCluster
+from deploy.waiting import waiting_for
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from cluster.inventory import Task
 
 STOP_SECONDS = 120.0
@@ -81,10 +84,15 @@ def _agrees(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def status(cluster: SshCluster, limit: Sequence[str], for_programs: bool) -> None:
+def status(
+    cluster: SshCluster, limit: Sequence[str], for_programs: bool, every_seconds: float | None = None
+) -> None:  # fmt: skip
     """One row a node: roles, ports, mounts, memory, temperature, release. Exit code 3 unless all is well."""
     wish = Wish(cluster.inventory, cluster.release)
-    with cluster.fleet() as fleet:
+    if every_seconds is not None:
+        _watch(cluster, wish, limit, every_seconds)
+        return
+    with cluster.fleet() as fleet, waiting_for("looking at the nodes"):
         seen = survey(fleet, wish, cluster.chosen_nodes(limit))
     roles = cluster_status(cluster.inventory, seen)
     rows = node_rows(wish, seen)
@@ -96,10 +104,26 @@ def status(cluster: SshCluster, limit: Sequence[str], for_programs: bool) -> Non
         raise Exit(None, ExitCode.DEGRADED)
 
 
+def _watch(cluster: SshCluster, wish: Wish, limit: Sequence[str], every_seconds: float) -> None:
+    """The same, with how far a job is, over connections that stay open."""
+    (coordinator,) = cluster.inventory.of_role("coordinator")
+    with cluster.fleet() as fleet:
+
+        def look() -> "list[RenderableType]":
+            rows = node_rows(wish, survey(fleet, wish, cluster.chosen_nodes(limit)))
+            try:
+                exported = fleet.nodes[coordinator.node].run(asked_on_node(coordinator.metrics_address)).text
+            except ClusterError:  # its row says so
+                exported = ""
+            return [*node_parts(rows, watching.columns()), escape(progress_line(exported) or "no job runs")]
+
+        watching.watch(every_seconds, look)
+
+
 def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
     """Stop the roles and keep them from starting at boot."""
     names = cluster.chosen_nodes(limit)
-    with cluster.fleet() as fleet:
+    with cluster.fleet() as fleet, waiting_for(f"stopping the roles of {len(names)} nodes"):
         results = fleet.each(_stop_on, names)
     stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
     count = sum(len(units) for units in stopped.values())
@@ -111,7 +135,7 @@ def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
 def _stop_on(node: NodeConnection) -> list[str]:
     done = node.run(stop_script(), root=True, deadline_seconds=STOP_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}")
+        raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return done.text.split()
 
 
@@ -130,7 +154,8 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
     with cluster.fleet() as fleet:
         for batch in batches(list(of_node), serial):
             drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
-            results = fleet.each(lambda node: _restart_on(node, of_node[node.name]), batch)
+            with waiting_for(f"restarting on {', '.join(batch)}"):
+                results = fleet.each(lambda node: _restart_on(node, of_node[node.name]), batch)
             failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
             if failed:
                 raise DegradedError("\n".join(failed))
@@ -141,7 +166,7 @@ def _restart_on(node: NodeConnection, tasks: Sequence["Task"]) -> None:
     units = [unit_name(task) for task in tasks]
     done = node.run(restart_script(units), root=True, deadline_seconds=RESTART_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}")
+        raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
 
 
 def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
@@ -156,7 +181,10 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
             outcome(listing.return_code, listing.text, listing.stderr)
             before = previous(read(listing.text))
             if before is None:
-                raise ClusterError(f"{node.name}: no earlier release is left to go back to")
+                raise ClusterError(
+                    f"{node.name}: no earlier release is left to go back to: `fab deploy start` from the "
+                    "checkout you want"
+                )
             flipped = node.run(make_current(before.key), root=True, deadline_seconds=60.0)
             outcome(flipped.return_code, flipped.text, flipped.stderr)
             if of_node[node.name]:
@@ -166,7 +194,8 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
         results: dict[str, str | ClusterError] = {}
         for batch in batches(list(names), serial):
             drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
-            results |= fleet.each(back_on, batch)
+            with waiting_for(f"going back on {', '.join(batch)}"):
+                results |= fleet.each(back_on, batch)
     for name, result in results.items():
         if isinstance(result, str):
             print(f"{name}: back on release {result}", flush=True)
@@ -185,7 +214,8 @@ def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> N
         # The clients first: a mount whose server is gone cannot be taken down in peace.
         results: dict[str, str | ClusterError] = {}
         for batch in ([name for name in names if name != server], [name for name in names if name == server]):
-            results |= fleet.each(lambda node: _reset_on(node, traces), batch)
+            with waiting_for(f"removing everything from {len(batch)} nodes"):
+                results |= fleet.each(lambda node: _reset_on(node, traces), batch)
     cluster.forget_nodes([name for name, result in results.items() if isinstance(result, str)])
     for name, result in results.items():
         if isinstance(result, str):
@@ -196,72 +226,12 @@ def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> N
 def _reset_on(node: NodeConnection, traces: Traces) -> str:
     done = node.run(reset_script(traces, node.name), root=True, deadline_seconds=RESET_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}")
+        raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return " ".join(done.text.split())
 
 
-def logs(
-    cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], count: int, since: str | None, follow: bool
-) -> None:
-    """The journals of all nodes in one order of time; with `follow` the new lines as they come."""
-    from deploy.selection import select
-
-    tasks = select(list(cluster.inventory.tasks()), roles, nodes) if roles or nodes else ()
-    names = tuple(dict.fromkeys(task.node for task in tasks)) or cluster.chosen_nodes(())
-    patterns = {
-        name: [_pattern(task.role, task.index) for task in tasks if task.node == name] or ["pscluster-*"]
-        for name in names
-    }
-    journal = Journal(names)
-    telling = threading.Lock()
-
-    def tell(lines: Sequence[JournalLine]) -> None:
-        with telling:
-            for line in lines:
-                print(journal.render(line), flush=True)
-
-    with cluster.fleet() as fleet:
-
-        def last_of(node: NodeConnection) -> list[JournalLine]:
-            command = _journalctl(patterns[node.name], count, since, follow=False)
-            read = node.run(command, root=True, deadline_seconds=60.0)
-            if not read.ok and read.stderr.strip():
-                raise ClusterError(f"{node.name}: its journal cannot be read: {' | '.join(read.last_lines[-3:])}")
-            return [line for line in (parse_line(node.name, text) for text in read.text.splitlines()) if line]
-
-        found = fleet.each(last_of, names)
-        known = sorted(line for lines in found.values() if not isinstance(lines, ClusterError) for line in lines)
-        tell(known[-count:] if count else [])
-        if follow:
-            stop = threading.Event()
-
-            def pass_on(node: NodeConnection) -> None:
-                def one(text: str) -> None:
-                    line = parse_line(node.name, text)
-                    if line:
-                        tell([line])
-
-                node.stream(_journalctl(patterns[node.name], 0, None, follow=True), one, root=True, stop=stop)
-
-            threads = threading.Thread(target=lambda: fleet.each(pass_on, names), daemon=True)
-            threads.start()
-            try:
-                while threads.is_alive():
-                    threads.join(0.5)
-            finally:
-                stop.set()
-                threads.join(5.0)
-    _told(found)
-
-
-def _pattern(role: str, index: int) -> str:
-    return "pscluster-job@*" if role == "coordinator" else f"pscluster-{role}-{index}.service"
-
-
-def _journalctl(patterns: Sequence[str], count: int, since: str | None, *, follow: bool) -> str:
-    units = " ".join(f"-u {shlex.quote(pattern)}" for pattern in patterns)
-    when = f" --since={shlex.quote(since)}" if since else ""
-    return f"journalctl --no-pager -q -o json {units}{when} -n {count}{' -f' if follow else ''}"
+def _by_hand(node: NodeConnection) -> str:
+    return f"`fab deploy logs --node {node.name}` says more, `fab deploy ssh --node {node.name}` looks at it by hand"
 
 
 def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:

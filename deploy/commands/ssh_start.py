@@ -21,13 +21,17 @@ from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, failed_of_last
 from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
 from deploy.hints import command
+from deploy.monitor.files import url as monitor_url
 from deploy.prepared_data import needs_data
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.ssh_cluster import SshCluster
+from deploy.waiting import Say, waiting_for
 
 PUSH_PHASES = ("prepare", "mounts", "publish", "code")
+LOOKING = "looking at the nodes"
 STORAGE_PHASES = ("prepare", "storage", "mounts", "publish")
+MONITOR_PHASES = ("prepare", "firewall", "monitor")
 
 Plans = Mapping[str, Mapping[str, Sequence[Change]]]
 
@@ -52,7 +56,7 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
     from deploy.console import show_findings
 
     wish = Wish(cluster.inventory, cluster.release)
-    with cluster.fleet() as fleet:
+    with cluster.fleet() as fleet, waiting_for(LOOKING):
         found = findings(wish, survey(fleet, wish), cluster.memory)
     found = (*found, *cluster.operator_findings())
     if for_programs:
@@ -66,8 +70,8 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
 def show_plan(cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool) -> None:
     """What a start would do, with the texts that change."""
     with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
-    with cluster.fleet() as fleet:
-        outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data)
+    with cluster.fleet() as fleet, waiting_for(LOOKING) as say:
+        outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data, say)
     if for_programs:
         print(json.dumps({"cluster": cluster.inventory.cluster, **plans_json(outlook)}))
     else:
@@ -93,10 +97,16 @@ def plans_json(outlook: Outlook) -> dict[str, object]:
     }
 
 
-def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool) -> Outlook:
-    """Survey and plan. Wheels are downloaded here if a node needs them and they are not in the cache."""
+def look(
+    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, say: Say,
+    phases: Sequence[str] = PHASES,
+) -> Outlook:  # fmt: skip
+    """Survey and plan. Wheels that a node needs in one of the phases are downloaded here if the cache has none.
+
+    `say` is told what takes time.
+    """
     wish = Wish(cluster.inventory, cluster.release)
-    seen = survey(fleet, wish, asked(cluster, names))
+    seen = survey(fleet, wish, asked(cluster, names, phases))
     unfit = dict(seen.lost)
     for one in findings(wish, seen, cluster.memory):
         if one.level == "problem" and one.node not in unfit:
@@ -104,17 +114,19 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
     fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
     publications: list[Publication] = []
     wheelhouses: dict[str, Wheelhouse] = {}
-    if fit:
+    if fit and {"publish", "code"} & {*phases}:
         missing = {
             (facts.python_version or "", facts.machine)
             for facts in fit.values()
             if wish.release.environment_for(facts) not in facts.environments
         }
         for python, machine in sorted(missing):
+            say(f"packages for Python {python} on {machine}: downloading what the cache lacks")
             wheelhouse = cluster.wheelhouse(python, machine)
             wheelhouses[wheelhouse.key] = wheelhouse
             publications.append(of_wheelhouse(wheelhouse))
     if with_data:
+        say("preparing the recordings, if they are not yet")
         publications += [] if cluster.data is None else [cluster.data.publication]
     wish = Wish(cluster.inventory, cluster.release, tuple(publications), wheelhouses)
     plans = plan(wish, fit)
@@ -124,8 +136,10 @@ def look(cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: boo
     return Outlook(wish, seen, unfit, plans)
 
 
-def asked(cluster: SshCluster, names: Sequence[str]) -> tuple[str, ...]:
+def asked(cluster: SshCluster, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
     """The nodes, and the one that serves the shared folder: it has to know a new node before that can mount it."""
+    if "mounts" not in phases:
+        return tuple(names)
     return tuple(dict.fromkeys((*names, Wish(cluster.inventory, cluster.release).publisher)))
 
 
@@ -133,11 +147,11 @@ def converge(
     cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool
 ) -> tuple[Recap, Outlook, bool]:
     """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
-    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names))
+    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases))
     begun = time.monotonic()
     with progress_of_deployment() as event:
-        event("", "looking at the nodes")
-        outlook = look(cluster, fleet, names, with_data)
+        event("", LOOKING)
+        outlook = look(cluster, fleet, names, with_data, lambda words: event("", words), phases)
         deployment = Deployment(fleet, outlook.wish, recap, event, begun)
         for failure in outlook.unfit.values():
             deployment.lose(failure)
@@ -245,6 +259,17 @@ def run_phases(cluster: SshCluster, action: str, limit: Sequence[str]) -> None:
         raise Exit(None, ExitCode.DEGRADED)
 
 
+def start_monitor(cluster: SshCluster) -> None:
+    """`monitor`: the part of a start that concerns the monitor's node."""
+    node = cluster.inventory.monitor_node
+    assert node is not None  # refused before
+    with cluster.fleet() as fleet:
+        recap, _, whole = converge(cluster, fleet, "monitor", (node,), MONITOR_PHASES, with_data=False)
+    if recap.failures or not whole:
+        raise Exit(None, ExitCode.DEGRADED)
+    print(f"Prometheus: {monitor_url(cluster.inventory)}", flush=True)
+
+
 def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str, ...]:
     if not retry:
         return cluster.chosen_nodes(limit)
@@ -253,6 +278,6 @@ def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str,
     failed = failed_of_last(cluster.deployments)
     names = tuple(node.name for node in cluster.inventory.nodes if node.name in failed)
     if not names:
-        raise UsageError("--retry: no node failed in the last deployment")
+        raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
     print(f"once more: {', '.join(names)}", file=sys.stderr)
     return names

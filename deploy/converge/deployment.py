@@ -65,7 +65,10 @@ def ask(node: NodeConnection, wish: Wish) -> MachineFacts:
                 f"{node.name}: {user} may not use sudo without a password ({said}): "
                 f"`echo '{user} ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/{file}` there"
             )
-        raise ClusterError(f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said}")
+        raise ClusterError(
+            f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said}; "
+            f"`fab deploy ssh --node {node.name}` looks at it by hand"
+        )
     return read_facts(outcome.text, asked, answered)
 
 

@@ -11,6 +11,7 @@ from deploy.converge.code import Current, Environment, LocalData, Release
 from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.monitoring import files_on_node, monitoring, preparation
 from deploy.converge.places import (
     CONFIGURATION,
     CURRENT,
@@ -38,12 +39,12 @@ from deploy.converge.system import (
     UnitFiles,
 )
 from deploy.release.wheelhouse import Wheelhouse
-from deploy.render import firewall, job_unit, roles, storage
+from deploy.render import firewall, job_unit, monitor_unit, roles, storage
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
 
-PHASES = ("prepare", "storage", "mounts", "publish", "code", "firewall", "services")
+PHASES = ("prepare", "storage", "mounts", "publish", "code", "firewall", "services", "monitor")
 """Each is done on all nodes before the next begins: a mount needs its server, an installation its wheels."""
 
 ADDRESSES_PATH = f"{UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf"
@@ -82,15 +83,19 @@ class Wish:
         """What to ask of a node."""
         folders = self.folders
         units = [roles.unit_name(task) for task in self.tasks(node)]
+        watches = node == self.inventory.monitor_node
+        if watches:
+            units += [monitor_unit.MONITOR_UNIT, monitor_unit.PACKAGE_UNIT]
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, CONFIGURATION),
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders"),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
+                *((monitor_unit.DATA, *(path for path, _ in files_on_node(self.inventory))) if watches else ()),
             ),
             units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
-            packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER),
+            packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, monitor_unit.PACKAGE),
             service_uid=self.inventory.deployment.service_uid,
             published=tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared")),
             space=(ENVIRONMENTS, folders.export),
@@ -106,23 +111,27 @@ class Wish:
             "code": self._code,
             "firewall": self._firewall,
             "services": self._services,
+            "monitor": self._monitor,
         }
         return of_phase[phase](node, facts)
 
     def _prepare(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         deployment = self.inventory.deployment
         serves = node == self.folders.server
+        watches = node == self.inventory.monitor_node
         settings = storage.server_settings(self.inventory)
         packages = [
             "nfs-kernel-server" if serves else "nfs-common",
             *(["nftables"] if deployment.firewall else []),
             *([NODE_EXPORTER] if deployment.node_exporter else []),
+            *([monitor_unit.PACKAGE] if watches else []),
         ]
         return (
             Remembered(self._made_folders(serves)),
             # Before the package: it starts the server, which should come up as it is to stay.
             *([File(storage.SETTINGS_PATH, settings.encode(), then=(_nfsd_settings(settings),))] if serves else []),
             *([Masked(storage.OLD_NFS_UNITS)] if serves else []),
+            *(preparation() if watches else ()),
             Packages(tuple(packages)),
             ServiceUser(deployment.service_uid),
             *(Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)),
@@ -201,11 +210,17 @@ class Wish:
         if self._coordinates(node):
             files[job_unit.PATH] = job_unit.job_unit(self.inventory)
         return (
-            *stale_units(facts, {*files, FIREWALL_UNIT_PATH}),
+            *stale_units(facts, {*files, FIREWALL_UNIT_PATH, *self._monitor_unit(node)}),
             UnitFiles(tuple(files.items())),
             *(self._role(task, texts) for task in tasks),
             *([Running(f"{NODE_EXPORTER}.service")] if self.inventory.deployment.node_exporter else []),
         )
+
+    def _monitor(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        return monitoring(self.inventory, node, facts)
+
+    def _monitor_unit(self, node: str) -> tuple[str, ...]:
+        return (monitor_unit.PATH,) if node == self.inventory.monitor_node else ()
 
     def _role(self, task: "Task", texts: Mapping[str, str]) -> Running:
         name = roles.unit_name(task)

@@ -7,6 +7,7 @@ from deploy.converge.cluster_view import cluster_status
 from deploy.converge.deployment import Survey
 from deploy.converge.desired import Wish
 from deploy.memory_estimate import MEGABYTE
+from deploy.render.monitor_unit import MONITOR_UNIT
 from deploy.render.storage import fstab_lines
 from deploy.role_status import RoleState, RoleStatus
 
@@ -61,6 +62,13 @@ def _row(wish: Wish, survey: Survey, name: str, roles: tuple[RoleStatus, ...]) -
             ports.append(f"{port}{'' if port in facts.listening else '!'}")
             if port not in facts.listening and not trouble:
                 trouble.append(f"nobody listens on port {port} of {task.name}")
+    running = [f"{role.name} {role.state}" for role in roles]
+    if name == wish.inventory.monitor_node:
+        watching, port = facts.unit(MONITOR_UNIT), wish.inventory.monitor.port
+        state = "not there" if watching is None else "ready" if watching.running else watching.sub
+        running.append(f"monitor {state}")
+        ports.append(f"{port}{'' if port in facts.listening else '!'}")
+        trouble += [] if state == "ready" else [f"monitor {state}: `journalctl -u {MONITOR_UNIT}` there says more"]
     points = [line.split() for line in fstab_lines(wish.inventory, name, wish.folders)]
     mounted = [words[1] for words in points if words[1] in facts.mounts]
     trouble += [f"{words[1]} is not mounted" for words in points if words[1] not in facts.mounts]
@@ -72,7 +80,7 @@ def _row(wish: Wish, survey: Survey, name: str, roles: tuple[RoleStatus, ...]) -
     return NodeRow(
         node=name,
         address=address,
-        roles=", ".join(f"{role.name} {role.state}" for role in roles) or "-",
+        roles=", ".join(running) or "-",
         ports=" ".join(ports) or "-",
         mounts=f"{len(mounted)}/{len(points)}",
         memory=f"{(facts.memory_bytes - facts.available_bytes) // MEGABYTE}/{facts.memory_bytes // MEGABYTE} MB",

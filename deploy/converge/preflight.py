@@ -9,10 +9,11 @@ from deploy.check import Finding
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.places import ENVIRONMENTS, SERVICE_USER
 from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
+    from cluster.inventory import Inventory, Monitor, Task
 
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -36,6 +37,8 @@ class NodeWish:
     memory: RoleMemory
     service_uid: int
     environment_key: str | None
+    monitor: "Monitor | None" = None
+    """Its settings where the node has the role."""
 
     @classmethod
     def of(cls, inventory: "Inventory", name: str, memory: RoleMemory, environment_key: str | None) -> "NodeWish":
@@ -49,6 +52,7 @@ class NodeWish:
             memory=memory,
             service_uid=inventory.deployment.service_uid,
             environment_key=environment_key,
+            monitor=inventory.monitor if inventory.monitor_node == name else None,
         )
 
 
@@ -63,6 +67,7 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
         *_network(wish, facts),
         *_account(wish, facts),
         *_ports(wish.tasks, facts),
+        *_monitor(wish, facts),
         *_board(facts),
     ]
     if not any(level == "problem" for level, _, _ in found):
@@ -109,13 +114,15 @@ def _space(wish: NodeWish, facts: MachineFacts) -> _Found:
 
 
 def _memory(wish: NodeWish, facts: MachineFacts) -> _Found:
-    needed = sum(wish.memory.of(task.role) for task in wish.tasks)
-    roles = " + ".join(f"{task.role} {wish.memory.of(task.role) // MEGABYTE}" for task in wish.tasks)
+    taken: list[tuple[str, int]] = [(task.role, wish.memory.of(task.role)) for task in wish.tasks]
+    taken += [] if wish.monitor is None else [("monitor", wish.monitor.memory_megabytes * MEGABYTE)]
+    needed = sum(size_bytes for _, size_bytes in taken)
+    roles = " + ".join(f"{role} {size_bytes // MEGABYTE}" for role, size_bytes in taken)
     line = f"{roles} = {needed // MEGABYTE} MB of {facts.memory_bytes // MEGABYTE} MB"
     if needed > LARGEST_SHARE * facts.memory_bytes:
         remedy = "move the coordinator or the PS to another node, or train a smaller model"
         yield "problem", "memory", f"{line}: more than {LARGEST_SHARE:.0%}; {remedy}"
-    elif wish.tasks:
+    elif taken:
         yield "ok", "memory", line
     if "memory" not in facts.controllers:
         where = facts.cmdline_path or "/boot/firmware/cmdline.txt"
@@ -173,6 +180,19 @@ def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> _Found:
             if port in facts.listening and port not in ours:
                 line = f"port {port} of {task.name} is taken by {facts.listening[port]}"
                 yield "problem", "port", f"{line}: stop it, or choose another port"
+
+
+def _monitor(wish: NodeWish, facts: MachineFacts) -> _Found:
+    if wish.monitor is None:
+        return
+    ours, theirs = facts.unit(MONITOR_UNIT), facts.unit(PACKAGE_UNIT)
+    if theirs is not None and theirs.running:
+        line = f"{PACKAGE_UNIT} runs here for somebody else, and the cluster's own would take its place"
+        remedy = "`sudo systemctl disable --now prometheus` there, or give the role to another node and this one's"
+        yield "problem", "monitor", f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`"
+    elif (ours is None or not ours.running) and wish.monitor.port in facts.listening:
+        line = f"port {wish.monitor.port} of the monitor is taken by {facts.listening[wish.monitor.port]}"
+        yield "problem", "port", f"{line}: stop it, or choose another as `monitor.port`"
 
 
 def _ports_of_our_units(facts: MachineFacts) -> set[int]:

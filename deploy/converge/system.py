@@ -92,6 +92,7 @@ class Masked:
     """Units that must not run here; which of them did is remembered for `reset`."""
 
     names: tuple[str, ...]
+    why: str = "NFS version 4 does not need them"
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Mask those that are not, before a package brings and starts them."""
@@ -105,7 +106,7 @@ class Masked:
         )
         names = ", ".join(open_ones)
         steps = (Shell(f"mask {names}", script, 60.0),)
-        return (Change("unit", names, "mask", "NFS version 4 does not need them", steps),)
+        return (Change("unit", names, "mask", self.why, steps),)
 
 
 @dataclass(frozen=True)

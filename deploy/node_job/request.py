@@ -47,5 +47,6 @@ class JobRequest:
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"{path}: expected the request that `fab job` writes, got {type(error).__name__}: {error}"
+                f"{path}: expected the request that `fab job` writes, got {type(error).__name__}: {error}; "
+                "`fab deploy start --no-jobs` brings the node to the version of `fab` that wrote it"
             ) from error

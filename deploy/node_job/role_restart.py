@@ -51,7 +51,8 @@ def bring_roles_back(
     if verdict is Verdict.GIVE_UP:
         raise ClusterError(
             f"the job cannot go on, its roles do not come back within {time.monotonic() - begun:.0f} s: "
-            f"{behind}; a job needs every parameter server and at least one worker"
+            f"{behind}; a job needs every parameter server and at least one worker; "
+            "`fab deploy status` shows them"
         )
     if behind:
         say(f"going on without: {behind}")

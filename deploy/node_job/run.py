@@ -35,7 +35,9 @@ def run(
     folder = root.job(name)
     try:
         if not is_job_id(name) or not folder.request.is_file():
-            raise ClusterError(f"{name}: expected a job that was submitted, found no {folder.request}")
+            raise ClusterError(
+                f"{name}: expected a job that was submitted, found no {folder.request}: `fab job` submits one"
+            )
         request = JobRequest.read(folder.request)
         with ExitStack() as held:
             if request.after:

@@ -42,7 +42,9 @@ def _end_of(root: JobsRoot, name: str) -> JobState:
     while True:
         found = [record.state for record in read_all(root) if record.id == name]
         if not found:
-            raise ClusterError(f"{name}: expected a job to wait for, found none of that name")
+            raise ClusterError(
+                f"{name}: expected a job to wait for, found none of that name: begin this one by itself with `fab job`"
+            )
         if found[0].ended:
             return found[0]
         time.sleep(_POLL_SECONDS)

@@ -18,7 +18,8 @@ NODE_EXPORTER_PORT = 9100
 def ruleset(inventory: "Inventory") -> str:
     """A table that lets nodes alone reach the cluster's ports, and whoever is in `deployment.allow` the metrics.
 
-    The live page is reached like the metrics where it listens for others than its own node.
+    The port of a monitor counts as one of metrics, and so does that of the live page where it listens for others than
+    its own node.
 
     All other ports are left as they are. The table's comment carries a hash of the rules, by which a node tells what
     is loaded.
@@ -26,7 +27,8 @@ def ruleset(inventory: "Inventory") -> str:
     tasks = inventory.tasks()
     tensorflow = sorted({task.port for task in tasks} | {NFS_PORT})
     pages = {task.page_port for task in tasks if task.page_port and inventory.page.listen == "cluster"}
-    metrics = sorted({task.metrics_port for task in tasks} | pages | {NODE_EXPORTER_PORT})
+    monitor = {inventory.monitor.port} if inventory.monitor_node is not None else set()
+    metrics = sorted({task.metrics_port for task in tasks} | pages | monitor | {NODE_EXPORTER_PORT})
     nodes = sorted(set(inventory.hosts.values()))
     readers = [line for line in (_set("readers", inventory.deployment.allow, interval=True),) if line]
     reading = [f"        tcp dport {{ {_list(metrics)} }} ip saddr @readers accept"] if readers else []

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cluster.logs import LogSettings
+from cluster.server.options import logging_flags
 from deploy.converge.places import CURRENT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.hardening import HARDENING
 
@@ -50,6 +52,9 @@ def role_unit(inventory: "Inventory", task: "Task", systemd: int = 0) -> str:
         f"--port {task.port} --metrics-port {task.metrics_port} --peers {peers(inventory)} --guard none "
         f"--coordinator {coordinator.host}"
     )
+    if inventory.shared_folder is not None:
+        words += f" --shared {inventory.shared_folder}"
+    words = " ".join((words, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level))))
     # When a node runs out of memory, a worker costs its time and a parameter server costs a restart of the job.
     score = {"ps": 100, "worker": 300}[task.role]
     return f"""\

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import cluster.inventory
 from cluster.errors import ClusterError
+from cluster.logs import LogSettings
 from deploy.state_folder import StateFolder
 from deploy.supervisor.launches import role_launches
 from deploy.supervisor.serve import serve
@@ -21,7 +22,8 @@ def main() -> int:
         inventory = cluster.inventory.load(flags.inventory, flags.set)
         folder = StateFolder.beside(inventory.path, inventory.cluster)
         launches = role_launches(inventory.tasks(), inventory.path, flags.set, folder)
-        serve(inventory.cluster, launches, folder, inventory.path)
+        logs = LogSettings(inventory.logging.format, inventory.logging.level)
+        serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -3,11 +3,13 @@
 import re
 from signal import Signals
 
+from cluster.logs import read_line
+
 _SILENT = frozenset({-Signals.SIGKILL, -Signals.SIGTERM, -Signals.SIGINT})
 """Return codes of a process that somebody ended: its last line is about something else."""
 
-_LOGGED = re.compile(r"\d{4}-\d\d-\d\d[ T]\S+ (?P<level>[A-Z]+|[IWEF]) ")
-_NOTHING_WRONG = frozenset({"DEBUG", "INFO", "I"})
+_OF_TENSORFLOW = re.compile(r"(?P<level>[IWEF]) ")
+_NOTHING_WRONG = frozenset({"debug", "info", "I"})
 
 
 def last_words(line: str, role: str, address: str, return_code: int) -> str:
@@ -17,11 +19,12 @@ def last_words(line: str, role: str, address: str, return_code: int) -> str:
     """
     if return_code in _SILENT:
         return ""
-    logged = _LOGGED.match(line)
+    logged = read_line(line)
     if logged:
-        if logged["level"] in _NOTHING_WRONG:
+        line, foreign = logged.message, _OF_TENSORFLOW.match(logged.message)
+        if (foreign["level"] if foreign and not logged.level else logged.level) in _NOTHING_WRONG:
             return ""
-        line = line[logged.end() :]
+        line = line[foreign.end() :] if foreign and not logged.level else line.partition("\n")[0]
     for own in (f"{role} {address}: ", f"{role}: "):
         line = line.removeprefix(own)
     return line

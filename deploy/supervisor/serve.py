@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
+from cluster.logs import LogSettings, Speaker, begin
 from deploy.file_lock import FileLock, LockHeldError
 from deploy.hints import command
 from deploy.state_folder import StateFolder
@@ -26,14 +26,15 @@ def serve(
     launches: Sequence[tuple[Task, LaunchPlan]],
     folder: StateFolder,
     inventory: Path,
-    policy: RestartPolicy = RestartPolicy(),  # noqa: B008  both are frozen
+    policy: RestartPolicy = RestartPolicy(),  # noqa: B008  all are frozen
     deadlines: Deadlines = Deadlines(),  # noqa: B008
+    logs: LogSettings = LogSettings(),  # noqa: B008
 ) -> None:
     """Be the supervisor of `cluster`, started from the file `inventory`, until it is stopped.
 
     Raises ClusterError when it already has one.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    begin(Speaker("supervisor"), logs)
     folder.create()
     try:
         lock = FileLock(folder.lock)

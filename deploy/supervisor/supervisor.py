@@ -80,7 +80,7 @@ class Supervisor:
         if verb == "stop":
             return {"killed": await self.stop(), "inventory": self._inventory}
         if self._stopping is not None:
-            raise ClusterError("the cluster is being stopped")
+            raise ClusterError("the cluster is being stopped: start it when that is done")
         if verb == "kill":
             role = self._named([request.get("task")])[0]
             log.warning("%s: to be killed on request: %s", role.task.name, request.get("reason", "no reason given"))

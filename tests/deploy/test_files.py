@@ -137,6 +137,7 @@ def test_following_picks_up_new_logs_whole_lines_and_logs_set_aside(tmp_path: Pa
     first.write_text("old\n")
     follower = log_reader.Follower([LogFile("ps:0", first), LogFile("worker:0", second)])
     assert follower.new_lines() == []
+    assert follower.last_lines(5) == [("ps:0", "old")]
     second.write_text("born\n")
     with first.open("a") as log:
         log.write("half a line")
@@ -146,6 +147,6 @@ def test_following_picks_up_new_logs_whole_lines_and_logs_set_aside(tmp_path: Pa
     assert follower.new_lines() == [("ps:0", "half a line, the other half"), ("ps:0", "next")]
     first.replace(tmp_path / "ps-0.log.1")
     first.write_text("after\n")
-    assert next(follower.follow()) == ("ps:0", "after")
+    assert follower.new_lines() == [("ps:0", "after")]
     first.write_text("cut\n")
     assert follower.new_lines() == [("ps:0", "cut")]

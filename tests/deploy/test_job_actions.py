@@ -120,4 +120,4 @@ def test_a_local_cluster_says_where_its_jobs_are(tmp_path: Path, run: Run, capsy
         assert run(body, path) == ExitCode.BAD_USAGE
         last = capsys.readouterr().out.splitlines()[-1]
         assert "connection: local: a job runs in the foreground of the command that began it" in last
-        assert last.endswith("none runs now")
+        assert last.endswith("none runs now: `fab job train` begins one")

@@ -1,12 +1,11 @@
 import json
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.journal import Journal, JournalLine, parse_line
+from deploy.journal import JournalLine, parse_line
 
 
 def entry(**changes: object) -> str:
@@ -58,18 +57,3 @@ def test_what_is_no_line_is_left_out() -> None:
 @given(text=st.text(max_size=80))
 def test_nothing_that_comes_raises(text: str) -> None:
     parse_line("rpi04", text)
-
-
-def test_several_journals_are_one_by_time_and_names_stand_in_columns() -> None:
-    lines = [
-        JournalLine(1800000002.5, "a", "ps-0", "third"),
-        JournalLine(1800000001.25, "longer", "worker-12", "second"),
-        JournalLine(1800000001.0, "a", "worker-3", "first"),
-    ]
-    journal = Journal(["a", "longer"])
-    shown = [journal.render(line) for line in sorted(lines)]
-    assert [line.rpartition("| ")[2] for line in shown] == ["first", "second", "third"]
-    assert len({line.index("|") for line in shown}) == 1
-    clock = time.strftime("%H:%M:%S", time.localtime(1800000001))
-    assert shown[1] == f"{clock}.250 longer worker-12      | second"
-    assert Journal([]).render(lines[0]).endswith("| third")

@@ -121,7 +121,7 @@ def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
     assert after[1].pid != before[1].pid
 
     shown = cluster.fab("deploy logs --role worker --lines 3").stdout
-    assert f"worker:0 {cluster.inventory.task('worker', 0).address}" in shown
+    assert " worker:0 | ready after" in shown
     assert "ps:0" not in shown
 
     other = cluster.fab("deploy start --set ports.ps=2999 --set nodes.localhost.roles=[ps,worker,coordinator]")

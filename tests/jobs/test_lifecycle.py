@@ -10,8 +10,23 @@ import pytest
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.jobs import lifecycle
 from cluster.jobs.cancel import Cancel, Cancelled
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.lifecycle import Crashed, conduct
+from cluster.jobs.observer import Observer, Observers
 from cluster.jobs.run_folder import RunFolder, unfinished
+
+
+class Listener(Observer):
+    """Remembers how the job began and ended."""
+
+    def __init__(self, heard: list[tuple[object, ...]]) -> None:
+        self._heard = heard
+
+    def opened(self, run: str, job: str) -> None:
+        self._heard.append((run, job))
+
+    def ended(self, state: str, reason: str | None) -> None:
+        self._heard.append((state, reason))
 
 
 def nothing(*_: object) -> None:
@@ -26,6 +41,9 @@ class Small:
     def __init__(self, prepare: Callable[[], None] = nothing, run: Callable[[RunFolder], None] = nothing) -> None:
         self._prepare, self._run = prepare, run
         self.done = 0
+        self.metrics = CoordinatorMetrics()
+        self.heard: list[tuple[object, ...]] = []
+        self.observers = Observers(Listener(self.heard))
 
     def prepare(self) -> None:
         self._prepare()
@@ -55,7 +73,9 @@ def stored(runs: Path) -> dict[str, Any]:
 
 
 def test_a_job_that_ends_well(tmp_path: Path) -> None:
-    path, result = conduct(Small(), tmp_path, Cancel())
+    job = Small()
+    path, result = conduct(job, tmp_path, Cancel())
+    assert job.heard == [(path.parent.name, "pi"), ("done", None)]
     assert json.loads(path.read_text()) == result
     assert result == {"schema": 1, "job": "pi", "status": "done", "reason": None, "samples": 1}
     assert "pi: done" in (path.parent / "coordinator.log").read_text()
@@ -95,8 +115,10 @@ def test_a_cancel_that_comes_too_late_cancels_nothing(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_recorded_and_raised(tmp_path: Path) -> None:
+    job = Small(run=raising(ClusterError("ps:0 is gone")))
     with pytest.raises(ClusterError, match="ps:0 is gone"):
-        conduct(Small(run=raising(ClusterError("ps:0 is gone"))), tmp_path, Cancel())
+        conduct(job, tmp_path, Cancel())
+    assert job.heard[1:] == [("failed", "ps:0 is gone")]
     assert stored(tmp_path)["status"] == "failed"
     assert stored(tmp_path)["reason"] == "ps:0 is gone"
     (folder,) = tmp_path.iterdir()

@@ -18,9 +18,10 @@ from cluster.errors import ClusterError, UsageError
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.figures import figures
 from cluster.jobs.lifecycle import conduct
-from cluster.jobs.observer import EpochReport, Update, WorkedStep
+from cluster.jobs.observer import EpochReport, Observers, Update, WorkedStep
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.status_watch import StatusWatch
 from cluster.status.history import read_run
@@ -38,6 +39,7 @@ class Played:
         self, run: Callable[[RunFolder], None] = lambda _: None, prepare: Callable[[], None] = lambda: None
     ) -> None:
         self._run, self._prepare = run, prepare
+        self.metrics, self.observers = CoordinatorMetrics(), Observers()
 
     def prepare(self) -> None:
         self._prepare()

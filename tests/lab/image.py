@@ -6,7 +6,7 @@ Built once and cached under a hash of all that goes into it.
 import fcntl
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,6 +79,10 @@ rm -rf /var/cache/apt/archives/*.deb /var/log/*.log /var/log/apt /tmp/* /var/tmp
 """Second half, with the local repository as the only source."""
 
 
+BOARD = FILES / "board"
+"""What tells a Raspberry Pi from other machines, and a clock that is right."""
+
+
 def recipe_key() -> str:
     """Hash of everything that decides what the image contains, the dates of Debian's packages apart."""
     digest = hashlib.sha256()
@@ -129,6 +133,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _build(root: Path) -> None:
+    repository = begin(root, standins.NEEDED)
+    standins.build(repository)
+    standins.index(repository)
+    finish(root)
+
+
+def begin(root: Path, packages: Iterable[str]) -> Path:
+    """Debian in `root`, and the folder of its own repository, which holds `packages` and is not indexed yet."""
     run(
         *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(ON_THE_IMAGE)}"),
         *("--skip=cleanup/apt/lists", SUITE, root),
@@ -136,11 +148,14 @@ def _build(root: Path) -> None:
     repository = root / REPOSITORY
     repository.mkdir(parents=True)
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-    in_root(root, SETUP.format(wanted=" ".join((*IN_THE_REPOSITORY, *standins.NEEDED))))
-    standins.build(repository)
-    standins.index(repository)
+    in_root(root, SETUP.format(wanted=" ".join((*IN_THE_REPOSITORY, *packages))))
+    return repository
+
+
+def finish(root: Path) -> None:
+    """Makes a node of it, once its repository is indexed."""
     (root / "etc/apt/sources.list").write_text(SOURCES)
-    shutil.copytree(FILES / "board", root / "root/board")
+    shutil.copytree(BOARD, root / "root/board")
     in_root(root, FINISH)
 
 

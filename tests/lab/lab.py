@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from tests.lab.places import REGISTRY, Places
 
 FIRST_ADDRESS = 16
 MOST_NODES = 16
+COMING_UP_SECONDS = 600.0
+"""A lab younger than this may have no process yet; with the image to be built, it takes minutes."""
 HANDS = 8
 """How many nodes are handled at once."""
 
@@ -82,7 +85,7 @@ class Lab:
         plan = Plan(count, str(image()), wrong, layers, mbit_per_second)
         if unknown := sorted({*layers, *wrong} - plan.addresses.keys()):
             raise LabError(f"no node {', '.join(unknown)} in a lab of {count}: rpi01 to rpi{count:02d}")
-        _register(places)
+        register(places)
         try:
             if places.run.exists():  # of a lab that a restart of this machine has ended
                 shutil.rmtree(places.run)
@@ -234,8 +237,16 @@ def remove(places: Places) -> None:
     places.registered.unlink(missing_ok=True)
 
 
-def _register(places: Places) -> None:
+def register(places: Places) -> None:
+    """Takes the lab's name on this machine. What is left of a lab that has ended without clearing away goes first.
+
+    Raises:
+        LabError: One of this name is up.
+    """
     REGISTRY.mkdir(exist_ok=True)
+    if _has_ended(places):
+        with _uninterrupted():
+            remove(Places(places.lab, Path(places.registered.read_text().strip())))
     try:
         with places.registered.open("x") as file:
             file.write(f"{places.run}\n")
@@ -244,6 +255,16 @@ def _register(places: Places) -> None:
             f"lab {places.lab!r} is up already in {places.registered.read_text().strip()}: "
             f"`{shlex.join(['python', '-m', 'tests.lab', 'down'])}` ends it, PSCLUSTER_LAB names another"
         ) from None
+
+
+def _has_ended(places: Places) -> bool:
+    """Whether the name is taken by a lab without one process, which was not begun just now."""
+    try:
+        age_seconds = time.time() - places.registered.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    alive = any(cgroups.processes(places, node) for node in cgroups.nodes(places))
+    return not alive and age_seconds > COMING_UP_SECONDS
 
 
 def _each(actions: Sequence[Callable[[], None]]) -> None:

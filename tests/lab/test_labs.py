@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tests.lab import network
 from tests.lab.cgroups import nodes
 from tests.lab.commands import LabError
-from tests.lab.lab import Lab, remove
+from tests.lab.lab import COMING_UP_SECONDS, Lab, register, remove
 from tests.lab.oddities import Oddity
 from tests.lab.places import PROJECT, Places
 from tests.lab.seed import ENVIRONMENTS, build_seed, seed_folder
@@ -104,6 +105,21 @@ def test_an_interrupted_up_leaves_nothing(lab_can_run: None) -> None:
         if number == signal.SIGKILL:
             remove(Places.of("trial"))
         assert left("trial") == []
+
+
+def test_what_is_left_of_a_lab_that_has_ended_is_cleared_away(lab_can_run: None) -> None:
+    places = Places.of("trial")
+    register(places)
+    with pytest.raises(LabError, match="is up already"):
+        register(places)  # may be coming up
+    places.run.mkdir(parents=True)
+    long_ago = time.time() - 2 * COMING_UP_SECONDS
+    os.utime(places.registered, (long_ago, long_ago))
+    register(places)
+    assert not places.run.exists()
+    assert places.registered.exists()
+    remove(places)
+    assert left("trial") == []
 
 
 def left(name: str) -> list[str]:

@@ -4,12 +4,12 @@ Cached as one ext4 image below the lab's cache. A machine gets a file of its own
 """
 
 import hashlib
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.lab.commands import run
 from tests.lab.image import (
+    BOARD,
     FINISH,
     IN_THE_REPOSITORY,
     MASKED,
@@ -18,6 +18,8 @@ from tests.lab.image import (
     SETUP,
     SOURCES,
     SUITE,
+    begin,
+    finish,
     in_root,
     locked,
 )
@@ -72,6 +74,8 @@ def recipe_key() -> str:
     digest = hashlib.sha256()
     parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, *NFS, SOURCES, SETUP, FINISH, FINISH_KERNEL, IDENTITY, INDEX)
     digest.update("\0".join((*parts, _kernel_version())).encode())
+    for file in sorted(BOARD.iterdir()):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -114,17 +118,9 @@ def _build(target: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _fill_root(root: Path) -> None:
-    run(
-        *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(ON_THE_IMAGE)}"),
-        *("--skip=cleanup/apt/lists", SUITE, root),
-    )
-    repository = root / REPOSITORY
-    repository.mkdir(parents=True)
-    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-    in_root(root, SETUP.format(wanted=" ".join((*IN_THE_REPOSITORY, *NFS))))
+    begin(root, NFS)
     in_root(root, INDEX)
-    (root / "etc/apt/sources.list").write_text(SOURCES)
-    in_root(root, FINISH)
+    finish(root)
     (root / "etc/systemd/system/identity.service").write_text(IDENTITY)
     in_root(root, FINISH_KERNEL)
     (root / "lib/modules").mkdir(exist_ok=True)

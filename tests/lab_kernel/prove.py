@@ -1,5 +1,6 @@
 """`make lab-kernel`: the deployment on machines with kernels of their own, and what they show, one line each."""
 
+import json
 import subprocess
 import sys
 import time
@@ -93,7 +94,9 @@ class Proof:
         """Trust, check, start with both jobs."""
         self._fab("trust", "--yes")
         self._fab("check")
-        return _last(self._fab("start"), "test:")
+        result = json.loads(Path(_last(self._fab("start"), "result: ").removeprefix("result: ")).read_text())
+        _expect(result["status"] == "done", f"the training done, got {result['status']}: {result['reason']}")
+        return f"trained on {result['workers']} machines, accuracy {result['final']['accuracy']:.3f}"
 
     def second_start_changes_nothing(self) -> str:
         """The second start."""

@@ -32,6 +32,14 @@ def test_readers_reach_metrics_and_no_tensorflow() -> None:
     assert "tcp dport { 9100, 9200, 9201, 9202 } ip saddr @readers accept" in rules
 
 
+def test_readers_reach_the_monitor_where_there_is_one() -> None:
+    role = ("roles: [worker]\n  - name: rpi03", "roles: [worker, monitor]\n  - name: rpi03")
+    rules = firewall.ruleset(read(edited(ALLOWING, role), on=machine()))
+    assert "tcp dport { 9090, 9100, 9200, 9201, 9202 } ip saddr @readers accept" in rules
+    assert "tcp dport { 2049, 2222, 2223, 2224, 9090, 9100, 9200, 9201, 9202 } drop" in rules
+    assert "9090" not in firewall.ruleset(allowing())
+
+
 def test_the_page_is_closed_unless_it_listens_for_the_cluster() -> None:
     assert "9203" not in firewall.ruleset(thesis())
     rules = firewall.ruleset(read(edited(ALLOWING), ["page.listen=cluster"], on=machine()))

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.inventory import Inventory
 from deploy.converge.places import CURRENT
-from deploy.render import firewall, job_unit, roles
+from deploy.render import firewall, job_unit, monitor_unit, roles
 from tests.converge.pi import thesis
 from tests.inventory.cases import edited, machine, read
 
@@ -21,10 +21,11 @@ nodes:
   - name: Node_With-odd_name9
     address: 10.0.0.1
     roles: [storage, {ps: {port: 5000, metrics_port: 5001}}, coordinator]
-  - {name: "0", address: 10.0.0.2, roles: [worker, {worker: {port: 6000, metrics_port: 6001}}]}
+  - {name: "0", address: 10.0.0.2, roles: [worker, monitor, {worker: {port: 6000, metrics_port: 6001}}]}
 storage: {server: Node_With-odd_name9, export: /srv/a~b+c@d.e, mount: /mnt/übung}
 """
 PYTHON = f"{CURRENT}/environment/bin/python"
+PROGRAMS = (PYTHON, "/usr/sbin/nft", "/usr/bin/prometheus", "/usr/bin/promtool")
 
 
 def odd() -> Inventory:
@@ -39,6 +40,11 @@ def unit_texts(inventory: Inventory) -> dict[str, str]:
         "pscluster.slice": roles.slice_unit(memory_controller=True),
         firewall.UNIT: firewall.unit(),
         job_unit.JOB_UNIT: job_unit.job_unit(inventory),
+        **(
+            {monitor_unit.MONITOR_UNIT: monitor_unit.monitor_unit(inventory, memory_controller=True)}
+            if inventory.monitor_node is not None
+            else {}
+        ),
     }
 
 
@@ -47,7 +53,7 @@ def test_a_worker_s_command_line() -> None:
     lines = roles.role_unit(inventory, inventory.task("worker", 3)).splitlines()
     assert (
         f"ExecStart={PYTHON} -m worker_node --task 3 --host 192.168.1.19 --port 2223 --metrics-port 9201 --peers 16 "
-        "--guard none --coordinator 192.168.1.26" in lines
+        "--guard none --coordinator 192.168.1.26 --shared /mnt/pscluster/shared" in lines
     )
     for line in ("User=pscluster", "Type=notify", "WatchdogSec=20", "Restart=always", "Slice=pscluster.slice"):
         assert line in lines
@@ -81,6 +87,14 @@ def test_threads_grow_in_steps(workers: int, peers: int) -> None:
     assert roles.peers(read(text, on=machine())) == peers
 
 
+def test_a_monitor_is_held_to_its_memory_and_its_address() -> None:
+    text = monitor_unit.monitor_unit(odd(), memory_controller=True)
+    assert "--web.listen-address=10.0.0.2:9090 " in text
+    assert "MemoryMax=256M\n" in text
+    assert "GOMEMLIMIT=205MiB\n" in text
+    assert "MemoryMax" not in monitor_unit.monitor_unit(odd(), memory_controller=False)
+
+
 def test_a_slice_has_limits_where_the_kernel_can_hold_them() -> None:
     assert "MemoryMax=90%" in roles.slice_unit(memory_controller=True)
     assert "Memory" not in roles.slice_unit(memory_controller=False)
@@ -110,7 +124,7 @@ def unit_folder(tmp_path: Path) -> Path:
         folder = tmp_path / str(number)
         folder.mkdir()
         for name, text in unit_texts(inventory).items():
-            kept = text.replace(PYTHON, "/bin/true").replace("/usr/sbin/nft", "/bin/true")
+            kept = re.sub("|".join(map(re.escape, PROGRAMS)), "/bin/true", text)
             (folder / name).write_text(kept.replace("User=pscluster", "User=root"), encoding="utf-8")
     return tmp_path
 
@@ -126,8 +140,8 @@ def test_systemd_understands_every_line(unit_folder: Path) -> None:
 
 
 def test_exposure_is_at_most_two(unit_folder: Path) -> None:
-    for name in ("pscluster-ps-0.service", "pscluster-worker-3.service"):
-        path = unit_folder / "0" / name
+    for name in ("0/pscluster-ps-0.service", "0/pscluster-worker-3.service", "1/pscluster-monitor.service"):
+        path = unit_folder / name
         path.write_text(path.read_text().replace("User=root", "User=pscluster"))
         words = ["systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager", str(path)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

@@ -72,7 +72,7 @@ import ctypes, mmap, socket
 from cluster.server.crash import report_crashes
 from tests.server.fake_wheels import UNDEFINED_INSTRUCTION
 import platform
-report_crashes("worker:1")
+report_crashes(lambda words: f"worker:1: {words}")
 page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 page.write(UNDEFINED_INSTRUCTION[platform.machine()])
 code = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page)))
@@ -104,7 +104,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 ABORT = """
 import os, resource, sys
 from cluster.server.crash import report_crashes
-report_crashes("ps:0")
+report_crashes(lambda words: f"ps:0: {words}")
 if sys.argv[1] == "without memory":
     pages = int(open("/proc/self/statm").read().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**24, resource.RLIM_INFINITY))

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cluster import __version__
 from cluster.metrics import exporter, standard
+from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
 from cluster.metrics.node import processor_celsius
 from cluster.metrics.process import memory_bytes
@@ -73,8 +74,10 @@ def test_a_taken_port_is_an_error_of_the_system() -> None:
 
 
 def test_every_process_tells_about_itself_its_node_and_its_build() -> None:
-    registry = CollectorRegistry(auto_describe=False)
-    meter = standard.register(registry, Identity("worker", 3), metrics_port=9201, server="lean")
+    registry, identity = CollectorRegistry(auto_describe=False), Identity("worker", 3)
+    meter = standard.register(
+        registry, identity, metrics_port=9201, server="lean", ready=lambda: True, cost=Cost(identity)
+    )
     families = {family.name: family for family in registry.collect()}
     meter.close()
     for name in (
@@ -95,6 +98,23 @@ def test_every_process_tells_about_itself_its_node_and_its_build() -> None:
     assert build.labels["tensorflow"].startswith("2.")
     assert build.labels["server"] == "lean"
     assert all(name.startswith("pscluster_") for name in families)
+
+
+def test_what_the_exporter_computes_is_counted() -> None:
+    registry, identity = CollectorRegistry(), Identity("ps", 0)
+    cost = Cost(identity)
+    registry.register(cost)
+    serving = exporter.serve(registry, "127.0.0.1", 0, lambda: True, cost=cost)
+    try:
+        seen = [0.0]
+        for _ in range(20):
+            (family,) = text_string_to_metric_families(get(f"http://127.0.0.1:{serving.port}/metrics")[2])
+            seen.append(family.samples[0].value)
+    finally:
+        serving.close()
+    assert family.name == "pscluster_exporter_cpu_seconds"
+    assert seen == sorted(seen)
+    assert seen[-1] > 0
 
 
 def test_memory_is_read_in_bytes() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
 from cluster.metrics.sockets import borrowed, own_sockets
 from cluster.metrics.traffic import Traffic, TrafficMeter, of_connection
@@ -29,7 +30,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @contextlib.contextmanager
 def meter(*excluded: int) -> Iterator[TrafficMeter]:
-    made = TrafficMeter(Identity("ps", 0), excluded)
+    made = TrafficMeter(Identity("ps", 0), excluded, Cost(Identity("ps", 0)))
     yield made
     made.close()
 

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from cluster.consistency import Asynchronous, BoundedStaleness, Policy, Speeds, Synchronous, WholeSteps
-from cluster.engine.codecs import Fp32
 from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
 from cluster.engine.shard import VectorState, Wire
 from cluster.inventory.optimizers import Adam as AdamConfig
 from cluster.inventory.optimizers import AdamW as AdamWConfig
 from cluster.inventory.optimizers import OptimizerConfig
 from cluster.inventory.training import TrainJob
-from cluster.jobs.codec_choice import codec_of
+from cluster.jobs.codec_choice import wire_codecs
 from cluster.jobs.modes.allreduce import AllreduceMode
 from cluster.jobs.modes.asynchronous import AsynchronousMode
 from cluster.jobs.modes.local import LocalMode
@@ -60,9 +59,8 @@ def mode_of(
 
     With `allreduce` the servers are the workers. Raises ClusterError.
     """
-    optimizer, push = optimizer_of(job.optimizer), codec_of(job.codec)
-    # What is pulled is whole: a codec that keeps something back is for changes alone.
-    wire = Wire(pull=push if push.stateless else Fp32(), push=push)
+    optimizer = optimizer_of(job.optimizer)
+    wire = Wire(*wire_codecs(job.codec))
     devices = tuple(places.values())
     # A number of this run's own: what a worker remembers of another run is not taken for this one's.
     owner = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(2))

@@ -1,0 +1,160 @@
+"""What the metrics cost: `python -m benchmarks.metrics_cost` measures their share of the CPU seconds of a training.
+
+A parameter server, workers and a coordinator train three plain layers on synthetic recordings while something reads
+each `/metrics` every 5 s, as a Prometheus would, and once more every second. Each process says what it spent:
+`pscluster_exporter_cpu_seconds_total` is the CPU time of the threads that answer and sample and, in the coordinator, of
+the observers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator
+can be read, to its last reading, for which it waits: what loading TensorFlow costs is not in the total.
+"""
+
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks import viewers
+from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.report import arguments, publish
+
+INTERVALS_SECONDS = (5.0, 1.0)
+USUAL_SECONDS = INTERVALS_SECONDS[0]
+ANSWER_SECONDS = 5.0
+UNTIL_IT_LISTENS_SECONDS = 0.1
+COORDINATOR = "coordinator:0"
+COST, TOTAL = "pscluster_exporter_cpu_seconds_total", "pscluster_process_cpu_seconds_total"
+MODEL = "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: {units}}}"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """CPU seconds of one process: of its metrics, and of all of it."""
+
+    metrics: float
+    total: float
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(self.metrics - other.metrics, self.total - other.total)
+
+
+class Reader:
+    """Reads each `/metrics` again and again, from entering to leaving the context."""
+
+    def __init__(self, addresses: Mapping[str, str], every_seconds: float) -> None:
+        self._every_seconds = every_seconds
+        self.readings: dict[str, list[tuple[float, Spent]]] = {name: [] for name in addresses}
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._read, args=place) for place in addresses.items()]
+
+    def __enter__(self) -> "Reader":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def spent(self) -> dict[str, Spent]:
+        """By task, between its first reading and its last of those in which the coordinator could be read."""
+        times = [when for when, _ in self.readings[COORDINATOR]]
+        during = {
+            name: [spent for when, spent in readings if times[0] <= when <= times[-1]]
+            for name, readings in self.readings.items()
+        }
+        return {name: found[-1] - found[0] for name, found in during.items()}
+
+    def _read(self, name: str, address: str) -> None:
+        while True:
+            try:
+                found = spent_of(f"http://{address}/metrics")
+            except OSError:  # the coordinator, before it listens or after it ended
+                pause = UNTIL_IT_LISTENS_SECONDS
+            else:
+                self.readings[name].append((time.monotonic(), found))
+                pause = self._every_seconds
+            if self._stop.wait(pause):
+                return
+
+
+def spent_of(url: str) -> Spent:
+    """What a process says it spent until now. Raises OSError if nobody answers."""
+    with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        values = {sample.name: sample.value for family in families for sample in family.samples}
+    return Spent(values[COST], values[TOTAL])
+
+
+def measure(cluster: LocalCluster, settings: list[str], every_seconds: float) -> list[dict[str, Any]]:
+    """One training; a row for each process."""
+    addresses = {task.name: task.metrics_address for task in cluster.inventory.tasks()}
+    with Reader(addresses, every_seconds) as reader:
+        cluster.job("train", settings)
+    return [
+        {
+            "every_seconds": every_seconds,
+            "task": name,
+            "readings": len(reader.readings[name]),
+            "metrics_cpu_seconds": spent.metrics,
+            "total_cpu_seconds": spent.total,
+            "percent": percent([spent]),
+        }
+        for name, spent in reader.spent().items()
+    ]
+
+
+def percent(all_spent: list[Spent]) -> float:
+    """Share of the metrics, of all these processes together."""
+    return 100 * sum(spent.metrics for spent in all_spent) / sum(spent.total for spent in all_spent)
+
+
+def summarize(rows: list[dict[str, Any]], viewers_percent: float) -> dict[str, Any]:
+    """All processes together, read as often as a Prometheus would, and every second; the page with fifty viewers."""
+
+    def together(every_seconds: float) -> float:
+        chosen = [row for row in rows if row["every_seconds"] == every_seconds]
+        return percent([Spent(row["metrics_cpu_seconds"], row["total_cpu_seconds"]) for row in chosen])
+
+    return {
+        "percent": together(USUAL_SECONDS),
+        "percent_read_every_second": together(INTERVALS_SECONDS[1]),
+        "viewers_percent": viewers_percent,
+    }
+
+
+def main() -> None:
+    """Train twice and print the object."""
+    parser = arguments("metrics_cost", "CPU seconds of the metrics over all of a training's.")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--hidden", type=int, default=32, help="units of a layer: fewer make more steps a second")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of training, about")
+    given = parser.parse_args()
+    seconds = 15.0 if given.quick else given.seconds
+    common = ["data.source=synthetic", "validation_subjects=0", "refit=false"]
+    common.append(f"model={MODEL.format(units=given.hidden)}")
+    rows: list[dict[str, Any]] = []
+    with local_cluster(given.workers) as cluster:
+        pilot = cluster.job("train", [f"jobs.train.{each}" for each in (*common, "epochs=1")])
+        rate, windows = pilot["throughput"]["windows_per_second"], pilot["dataset"]["train_windows"]
+        settings = [f"jobs.train.{each}" for each in (*common, f"epochs={max(2, round(seconds * rate / windows))}")]
+        for every_seconds in INTERVALS_SECONDS:
+            rows += measure(cluster, settings, every_seconds)
+            for row in rows[-given.workers - 2 :]:
+                print(
+                    f"every {every_seconds:g} s, {row['task']}: {row['metrics_cpu_seconds']:.3f} of "
+                    f"{row['total_cpu_seconds']:.1f} CPU s ({row['percent']:.2f} %), {row['readings']} readings",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        watched = viewers.measure(cluster, settings)
+        print(f"{watched['viewers']} viewers: {watched['percent']:.2f} %", file=sys.stderr, flush=True)
+    publish("metrics_cost", rows, summarize(rows, watched["percent"]), as_json=given.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What the node with the role `monitor` has to be like, and what is left of it elsewhere. Pure."""
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deploy.converge.change import Change, Resource, Shell, Step, Upload, text_diff
+from deploy.converge.files import Absent, Folder
+from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.places import SERVICE_USER
+from deploy.converge.system import Masked, Running, UnitFiles
+from deploy.monitor.files import prometheus_files
+from deploy.render import monitor_unit
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+_OURS = "the cluster runs it from a unit of its own"
+_HINT = f"`journalctl -u {monitor_unit.MONITOR_UNIT}` there says more"
+
+
+@dataclass(frozen=True)
+class MonitorFiles:
+    """The folder that Prometheus reads, and that a running one has read it."""
+
+    texts: tuple[tuple[str, str], ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write what differs; with the last one lists of other clusters go, and Prometheus reads all of it anew."""
+        made: list[Change] = []
+        for path, text in self.texts:
+            now = facts.files.get(path)
+            content = text.encode()
+            if now is not None and (now.content, now.mode) == (content, 0o644):
+                continue
+            folder = shlex.quote(path.rpartition("/")[0])
+            steps: tuple[Step, ...] = (
+                Shell(f"make {folder}", f"mkdir -p {folder}"),
+                Upload(f"write {path}", content, path),
+            )
+            diff = text_diff(path, None if now is None else now.content, content)
+            made.append(Change("file", path, "create" if now is None else "change", "read by Prometheus", steps, diff))
+        if made:
+            last = made[-1]
+            steps = (*last.steps, Shell("have Prometheus read it", self._reread()))
+            made[-1] = Change(last.kind, last.subject, last.action, last.detail, steps, last.diff)
+        return tuple(made)
+
+    def _reread(self) -> str:
+        kept = " ".join(f"! -name {shlex.quote(path.rpartition('/')[2])}" for path, _ in self.texts)
+        unit = monitor_unit.MONITOR_UNIT
+        return (
+            f"find {monitor_unit.FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
+            f"! systemctl -q is-active {unit} || systemctl reload {unit}"
+        )
+
+
+def files_on_node(inventory: "Inventory") -> tuple[tuple[str, str], ...]:
+    """Path and text of what Prometheus reads, `prometheus.yml` last."""
+    return tuple((f"{monitor_unit.FOLDER}/{name}", text) for name, text in prometheus_files(inventory).items())
+
+
+def preparation() -> tuple[Resource, ...]:
+    """Before the package comes and starts its own service."""
+    return (Masked((monitor_unit.PACKAGE_UNIT,), _OURS),)
+
+
+def monitoring(inventory: "Inventory", node: str, facts: MachineFacts) -> tuple[Resource, ...]:
+    """The phase `monitor` on one node."""
+    if node != inventory.monitor_node:
+        return (Absent(monitor_unit.FOLDER),)  # its unit goes with all units that are not wanted any more
+    unit = monitor_unit.monitor_unit(inventory, "memory" in facts.controllers)
+    return (
+        Folder(monitor_unit.FOLDER),
+        Folder(monitor_unit.DATA, mode=0o750, owner=SERVICE_USER),
+        MonitorFiles(files_on_node(inventory)),
+        UnitFiles(((monitor_unit.PATH, unit),)),
+        Running(
+            monitor_unit.MONITOR_UNIT,
+            monitor_unit.PATH,
+            unit,
+            deadline_seconds=monitor_unit.START_SECONDS + 30.0,
+            hint=_HINT,
+        ),
+    )

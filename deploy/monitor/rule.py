@@ -1,0 +1,82 @@
+"""What a rule of Prometheus is, and the files that hold them. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+RUNBOOK = "docs/runbook.md"
+
+Severity = Literal["critical", "warning"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A series of its own made of others, named `LEVEL:METRIC:OPERATION` as Prometheus's own guide has it."""
+
+    name: str
+    expression: str
+
+    def to_yaml(self) -> dict[str, Any]:
+        """The rule as Prometheus reads it."""
+        return {"record": self.name, "expr": " ".join(self.expression.split())}
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A recorded series held against a threshold.
+
+    Only a recorded series: it has values while all is well, so that a dashboard, or a test, can see that the alert
+    looks at something.
+    """
+
+    name: str
+    series: str
+    comparison: str
+    """Operator and threshold, e.g. `> 0.9`."""
+    hold: str
+    """How long it has to be so, e.g. `2m`; `0s` tells at once."""
+    severity: Severity
+    summary: str
+    description: str
+    anchor: str
+    """Of the section in the runbook."""
+
+    @property
+    def expression(self) -> str:
+        """As Prometheus evaluates it."""
+        return f"{self.series} {self.comparison}"
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What a person reads."""
+        return {
+            "summary": self.summary,
+            "description": " ".join(self.description.split()),
+            "runbook_url": f"{RUNBOOK}#{self.anchor}",
+        }
+
+    def to_yaml(self) -> dict[str, Any]:
+        """The rule as Prometheus reads it."""
+        return {
+            "alert": self.name,
+            "expr": self.expression,
+            "for": self.hold,
+            "labels": {"severity": self.severity},
+            "annotations": self.annotations,
+        }
+
+
+def rule_file(group: str, rules: Sequence[Recording | Alert], every_seconds: int) -> str:
+    """A file with one group, whose rules are evaluated in order."""
+    content = {
+        "groups": [{"name": group, "interval": f"{every_seconds}s", "rules": [rule.to_yaml() for rule in rules]}]
+    }
+    return as_yaml(content)
+
+
+def as_yaml(content: object) -> str:
+    """YAML with its keys in the order given, and a first line that says whose it is."""
+    text: str = yaml.safe_dump(content, sort_keys=False, width=1000, allow_unicode=True)
+    return f"# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n{text}"

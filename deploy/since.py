@@ -1,0 +1,40 @@
+"""`--since` for the logs of this machine: the times of journalctl that people type. Pure."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from cluster.errors import UsageError
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AGO = re.compile(
+    r"-?\s*(?P<count>\d{1,9})\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)(?P<ago>\s+ago)?"
+)
+_TIMES = ("%H:%M", "%H:%M:%S")
+
+
+def since(text: str, now: datetime) -> float:
+    """Seconds since the epoch of `10 min ago`, `-2h`, `today`, `22:45`, `2026-11-21 22:45` or an ISO 8601 time.
+
+    A time without a zone is this machine's, as `now` is. Raises UsageError for anything else.
+    """
+    words = text.strip().lower()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
+    if words in named:
+        return named[words].timestamp()
+    ago = _AGO.fullmatch(words)
+    if ago and (ago["ago"] or words.startswith("-")):
+        return now.timestamp() - int(ago["count"]) * _SECONDS[ago["unit"][0]]
+    for form in _TIMES:
+        try:
+            found = datetime.strptime(words, form)
+        except ValueError:
+            continue
+        return midnight.replace(hour=found.hour, minute=found.minute, second=found.second).timestamp()
+    try:
+        given = datetime.fromisoformat(words.removesuffix(" utc").upper())
+    except ValueError:
+        raise UsageError(
+            f"--since: expected a time such as '10 min ago', 'today', '22:45' or '2026-11-21 22:45', got {text!r}"
+        ) from None
+    return (given.replace(tzinfo=UTC) if words.endswith(" utc") else given).timestamp()

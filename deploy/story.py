@@ -1,0 +1,108 @@
+"""Lines of several logs as one story: each placed in time, those of one run picked out, shown or passed on. Pure."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cluster.logs import LogLine, read_line
+
+HOLD_SECONDS = 0.5
+"""A line that comes waits so long for others that are older and take a longer way."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line: when it was written, by whom, and in which run. `line` is None where it goes on with the one before."""
+
+    seconds: float
+    source: str
+    text: str
+    run: str
+    line: LogLine | None
+
+
+class Source:
+    """One log, whose lines are placed in the order they stand in it."""
+
+    def __init__(self, name: str, run: str = "", seconds: float = 0.0) -> None:
+        """`run`: of lines that name none. `seconds`: of lines before the first that has a time."""
+        self.name = name
+        self._run, self._seconds = run, seconds
+
+    def place(self, text: str, seconds: float | None = None) -> Entry:
+        """The next line. `seconds` is its time where somebody else took it down.
+
+        What says neither when nor in which run, such as the rest of a message, belongs to the line before.
+        """
+        line = read_line(text)
+        if line is not None and line.role:
+            self._run = line.run
+        if seconds is not None:
+            self._seconds = seconds
+        elif line is not None:
+            self._seconds = line.seconds
+        return Entry(self._seconds, self.name, text, self._run, line)
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """By time; lines of one log that have the same time stay together."""
+    return sorted(entries, key=lambda entry: entry.seconds)
+
+
+class Interleaver:
+    """Puts lines that come from several places in order as far as waiting `hold_seconds` for them can."""
+
+    def __init__(self, hold_seconds: float = HOLD_SECONDS) -> None:
+        self._hold_seconds = hold_seconds
+        self._waiting: list[tuple[float, Entry]] = []
+
+    def put(self, entry: Entry, now: float) -> None:
+        """One more line, at the time `now` of a monotonic clock."""
+        self._waiting.append((now, entry))
+
+    def take(self, now: float) -> list[Entry]:
+        """The lines that have waited long enough, with all that are older than they."""
+        ripe = [entry.seconds for arrived, entry in self._waiting if arrived <= now - self._hold_seconds]
+        if not ripe:
+            return []
+        last = max(ripe)
+        taken = [entry for _, entry in self._waiting if entry.seconds <= last]
+        self._waiting = [(arrived, entry) for arrived, entry in self._waiting if entry.seconds > last]
+        return in_order(taken)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which lines are shown, and how: those of `run` alone unless it is empty, as JSON lines where `for_programs`."""
+
+    width: int
+    run: str = ""
+    for_programs: bool = False
+    since: float = 0.0
+
+    def wants(self, entry: Entry) -> bool:
+        """Whether the line is to be shown."""
+        return self.run in ("", entry.run) and entry.seconds >= self.since
+
+    def render(self, entry: Entry) -> str:
+        """`22:45:01.123 worker:0   | text`, or one JSON object."""
+        if self.for_programs:
+            return as_json(entry)
+        clock = time.strftime("%H:%M:%S", time.localtime(entry.seconds)) + f".{int(entry.seconds % 1 * 1000):03d}"
+        shown = entry.text if entry.line is None else entry.line.shown
+        return "\n".join(f"{clock} {entry.source:<{self.width}} | {line}" for line in shown.splitlines() or [""])
+
+
+def as_json(entry: Entry) -> str:
+    """The line as it was written if it is JSON, else an object with the same fields."""
+    if entry.line is None:
+        line = LogLine(entry.seconds, entry.text.strip(), role=" ".join(entry.source.split()), run=entry.run)
+        return json.dumps(line.to_json())
+    return entry.text if entry.text.startswith("{") else json.dumps(entry.line.to_json())
+
+
+def readable(text: str) -> str:
+    """What a person is shown of a line of a job's output: the message where it is JSON, else the line."""
+    line = read_line(text) if text.startswith("{") else None
+    return text if line is None else line.shown

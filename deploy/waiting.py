@@ -1,0 +1,23 @@
+"""What a person sees while a command waits for machines: a spinner on their terminal, nothing elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from cluster.logs.terminal import is_animated
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def waiting_for(words: str, *, quiet: bool = False) -> Iterator[Say]:
+    """Say on standard error what is waited for, and whatever is told meanwhile; it goes when the wait is over."""
+    if quiet or not is_animated(sys.stderr):
+        yield lambda words: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.status import Status
+
+    with Status(escape(words), console=Console(stderr=True, highlight=False)) as spinner:
+        yield lambda words: spinner.update(escape(words))

@@ -1,0 +1,44 @@
+"""The arithmetic of `benchmarks.metrics_cost`, and its reader against real exporters."""
+
+import time
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from benchmarks.metrics_cost import Reader, Spent, percent, summarize
+from cluster.metrics.cost import Cost
+from cluster.metrics.exporter import serve
+from cluster.metrics.identity import Identity
+from cluster.metrics.process import ProcessCollector
+from tests.jobs.cluster import free_port
+
+HANG_SECONDS = 30.0
+
+
+def test_the_share_is_that_of_all_processes_together() -> None:
+    assert percent([Spent(0.1, 10.0), Spent(0.2, 50.0)]) == pytest.approx(0.5)
+    rows = [
+        {"every_seconds": every, "metrics_cpu_seconds": cost, "total_cpu_seconds": 10.0}
+        for every, cost in ((5.0, 0.05), (5.0, 0.15), (1.0, 0.1), (1.0, 0.3))
+    ]
+    assert summarize(rows, 0.7) == {
+        "percent": pytest.approx(1.0), "percent_read_every_second": pytest.approx(2.0), "viewers_percent": 0.7
+    }  # fmt: skip
+
+
+def test_a_reader_waits_for_who_is_not_there_yet_and_counts_from_its_first_reading() -> None:
+    port, identity = free_port(), Identity("coordinator", 0)
+    registry, cost = CollectorRegistry(), Cost(identity)
+    registry.register(cost)
+    registry.register(ProcessCollector(identity))
+    cost.add(100.0)
+    with Reader({"coordinator:0": f"127.0.0.1:{port}"}, 0.01) as reader:
+        exporter = serve(registry, "127.0.0.1", port, lambda: True, cost=cost)
+        try:
+            end = time.monotonic() + HANG_SECONDS
+            while len(reader.readings["coordinator:0"]) < 3:
+                assert time.monotonic() < end
+        finally:
+            exporter.close()
+    spent = reader.spent()["coordinator:0"]
+    assert 0 < spent.metrics < 100

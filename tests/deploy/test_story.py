@@ -1,0 +1,245 @@
+"""Several logs as one story."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import UsageError
+from cluster.inventory.templates import local_inventory
+from cluster.logs import Speaker, formatter, last_line
+from cluster.logs.lines import utc
+from deploy.commands.ssh_logs import coordinator_command
+from deploy.coordinator_log import CoordinatorLog
+from deploy.remote.connection import _dies_with_its_input
+from deploy.render.job_unit import NodePlaces
+from deploy.since import since
+from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable
+from tests.deploy.typed import Fab
+
+AT = 1795305600.0
+RUN = "20261122T000000Z-train"
+PATIENCE_SECONDS = 60.0
+
+
+def line(seconds: float, role: str, message: str, run: str = "") -> str:
+    place = f" run {run}" if run else ""
+    return f"{utc(AT + seconds)} INFO {role} 127.0.0.1:1{place}: {message}"
+
+
+def test_lines_of_several_logs_stand_in_the_order_of_their_times() -> None:
+    ps, worker = Source("ps:0"), Source("worker:0")
+    entries = [ps.place(line(1, "ps:0", "first")), ps.place("    more of it"), ps.place(line(3, "ps:0", "third"))]
+    entries += [worker.place("Traceback"), worker.place(line(1.5, "worker:0", "second"))]
+    shown = Shown(8)
+    told = [shown.render(entry).partition(" ")[2] for entry in in_order(entries)]
+    assert told == [
+        *("worker:0 | Traceback", "ps:0     | first", "ps:0     |     more of it", "worker:0 | second"),
+        "ps:0     | third",
+    ]
+
+
+def test_the_lines_of_one_run_with_what_belongs_to_them() -> None:
+    worker = Source("worker:0")
+    texts = [
+        line(0, "worker:0", "ready"),
+        line(1, "worker:0", f"run {RUN} begins", RUN),
+        "2026-11-22 00:00:01.500000: W tensorflow/x.cc:1] slow",
+        line(2, "worker:0", f"run {RUN} is over", RUN),
+        line(3, "worker:0", "stopped by SIGTERM"),
+        "    and more",
+    ]
+    wanted = [Shown(8, RUN).wants(worker.place(text)) for text in texts]
+    assert wanted == [False, True, True, True, False, False]
+
+
+@pytest.mark.parametrize("text", ["    more", line(1, "ps:0", "x", RUN), last_line("json", Speaker("ps:0"), "x\ny")])
+def test_for_programs_every_line_is_json(text: str) -> None:
+    source = Source("ps:0", RUN)
+    source.place(line(0, "ps:0", "before", RUN))
+    fields = json.loads(Shown(8, for_programs=True).render(source.place(text)))
+    assert fields["role"] == "ps:0"
+    assert list(fields) == ["time", "level", "role", "address", "run", "logger", "message"]
+
+
+def test_json_is_shown_readably() -> None:
+    written = formatter("json", Speaker("ps:0"))
+    import logging
+
+    made = written.format(logging.LogRecord("x", logging.WARNING, "", 0, "a\nb", (), None))
+    assert readable(made) == "WARNING a\nb"
+    assert readable("{ not json") == "{ not json"
+    assert Shown(4).render(Source("ps:0").place(made)).count("| ") == 2
+
+
+def test_what_comes_late_still_finds_its_place() -> None:
+    def entry(seconds: float) -> Entry:
+        return Entry(seconds, "", str(seconds), "", None)
+
+    waiting = Interleaver(0.5)
+    waiting.put(entry(10.0), 1.0)
+    assert waiting.take(1.2) == []
+    waiting.put(entry(9.0), 1.3)
+    waiting.put(entry(11.0), 1.3)
+    assert [one.seconds for one in waiting.take(1.5)] == [9.0, 10.0]
+    assert [one.seconds for one in waiting.take(float("inf"))] == [11.0]
+
+
+NOW = datetime.fromisoformat("2026-11-22T12:30:00+01:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10 min ago", "2026-11-22T12:20:00+01:00"),
+        ("-2h", "2026-11-22T10:30:00+01:00"),
+        ("1 day ago", "2026-11-21T12:30:00+01:00"),
+        ("90 seconds ago", "2026-11-22T12:28:30+01:00"),
+        ("today", "2026-11-22T00:00:00+01:00"),
+        ("yesterday", "2026-11-21T00:00:00+01:00"),
+        ("now", "2026-11-22T12:30:00+01:00"),
+        ("09:15", "2026-11-22T09:15:00+01:00"),
+        ("2026-11-21T22:45:00Z", "2026-11-21T22:45:00+00:00"),
+        ("2026-11-21 22:45 UTC", "2026-11-21T22:45:00+00:00"),
+    ],
+)
+def test_times_that_people_type(text: str, expected: str) -> None:
+    assert since(text, NOW) == datetime.fromisoformat(expected).timestamp()
+
+
+def test_a_time_without_a_zone_is_this_machines() -> None:
+    assert since("2026-11-21 22:45", NOW) == time.mktime((2026, 11, 21, 22, 45, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10 min", "25:00", "2026-13-01", "-5 years"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(UsageError, match="--since: expected a time such as"):
+        since(text, NOW)
+
+
+def write(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as log:
+        log.write("".join(f"{line}\n" for line in lines))
+
+
+def test_the_coordinators_log_is_that_of_the_run_written_to_last(tmp_path: Path) -> None:
+    log = CoordinatorLog(tmp_path / "runs", "coordinator:0")
+    assert not log.path.exists()
+    first, second = (tmp_path / "runs" / name / "coordinator.log" for name in ("1-train", "2-pi"))
+    for path, seconds in ((first, 2), (second, 1)):
+        write(path, "x")
+        os.utime(path, (seconds, seconds))
+    assert CoordinatorLog(tmp_path / "runs", "coordinator:0").path == first
+    assert CoordinatorLog(tmp_path / "runs", "coordinator:0", "2-pi").path == second
+    assert log.newest_runs(1) == ["2-pi"]
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Path:
+    """A stopped cluster that has left its logs."""
+    (tmp_path / "inventory.yaml").write_text(local_inventory(1, 1, lambda count: range(2222, 2222 + count)))
+    logs = tmp_path / ".pscluster" / "local" / "logs"
+    write(logs / "worker-0.log", line(1, "worker:0", "ready"), line(4, "worker:0", f"run {RUN} begins", RUN))
+    write(logs / "ps-0.log", line(2, "ps:0", "ready"), line(5, "ps:0", f"run {RUN} begins", RUN))
+    write(logs / "supervisor.log", line(0, "supervisor", "started"))
+    write(tmp_path / "runs" / RUN / "coordinator.log", line(3, "coordinator:0", "run begins", RUN), "    more")
+    return tmp_path
+
+
+def told(output: str) -> list[str]:
+    return [
+        f"{whose.split()[-1]} {text}" for whose, _, text in (row.partition(" | ") for row in output.splitlines()[1:])
+    ]
+
+
+def test_the_logs_of_a_cluster_on_this_machine(logged: Path, fab: Fab) -> None:
+    run = [f"worker:0 run {RUN} begins", f"ps:0 run {RUN} begins"]
+    everything = ["supervisor started", "worker:0 ready", "ps:0 ready", "coordinator:0 run begins"]
+    everything += ["coordinator:0     more", *run]
+    assert told(fab("deploy logs").stdout) == everything
+    assert told(fab("deploy logs --lines 2").stdout) == run
+    assert told(fab("deploy logs --role coordinator").stdout) == everything[3:5]
+    assert told(fab("deploy logs --role worker --role supervisor").stdout) == [*everything[:2], run[0]]
+    assert told(fab(f"deploy logs --run {RUN}").stdout) == [*everything[3:5], *run]
+    assert told(fab(f"deploy logs --run runs/{RUN}/ --role worker").stdout) == run[:1]
+    assert told(fab("deploy logs --since 2026-11-22T00:00:04Z").stdout) == run
+    shown = fab("deploy logs --json")
+    assert shown.stderr.startswith("cluster local: inventory.yaml")
+    assert [json.loads(row)["role"] for row in shown.stdout.splitlines()][:3] == ["supervisor", "worker:0", "ps:0"]
+    missing = fab("deploy logs --run another")
+    assert missing.code == 2
+    assert (
+        f"--run another: expected a run that the logs name, found no line of it; give one such as {RUN}"
+        in missing.stderr
+    )
+    assert "--since: expected a time" in fab("deploy logs --since soon").stderr
+
+
+def on_node(command: str) -> str:
+    return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_the_coordinators_log_on_its_node(tmp_path: Path) -> None:
+    places, runs = NodePlaces(state=str(tmp_path)), str(tmp_path / "runs")
+
+    def last(count: int, run: str = "") -> str:
+        return on_node(coordinator_command(runs, run, count, follow=False, places=places))
+
+    assert last(5) == ""
+    write(tmp_path / "jobs" / "20261122T0000-pi" / "output.log", "refused")
+    assert last(5) == "refused\n"
+    write(tmp_path / "runs" / RUN / "coordinator.log", "one", "two")
+    write(tmp_path / "jobs" / "20261122T0001-train" / "run", f"{tmp_path}/runs/{RUN}")
+    assert last(1) == "two\n"
+    assert last(5, RUN) == "one\ntwo\n"
+    assert last(5, "another") == ""
+
+
+@contextmanager
+def streamed(command: str) -> "Iterator[subprocess.Popen[str]]":
+    """As `NodeConnection.stream` starts it: it ends when its input does."""
+    words = ["sh", "-c", _dies_with_its_input(command)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as it:
+        yield it
+        assert it.stdin is not None
+        it.stdin.close()
+        it.wait(PATIENCE_SECONDS)
+
+
+def test_the_next_run_is_followed_too_and_nothing_stays_behind(tmp_path: Path) -> None:
+    places, runs = NodePlaces(state=str(tmp_path)), str(tmp_path / "runs")
+    first, second = (tmp_path / "runs" / name / "coordinator.log" for name in ("1-pi", "2-train"))
+    write(first, "old")
+    write(tmp_path / "jobs" / "20261122T0001-pi" / "run", str(first.parent))
+    with streamed(coordinator_command(runs, "", 0, follow=True, places=places)) as following:
+        assert following.stdout is not None
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not any(_tails(first)) and time.monotonic() < end:
+            time.sleep(0.05)
+        write(first, "new")
+        assert following.stdout.readline() == "new\n"
+        write(second, "begins")
+        write(tmp_path / "jobs" / "20261122T0002-train" / "run", str(second.parent))
+        assert following.stdout.readline() == "begins\n"
+    while any((*_tails(first), *_tails(second))) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any((*_tails(first), *_tails(second)))
+
+
+def _tails(log: Path) -> Iterator[str]:
+    """Processes that read this log."""
+    for process in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(process) == str(log):
+                yield process.parts[2]
+        except OSError:
+            continue

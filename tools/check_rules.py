@@ -1,0 +1,99 @@
+"""Promtool over what `fab deploy monitor` writes: its configuration, its rules, and cases for every alert.
+
+`python -m tools.check_rules` is `make rules`. A case of tests/monitor/rule_cases.yaml says under which series an alert
+fires and under which it stays silent; promtool's own test files, which repeat every text of an alert, are made of it.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster.errors import ClusterError
+from cluster.inventory import load
+from deploy.monitor.alerts import alerts
+from deploy.monitor.files import ALERT_RULES, RECORDING_RULES, prometheus_files, write
+from deploy.monitor.rule import Alert
+from tools.prometheus_tools import tool
+
+PROJECT = Path(__file__).resolve().parents[1]
+CASES = PROJECT / "tests/monitor/rule_cases.yaml"
+INVENTORY = PROJECT / "inventory.yaml"
+SAMPLES_APART = "30s"
+
+
+def read_cases() -> list[dict[str, Any]]:
+    """The cases as they are written."""
+    read: list[dict[str, Any]] = yaml.safe_load(CASES.read_text(encoding="utf-8"))
+    return read
+
+
+def promtool_tests(cases: Sequence[Mapping[str, Any]], known: Sequence[Alert]) -> dict[str, Any]:
+    """A test file of promtool's. Raises KeyError for a case of an alert that does not exist."""
+    by_name = {alert.name: alert for alert in known}
+    groups = []
+    for case in cases:
+        for kind in ("fires", "silent"):
+            groups.append(_group(by_name[case["alert"]], kind, case[kind]))
+    return {"rule_files": [RECORDING_RULES, ALERT_RULES], "evaluation_interval": SAMPLES_APART, "tests": groups}
+
+
+def _group(alert: Alert, kind: str, case: Mapping[str, Any]) -> dict[str, Any]:
+    expected = [
+        {"exp_labels": {"severity": alert.severity, **labels}, "exp_annotations": _texts(alert, labels, case)}
+        for labels in case.get("alerts", ())
+    ]
+    if (kind == "fires") != bool(expected):
+        raise ValueError(f"{alert.name} {kind}: expected {'alerts' if kind == 'fires' else 'none'}")
+    return {
+        "name": f"{alert.name} {kind}",
+        "interval": SAMPLES_APART,
+        "input_series": [{"series": series, "values": values} for series, values in case["series"].items()],
+        "alert_rule_test": [{"eval_time": case["at"], "alertname": alert.name, "exp_alerts": expected}],
+    }
+
+
+def _texts(alert: Alert, labels: Mapping[str, str], case: Mapping[str, Any]) -> dict[str, str]:
+    def filled(text: str) -> str:
+        text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
+        return re.sub(r"\{\{ \$value[^}]*\}\}", lambda _: str(case["value"]), text)
+
+    return {name: filled(text) for name, text in alert.annotations.items()}
+
+
+def run(promtool: Path, folder: Path, *arguments: str) -> bool:
+    """Whether promtool is content; what it says goes to stderr where it is not."""
+    done = subprocess.run([str(promtool), *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"promtool {' '.join(arguments)}:\n{done.stdout}{done.stderr}", file=sys.stderr)
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Write everything into a folder that goes again, and have promtool look at it."""
+    inventory = load(INVENTORY, check_interfaces=False)
+    known = alerts(inventory.jobs.train.checkpoint.every_seconds)
+    try:
+        promtool = tool("promtool")
+    except ClusterError as problem:
+        print(problem, file=sys.stderr)
+        return int(problem.exit_code)
+    with tempfile.TemporaryDirectory(prefix="pscluster-rules-") as temporary:
+        folder = Path(temporary)
+        write(folder, prometheus_files(inventory))
+        (folder / "tests.yml").write_text(yaml.safe_dump(promtool_tests(read_cases(), known)), encoding="utf-8")
+        well = [
+            run(promtool, folder, "check", "config", "prometheus.yml"),
+            run(promtool, folder, "check", "rules", RECORDING_RULES, ALERT_RULES),
+            run(promtool, folder, "test", "rules", "tests.yml"),
+        ]
+    return 0 if all(well) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
