@@ -17,6 +17,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks import viewers
 from benchmarks.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 
@@ -112,13 +113,8 @@ def percent(all_spent: list[Spent]) -> float:
     return 100 * sum(spent.metrics for spent in all_spent) / sum(spent.total for spent in all_spent)
 
 
-def viewers_percent() -> float | None:
-    """The same of the live page with fifty viewers; None where that is not measured."""
-    return None
-
-
-def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """All processes together, read as often as a Prometheus would, and every second."""
+def summarize(rows: list[dict[str, Any]], viewers_percent: float) -> dict[str, Any]:
+    """All processes together, read as often as a Prometheus would, and every second; the page with fifty viewers."""
 
     def together(every_seconds: float) -> float:
         chosen = [row for row in rows if row["every_seconds"] == every_seconds]
@@ -127,7 +123,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "percent": together(USUAL_SECONDS),
         "percent_read_every_second": together(INTERVALS_SECONDS[1]),
-        "viewers_percent": viewers_percent(),
+        "viewers_percent": viewers_percent,
     }
 
 
@@ -155,7 +151,9 @@ def main() -> None:
                     file=sys.stderr,
                     flush=True,
                 )
-    publish("metrics_cost", rows, summarize(rows), as_json=given.json)
+        watched = viewers.measure(cluster, settings)
+        print(f"{watched['viewers']} viewers: {watched['percent']:.2f} %", file=sys.stderr, flush=True)
+    publish("metrics_cost", rows, summarize(rows, watched["percent"]), as_json=given.json)
 
 
 if __name__ == "__main__":

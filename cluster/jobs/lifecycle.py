@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
+from cluster.jobs.run_environment import environment
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.run_log import RunLog
 from cluster.pages.leave import reported
@@ -99,7 +100,7 @@ def _conduct(
     job.observers.opened(folder.path.name, job.name)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
-        reported(folder.path),
+        reported(folder.path, environment),
         job.metrics.until_read(lambda: cancel.asked),
     ):
         _tell_where(folder.path)  # not before it can be gone on with: that takes its log

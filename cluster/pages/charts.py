@@ -5,7 +5,7 @@ A chart never carries numbers that its table does not have.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from markupsafe import Markup
@@ -53,7 +53,9 @@ class Chart:
     logarithmic: bool = False
     from_zero: bool = False
     stacked: bool = False
-    horizontal: bool = field(default=False)
+    horizontal: bool = False
+    y_range: tuple[float, float] | None = None
+    """What of the y axis is shown; all that there is if None."""
 
     @property
     def is_empty(self) -> bool:

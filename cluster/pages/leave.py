@@ -2,10 +2,8 @@
 
 import json
 import logging
-import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +14,23 @@ log = logging.getLogger(__name__)
 
 REPORT = "report.html"
 
+Environment = Callable[[], Mapping[str, Any]]
+"""Gives what goes into `environment.json`."""
+
 
 @contextmanager
-def reported(folder: Path) -> Iterator[None]:
+def reported(folder: Path, environment: Environment) -> Iterator[None]:
     """Around a job with its result: at its end, whether it failed or not, there is a report of it."""
     try:
         yield
     except Exception:
-        leave_report(folder)
+        leave_report(folder, environment)
         raise
-    leave_report(folder)
+    leave_report(folder, environment)
 
 
-def leave_report(folder: Path) -> None:
-    """Write both. Whatever goes wrong is a warning: the job has its result already."""
+def leave_report(folder: Path, environment: Environment) -> None:
+    """Write both, `environment()` first. Whatever goes wrong is a warning: the job has its result already."""
     try:
         write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
         write_report(folder)
@@ -45,31 +46,3 @@ def write_report(folder: Path) -> Path:
     path = folder / REPORT
     write_whole(path, report(run_of(folder)).encode())
     return path
-
-
-def environment() -> dict[str, Any]:
-    """The versions of this process and what its machine is."""
-    import psutil
-
-    from cluster import __version__
-    from cluster.metrics.build import tensorflow_version
-    from cluster.metrics.processor import processor
-
-    return {
-        "schema": 1,
-        "pscluster": __version__,
-        "tensorflow": tensorflow_version(),
-        "python": platform.python_version(),
-        "numpy": _version("numpy"),
-        "system": platform.platform(),
-        "processor": processor(),
-        "cores": psutil.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

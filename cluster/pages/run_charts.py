@@ -141,17 +141,18 @@ def _staleness(train: TrainView) -> Chart:
     found = train.staleness
     labels = () if found is None else (*_ranges(found.bounds), f"over {found.bounds[-1]}" if found.bounds else "all")
     counts = () if found is None or not any(found.counts) else found.counts
+    shown = 2 + max((place for place, count in enumerate(counts) if count), default=0)  # and one that is empty
     return Chart(
         id="staleness",
         title="Staleness",
         hint="How many updates of others came between a worker's pull and its push. Few is fresh; the more there are, "
         "the less the gradient fits the parameters it is applied to.",
         empty="comes with the first updates",
-        series=(Series("updates", tuple((place, float(count)) for place, count in enumerate(counts)), 0),),
+        series=(Series("updates", tuple((place, float(count)) for place, count in enumerate(counts[:shown])), 0),),
         kind="bars",
         x_label="updates in between",
         y_label="updates",
-        labels=tuple(labels),
+        labels=tuple(labels[:shown]),
         from_zero=True,
     )
 
@@ -211,7 +212,8 @@ def _estimate(found: PiView) -> Chart:
         id="estimate",
         title="Pi, as it is closed in on",
         hint="Random points in a square: four times the share that falls inside the quarter circle is pi. The band is "
-        "two standard errors wide on each side: 19 of 20 such bands hold the true value.",
+        "two standard errors wide on each side: 19 of 20 such bands hold the true value. It is widest "
+        "at the very start, beyond the picture.",
         empty="comes with the second chunk of points",
         series=(
             Series("band of two standard errors", exact(band), 0, "band"),
@@ -222,7 +224,17 @@ def _estimate(found: PiView) -> Chart:
         y_label="estimate",
         x_unit="samples",
         y_unit="pi",
+        y_range=_around_pi(points),
     )
+
+
+def _around_pi(points: tuple[PiPoint, ...]) -> tuple[float, float] | None:
+    """Room for the band as it was at a fiftieth of the samples: with all of the start in it, its end is a mere line."""
+    if not points:
+        return None
+    early = next(point for point in points if point.samples >= points[-1].samples / 50)
+    half = 2 * BAND_ERRORS * early.standard_error
+    return pi - half, pi + half
 
 
 def _error(found: PiView) -> Chart:

@@ -49,13 +49,13 @@ STEP_PARTS = {
     "pull": "fetching parameters",
     "compute": "computing the gradient",
     "push": "sending the gradient",
-    "wait": "waiting",
+    "wait": "in queues and between",
 }
 
 EVENT_TONES = {
     "run": "waiting",
     "stage": "waiting",
-    "worker": "warning",
+    "worker": "waiting",
     "checkpoint": "off",
     "resumed": "warning",
     "fault": "bad",

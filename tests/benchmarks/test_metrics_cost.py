@@ -21,8 +21,8 @@ def test_the_share_is_that_of_all_processes_together() -> None:
         {"every_seconds": every, "metrics_cpu_seconds": cost, "total_cpu_seconds": 10.0}
         for every, cost in ((5.0, 0.05), (5.0, 0.15), (1.0, 0.1), (1.0, 0.3))
     ]
-    assert summarize(rows) == {
-        "percent": pytest.approx(1.0), "percent_read_every_second": pytest.approx(2.0), "viewers_percent": None
+    assert summarize(rows, 0.7) == {
+        "percent": pytest.approx(1.0), "percent_read_every_second": pytest.approx(2.0), "viewers_percent": 0.7
     }  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from cluster.jobs.run_environment import environment
 from cluster.pages.comparison import comparison
 from cluster.pages.drawing import STATIC, Drawing
-from cluster.pages.leave import environment
 from cluster.pages.report import report
 from cluster.pages.run_files import Run, run_of
 from cluster.pages.server import PageServer

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import UsageError
+from cluster.jobs.run_environment import environment
 from cluster.pages import __main__ as command
 from cluster.pages import leave
 from cluster.pages.comparison import comparison
@@ -25,8 +26,8 @@ def examples() -> dict[str, Run]:
     where = Path("runs/x")
     result = train_result()
     return {
-        "training": Run(where, replace(training(), state="done"), result, leave.environment()),
-        "pi": Run(where, estimating(state="done"), pi_result(16, 10**9, 14.0), leave.environment()),
+        "training": Run(where, replace(training(), state="done"), result, environment()),
+        "pi": Run(where, estimating(state="done"), pi_result(16, 10**9, 14.0), environment()),
         "failed": Run(where, failed(), train_result(status="failed", final=None, confusion=None)),
         "hostile": Run(
             where,
@@ -87,14 +88,14 @@ def test_a_run_from_before_the_history_gets_a_report_of_what_there_is(tmp_path: 
 
 def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
     folder = left(tmp_path / "20261121T233535Z-train", train_result())
-    with leave.reported(folder):
+    with leave.reported(folder, environment):
         pass
     assert "Test accuracy" in (folder / "report.html").read_text()
     assert json.loads((folder / "environment.json").read_text())["python"]
     (folder / "report.html").unlink()
 
     def fails() -> None:
-        with leave.reported(folder):
+        with leave.reported(folder, environment):
             raise ValueError("the job's own")
 
     with pytest.raises(ValueError, match="the job's own"):
@@ -105,7 +106,7 @@ def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_costs_a_warning_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
-    with caplog.at_level(logging.WARNING), leave.reported(tmp_path / "gone"):
+    with caplog.at_level(logging.WARNING), leave.reported(tmp_path / "gone", environment):
         pass
     assert len(caplog.records) == 1
     assert "no report" in caplog.text

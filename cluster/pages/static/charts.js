@@ -56,7 +56,7 @@ const Charts = (() => {
         made.push({ ...edge, backgroundColor: shade, data: series.points.map(([x, low]) => ({ x, y: low })), fill: "+1" });
         made.push({ ...edge, label: "", data: series.points.map(([x, , high]) => ({ x, y: high })), fill: false });
       } else {
-        const lone = series.look === "points" || series.points.length < 3;
+        const lone = (series.look === "points" && series.points.length <= 24) || series.points.length < 3;
         made.push({ ...base, data: series.points.map(([x, y]) => ({ x, y })), borderDash: DASHES[series.color % 6],
           pointStyle: SHAPES[series.color % 6], pointRadius: lone ? 4 : 0,
           ...(series.look === "reference" ? { borderDash: [8, 5], borderWidth: 1.5, pointRadius: 0 } : {}) });
@@ -82,6 +82,10 @@ const Charts = (() => {
     const across = spec.horizontal;
     const value = axis(spec.kind === "spans" ? spec.x_label : spec.y_label, spec.kind === "spans" ? spec.x_unit : spec.y_unit, spec, true);
     if (spec.from_zero || bars) value.beginAtZero = true;
+    if (spec.y_range) {
+      [value.min, value.max] = spec.y_range;
+      value.ticks.includeBounds = false;
+    }
     const place = bars ? axis(spec.kind === "spans" ? "" : spec.x_label, spec.x_unit, spec, false) : axis(spec.x_label, spec.x_unit, spec, true);
     const timed = spec.kind === "spans" ? value : place;
     if (spec.x_unit === "seconds" && spec.kind !== "bars") {
