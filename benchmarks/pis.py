@@ -1,15 +1,17 @@
-"""Windows per second over emulated Pis: 1, 2, 4, 8 and 16 workers of the shipped inventory in the lab (docs/lab.md).
+"""A training, or pi, over emulated Pis: 1, 2, 4, 8 and 16 workers of the shipped inventory in the lab (docs/lab.md).
 
 Every node has 10 % of a core, about a Pi 3, and a link of 300 Mbit/s. rpi11 carries the storage, the parameter server
 and the coordinator, and as the sixteenth worker a worker too; it has what `--head` says, because a coordinator imports
 Python's TensorFlow. The nodes are deployed once; each count is a training of its own on the first workers of the
-inventory, and its figure the median over the epochs after the first.
+inventory, and its figure the median over the epochs after the first. With `--job pi` it is a job of 1,000 million points, and
+its figures are the seconds from the first chunk to 10, 20 ... 100 and 1,000 million, as in the thesis's Table 5.
 
 Needs root and what the lab needs; `--seed KEY` names an environment kept by `python -m tests.lab seed`.
 """
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from typing import Any
 import yaml
 
 from benchmarks.report import arguments, publish
+from cluster.status.history import read_run
 
 ROOT = Path(__file__).parent.parent
 COUNTS = (1, 2, 4, 8, 16)
@@ -28,6 +31,9 @@ QUICK_COUNTS = (1, 2)
 HEAD = "rpi11"
 QUOTA_PERCENT = 10
 DEADLINE_SECONDS = 1800.0
+POINTS = 1_000_000_000
+MILLIONS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 1000)
+"""The columns of the thesis's Table 5."""
 
 
 def lab(*words: str) -> str:
@@ -65,6 +71,20 @@ def train(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> list
     return [event["windows_per_second"] for event in events if event.get("stage") == "train" and "epoch" in event]
 
 
+def draw_points(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> dict[str, float]:
+    """Seconds to so many million points, as the run's history has them, to the 2 % in which it is kept."""
+    before = set(runs.glob("*-pi"))
+    words = [word for setting in settings for word in ("--set", setting)]
+    fab("job", "pi", "--samples", str(POINTS), "--inventory", str(path), "--quiet", *words, folder=folder)
+    (made,) = set(runs.glob("*-pi")) - before
+    view = read_run(made)
+    points = view.pi.points if view.pi else ()
+    return {
+        str(millions): round(next(point.seconds for point in points if point.samples >= millions * 10**6), 1)
+        for millions in MILLIONS
+    }
+
+
 def main() -> int:
     """Measure, and print the JSON object."""
     flags = arguments("pis", (__doc__ or "").splitlines()[0])
@@ -72,6 +92,8 @@ def main() -> int:
     flags.add_argument("--head", type=float, default=30.0, help=f"percent of a core for {HEAD}")
     flags.add_argument("--epochs", type=int, default=3)
     flags.add_argument("--mode", default="async")
+    flags.add_argument("--job", choices=("train", "pi"), default="train")
+    flags.add_argument("--keep", type=Path, metavar="FOLDER", help="copy the runs' folders there, for `fab report`")
     parsed = flags.parse_args()
     counts = QUICK_COUNTS if parsed.quick else COUNTS
     shipped = yaml.safe_load((ROOT / "inventory.yaml").read_text())
@@ -97,6 +119,12 @@ def main() -> int:
             for count in counts:
                 path = folder / "inventory.yaml"
                 path.write_text(yaml.safe_dump(cut(shipped, count), sort_keys=False))
+                if parsed.job == "pi":
+                    seconds = draw_points(path, settings, folder / "runs", folder)
+                    load = round(os.getloadavg()[0], 1)
+                    rows.append({"workers": count, "seconds_to_million_points": seconds, "load_average": load})
+                    print(f"{count} workers: {seconds['1000']:.0f} s", file=sys.stderr, flush=True)
+                    continue
                 epochs = train(path, settings, folder / "runs", folder)
                 rate = statistics.median(epochs[1:] or epochs)
                 rows.append(
@@ -110,7 +138,14 @@ def main() -> int:
                 )
                 print(f"{count} workers: {rate:.1f} windows/s", file=sys.stderr, flush=True)
         finally:
+            if parsed.keep and (folder / "runs").is_dir():
+                shutil.copytree(folder / "runs", parsed.keep, dirs_exist_ok=True)
             lab("down")
+    if parsed.job == "pi":
+        taken = {str(row["workers"]): row["seconds_to_million_points"]["1000"] for row in rows}
+        facts = {"quota_percent": QUOTA_PERCENT, "head_percent": parsed.head, "seconds_to_1000_million": taken}
+        publish("pis-pi", rows, facts, as_json=parsed.json)
+        return 0
     summary = {
         "mode": parsed.mode,
         "quota_percent": QUOTA_PERCENT,
