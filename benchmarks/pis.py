@@ -3,8 +3,9 @@
 Every node has 10 % of a core, about a Pi 3, and a link of 300 Mbit/s. rpi11 carries the storage, the parameter server
 and the coordinator, and as the sixteenth worker a worker too; it has what `--head` says, because a coordinator imports
 Python's TensorFlow. The nodes are deployed once; each count is a training of its own on the first workers of the
-inventory, and its figure the median over the epochs after the first. With `--job pi` it is a job of 1,000 million points, and
-its figures are the seconds from the first chunk to 10, 20 ... 100 and 1,000 million, as in the thesis's Table 5.
+inventory, and its figure the median over the epochs after the first. With `--job pi` it is a job of 1,000 million
+points, and its figures are the seconds from the first chunk to 10, 20 ... 100 and 1,000 million, as in the thesis's
+Table 5.
 
 Needs root and what the lab needs; `--seed KEY` names an environment kept by `python -m tests.lab seed`.
 """
