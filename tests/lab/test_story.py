@@ -1,8 +1,9 @@
-"""Sixteen Pis that nobody has touched, the shipped inventory unchanged, from the first `trust` to `reset`.
+"""Sixteen Pis that nobody has touched, from the first `trust` to `reset`; the shipped inventory, then with a monitor.
 
 One story, in the order of the file; each test leaves a cluster that is well.
 """
 
+import json
 import re
 import shutil
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ INSTALLING = ("rpi01", HUB)
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]
 EPOCHS = 3
 SHORT = ("--set", "jobs.pi.samples=32000000", "--set", f"jobs.train.epochs={EPOCHS}")
-TENSORFLOW_PORTS, METRICS_PORTS, NFS_PORT = (2222, 2223, 2224), (9200, 9201, 9202), 2049
+TENSORFLOW_PORTS, METRICS_PORTS, NFS_PORT = (2222, 2223, 2224), (9090, 9200, 9201, 9202, 9203), 2049
 LEAST_ACCURACY = 0.4
 """Of six activities after three epochs; whoever always says the most frequent one gets 0.19."""
 MOST_EXPOSED = 2.0
@@ -93,7 +95,8 @@ def test_check_and_plan_look_and_change_nothing(untouched: Cluster) -> None:
     untouched.operator.fab("deploy", "check")
     plan = untouched.operator.fab("deploy", "plan", "--json").json()
     counts = {phase: {node: len(changes) for node, changes in nodes.items()} for phase, nodes in plan["phases"].items()}
-    assert list(counts) == ["prepare", "storage", "mounts", "publish", "code", "firewall", "services"]
+    assert list(counts) == ["prepare", "storage", "mounts", "publish", "code", "firewall", "services", "monitor"]
+    assert counts["monitor"] == {}
     assert plan["changes"] == sum(sum(nodes.values()) for nodes in counts.values())
     assert plan["unfit"] == {}
     assert counts["storage"].keys() == counts["publish"].keys() == {HUB}
@@ -139,6 +142,32 @@ def test_units_are_hardened(cluster: Cluster) -> None:
     exposed = {unit: float(level) for unit, level in re.findall(r"exposure level for (\S+): ([0-9.]+)", said)}
     assert exposed.keys() == set(units)
     assert all(level <= MOST_EXPOSED for level in exposed.values()), exposed
+
+
+def test_a_monitor_on_one_of_them_watches_all(cluster: Cluster) -> None:
+    """From here on the inventory has one; the reset has to remove it too."""
+    operator, plain = cluster.operator, "name: rpi02, address: 192.168.1.17, roles: [worker]"
+    text = operator.inventory.read_text()
+    assert plain in text
+    operator.inventory.write_text(text.replace(plain, plain.replace("[worker]", "[worker, monitor]")))
+    assert "Prometheus: http://192.168.1.17:9090" in operator.fab("deploy", "monitor").stdout
+    operator.fab("deploy", "start", "--no-jobs")
+    assert "16 nodes: 16 ok; 0 changed in" in operator.fab("deploy", "start", "--no-jobs").stdout
+    assert operator.status()["rpi02"]["roles"] == "worker:1 ready, monitor ready"
+
+    def answer(what: str) -> Any:
+        read = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())"
+        said = cluster.lab.ssh("rpi03", f"python3 -c '{read}' 'http://192.168.1.17:9090/api/v1/{what}'").stdout
+        return json.loads(said)["data"]
+
+    def up() -> int:
+        return sum(int(one["value"][1]) for one in answer("query?query=up")["result"])
+
+    eventually(lambda: up() == 17, "the parameter server and sixteen workers are read", WELL_SECONDS)
+    rules = [rule for group in answer("rules")["groups"] for rule in group["rules"]]
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+    assert {rule["state"] for rule in rules if rule["type"] == "alerting"} <= {"inactive", "pending"}
+    assert _open_to_strangers(cluster.lab) == []
 
 
 def test_a_training_survives_a_power_cut_and_a_pulled_cable(cluster: Cluster) -> None:
