@@ -4,6 +4,8 @@ import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPException
 
+from cluster.metrics.scrapes import UNCOUNTED
+
 ANSWER_SECONDS = 2.0
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _P = "pscluster_"
@@ -12,7 +14,7 @@ _P = "pscluster_"
 def of_coordinator(metrics_address: str) -> str:
     """What the coordinator at `host:port` exports now; empty where none answers, because no job runs."""
     try:
-        with _NO_PROXY.open(f"http://{metrics_address}/metrics", timeout=ANSWER_SECONDS) as answer:
+        with _NO_PROXY.open(f"http://{metrics_address}{UNCOUNTED}", timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
     except (OSError, HTTPException, ValueError):
         return ""
@@ -25,7 +27,7 @@ def asked_on_node(metrics_address: str) -> str:
         "o = u.build_opener(u.ProxyHandler({})); "
         f"sys.stdout.write(o.open(sys.argv[1], timeout={ANSWER_SECONDS}).read().decode())"
     )
-    return f"python3 -c '{script}' http://{metrics_address}/metrics 2>/dev/null"
+    return f"python3 -c '{script}' 'http://{metrics_address}{UNCOUNTED}' 2>/dev/null"
 
 
 def progress_line(exported: str) -> str:

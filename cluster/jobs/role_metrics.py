@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from cluster.errors import ClusterError
+from cluster.metrics.scrapes import UNCOUNTED
 
 ANSWER_SECONDS = 5.0
 BUILD = "pscluster_build_info"
@@ -21,7 +22,7 @@ def role_metrics(
 
     Raises ClusterError if it does not answer.
     """
-    address = f"http://{host}:{metrics_port}/metrics"
+    address = f"http://{host}:{metrics_port}{UNCOUNTED}"
     try:
         with _NO_PROXY.open(address, timeout=timeout_seconds) as answer:
             text = answer.read().decode()
