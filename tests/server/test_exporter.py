@@ -62,7 +62,12 @@ def test_metrics_are_those_of_the_registry_given_and_no_others() -> None:
 def test_what_the_cluster_itself_reads_is_no_prometheus_that_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[str] = []
     serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True)
-    monkeypatch.setattr(serving.scrapes, "one", lambda: nullcontext(counted.append("a scrape")))
+
+    def one() -> nullcontext[None]:
+        counted.append("a scrape")
+        return nullcontext()
+
+    monkeypatch.setattr(serving.scrapes, "one", one)
     try:
         assert role_metrics("127.0.0.1", serving.port) == []
         assert counted == []
