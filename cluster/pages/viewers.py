@@ -71,7 +71,9 @@ class Viewers:
         loop = asyncio.get_running_loop()
         viewer = Viewer(taken=loop.time())
         if loop.time() - self._drawn_at >= EVERY_SECONDS:
-            self._draw(loop.time())
+            changed = self._draw(loop.time())
+            for other in self._viewers:
+                other.give(changed)  # the next drawing finds no change in it any more
         viewer.give(self._drawn)
         self._viewers.add(viewer)
         if self._closed:

@@ -1,5 +1,6 @@
 """The page's server over real HTTP, with a renderer that counts."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -201,6 +202,20 @@ def test_all_viewers_share_one_drawing_and_nothing_is_drawn_for_nobody(
     drawn_again = threading.Event()
     assert not drawn_again.wait(2 * viewers.EVERY_SECONDS)
     assert renderer.drawn <= before + 1
+
+
+def test_who_comes_takes_no_change_from_who_is_there(run: Run, renderer: Counting) -> None:
+    async def story() -> dict[str, bytes]:
+        everybody = viewers.Viewers(run.view, renderer)
+        first = everybody.enter()
+        first.waiting.clear()
+        run.now = replace(run.now, elapsed_seconds=2.0)
+        everybody._drawn_at = float("-inf")  # a second has passed, and the next drawing is about to begin
+        everybody.enter()
+        await everybody.close()
+        return first.waiting
+
+    assert b"data: 2.0" in asyncio.run(story())["time"]
 
 
 def test_a_page_that_cannot_be_drawn_ends_nothing(
