@@ -1,9 +1,8 @@
-"""What keeps the roles of an inventory running, by its `connection`. For `local` it is a supervisor of ours."""
+"""What keeps the roles and runs the jobs of an inventory, by its `connection`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cluster.errors import UsageError
 from deploy.local_services import LocalServices
 from deploy.services import JobServices, Services
 
@@ -12,12 +11,8 @@ if TYPE_CHECKING:
 
 
 def services_for(inventory: "Inventory", overrides: Sequence[str]) -> Services:
-    """The service manager behind an inventory's `connection`. Raises UsageError for one this version lacks."""
-    if inventory.connection != "local":
-        raise UsageError(
-            f"{inventory.path}: connection: {inventory.connection}: deployment over SSH is not in this version yet; "
-            "`fab init --local --out local.yaml` writes a cluster that runs on this machine"
-        )
+    """The supervisor of a cluster on this machine; machines keep their roles by systemd, see `ssh_cluster`."""
+    assert inventory.connection == "local"
     return LocalServices(inventory, overrides)
 
 
