@@ -26,8 +26,8 @@ series `_bucket` (label `le`), `_sum` and `_count`.
 
 At the end of a job the coordinator keeps answering until the last figures were read once, if somebody read within the
 last minute: 15 s at most, and not after Ctrl-C. Otherwise the end of a run, and why it failed, would fall between two
-readings. `GET /metrics?uncounted`, which the live page and `fab deploy status` use, is answered alike and does
-not count as reading.
+readings. `GET /metrics?uncounted`, which the live page and `fab deploy status --watch` use, is answered alike and
+does not count as reading.
 """
 
 TITLES: dict[Exporter, tuple[str, str]] = {
