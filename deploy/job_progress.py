@@ -6,13 +6,17 @@ from http.client import HTTPException
 
 ANSWER_SECONDS = 2.0
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_READER = "pscluster"
+"""By this the coordinator tells us from a Prometheus: a job does not wait at its end until we come again."""
 _P = "pscluster_"
 
 
 def of_coordinator(metrics_address: str) -> str:
     """What the coordinator at `host:port` exports now; empty where none answers, because no job runs."""
     try:
-        with _NO_PROXY.open(f"http://{metrics_address}/metrics", timeout=ANSWER_SECONDS) as answer:
+        address = f"http://{metrics_address}/metrics"
+        request = urllib.request.Request(address, headers={"User-Agent": _READER})
+        with _NO_PROXY.open(request, timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
     except (OSError, HTTPException, ValueError):
         return ""
@@ -23,7 +27,8 @@ def asked_on_node(metrics_address: str) -> str:
     script = (
         "import sys, urllib.request as u; "
         "o = u.build_opener(u.ProxyHandler({})); "
-        f"sys.stdout.write(o.open(sys.argv[1], timeout={ANSWER_SECONDS}).read().decode())"
+        f'r = u.Request(sys.argv[1], headers={{"User-Agent": "{_READER}"}}); '
+        f"sys.stdout.write(o.open(r, timeout={ANSWER_SECONDS}).read().decode())"
     )
     return f"python3 -c '{script}' http://{metrics_address}/metrics 2>/dev/null"
 

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from cluster.errors import ClusterError
+from cluster.metrics.scrapes import OWN_READER
 
 ANSWER_SECONDS = 5.0
 BUILD = "pscluster_build_info"
@@ -23,7 +24,8 @@ def role_metrics(
     """
     address = f"http://{host}:{metrics_port}/metrics"
     try:
-        with _NO_PROXY.open(address, timeout=timeout_seconds) as answer:
+        request = urllib.request.Request(address, headers=OWN_READER)
+        with _NO_PROXY.open(request, timeout=timeout_seconds) as answer:
             text = answer.read().decode()
         if names is not None:
             starts = tuple(name + end for name in names for end in (" ", "{"))

@@ -7,6 +7,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -19,7 +20,7 @@ from cluster.metrics.drain import DrainRequests
 from cluster.metrics.restart import RestartRequests
 from cluster.metrics.runs import PREFIX as RUN
 from cluster.metrics.runs import RunRequests
-from cluster.metrics.scrapes import Scrapes
+from cluster.metrics.scrapes import OWN_READER, Scrapes
 
 PROCESS_HEADER = "X-PSCluster-Process"
 """Names the process that answers: another value at the same port is another process. The pid alone may come again."""
@@ -110,7 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/metrics":
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            with self.server.scrapes.one():
+            ours = self.headers.get("User-Agent") == OWN_READER["User-Agent"]
+            with nullcontext() if ours else self.server.scrapes.one():
                 self._answer(200, encode(self.server.registry), content_type)
         elif path == "/ready":
             ready = self.server.ready()

@@ -10,6 +10,10 @@ LINGER_SECONDS = 15.0
 LOOK_UP_SECONDS = 0.1
 
 
+OWN_READER = {"User-Agent": "pscluster"}
+"""Headers of pscluster's own readers, which come for the present and need not have the last figures."""
+
+
 class Scrapes:
     """Counts finished scrapes; `begun` of one is when its figures were taken."""
 
