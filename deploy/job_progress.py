@@ -4,19 +4,17 @@ import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPException
 
+from cluster.metrics.scrapes import UNCOUNTED
+
 ANSWER_SECONDS = 2.0
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_READER = "pscluster"
-"""By this the coordinator tells us from a Prometheus: a job does not wait at its end until we come again."""
 _P = "pscluster_"
 
 
 def of_coordinator(metrics_address: str) -> str:
     """What the coordinator at `host:port` exports now; empty where none answers, because no job runs."""
     try:
-        address = f"http://{metrics_address}/metrics"
-        request = urllib.request.Request(address, headers={"User-Agent": _READER})
-        with _NO_PROXY.open(request, timeout=ANSWER_SECONDS) as answer:
+        with _NO_PROXY.open(f"http://{metrics_address}{UNCOUNTED}", timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
     except (OSError, HTTPException, ValueError):
         return ""
@@ -27,10 +25,9 @@ def asked_on_node(metrics_address: str) -> str:
     script = (
         "import sys, urllib.request as u; "
         "o = u.build_opener(u.ProxyHandler({})); "
-        f'r = u.Request(sys.argv[1], headers={{"User-Agent": "{_READER}"}}); '
-        f"sys.stdout.write(o.open(r, timeout={ANSWER_SECONDS}).read().decode())"
+        f"sys.stdout.write(o.open(sys.argv[1], timeout={ANSWER_SECONDS}).read().decode())"
     )
-    return f"python3 -c '{script}' http://{metrics_address}/metrics 2>/dev/null"
+    return f"python3 -c '{script}' 'http://{metrics_address}{UNCOUNTED}' 2>/dev/null"
 
 
 def progress_line(exported: str) -> str:

@@ -10,11 +10,11 @@ from threading import Event
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.errors import ClusterError, UsageError
-from deploy.converge.places import shared_folders
 from deploy.hints import command
 from deploy.job_submission import names, request_of
 from deploy.node_job.folders import JobFolder, JobsRoot
 from deploy.node_job.records import JobRecord, JobState
+from deploy.places import shared_folders
 from deploy.remote.outcome import NodeDeadlineError, NodeUnreachableError, Outcome
 from deploy.render.job_unit import NodePlaces, unit_of_job
 from deploy.run_archive import pack_command, unpack

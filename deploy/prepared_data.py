@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
 from deploy.converge.change import PublishedFile
-from deploy.converge.places import DATA, SharedFolders
 from deploy.converge.publication import Publication
+from deploy.places import DATA, SharedFolders
 from deploy.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from cluster.errors import UsageError
 from cluster.whole_file import write_whole
 from deploy.check import Finding
-from deploy.converge.places import shared_folders
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.facts import recordings_here
 from deploy.memory_estimate import RoleMemory, estimate, layer_units, rows_of_a_step
+from deploy.places import shared_folders
 from deploy.prepared_data import PreparedData, needs_data, prepared_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.remote.fleet import Fleet

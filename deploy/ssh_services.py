@@ -13,9 +13,9 @@ from deploy.converge.cluster_view import cluster_status
 from deploy.converge.code import COPY_SECONDS, copy_data
 from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
-from deploy.converge.places import shared_folders
 from deploy.converge.publication import publish_changes
 from deploy.node_jobs import NodeJobs
+from deploy.places import shared_folders
 from deploy.prepared_data import PreparedData, needs_data
 from deploy.remote.fleet import Fleet
 from deploy.role_status import ClusterStatus

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from cluster.errors import ClusterError
-from cluster.metrics.scrapes import OWN_READER
+from cluster.metrics.scrapes import UNCOUNTED
 
 ANSWER_SECONDS = 5.0
 BUILD = "pscluster_build_info"
@@ -22,10 +22,9 @@ def role_metrics(
 
     Raises ClusterError if it does not answer.
     """
-    address = f"http://{host}:{metrics_port}/metrics"
+    address = f"http://{host}:{metrics_port}{UNCOUNTED}"
     try:
-        request = urllib.request.Request(address, headers=OWN_READER)
-        with _NO_PROXY.open(request, timeout=timeout_seconds) as answer:
+        with _NO_PROXY.open(address, timeout=timeout_seconds) as answer:
             text = answer.read().decode()
         if names is not None:
             starts = tuple(name + end for name in names for end in (" ", "{"))

@@ -20,7 +20,7 @@ from cluster.metrics.drain import DrainRequests
 from cluster.metrics.restart import RestartRequests
 from cluster.metrics.runs import PREFIX as RUN
 from cluster.metrics.runs import RunRequests
-from cluster.metrics.scrapes import OWN_READER, Scrapes
+from cluster.metrics.scrapes import UNCOUNTED, Scrapes
 
 PROCESS_HEADER = "X-PSCluster-Process"
 """Names the process that answers: another value at the same port is another process. The pid alone may come again."""
@@ -111,8 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/metrics":
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            ours = self.headers.get("User-Agent") == OWN_READER["User-Agent"]
-            with nullcontext() if ours else self.server.scrapes.one():
+            with nullcontext() if self.path == UNCOUNTED else self.server.scrapes.one():
                 self._answer(200, encode(self.server.registry), content_type)
         elif path == "/ready":
             ready = self.server.ready()

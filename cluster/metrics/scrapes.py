@@ -5,13 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+UNCOUNTED = "/metrics?uncounted"
+"""What the cluster itself asks: reading what a role says must not look like a Prometheus that will come again."""
 RECENT_SECONDS = 60.0
 LINGER_SECONDS = 15.0
 LOOK_UP_SECONDS = 0.1
-
-
-OWN_READER = {"User-Agent": "pscluster"}
-"""Headers of pscluster's own readers, which come for the present and need not have the last figures."""
 
 
 class Scrapes:

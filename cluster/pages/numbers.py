@@ -23,6 +23,11 @@ def figure(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if value is not None and _known(value) else NOTHING
 
 
+def give_or_take(error: float | None) -> str:
+    """An error as one word, which is never broken into two rows: `± 0.0001235`."""
+    return f"±\N{NO-BREAK SPACE}{figure(error, 7)}"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A share as `81.3 %`."""
     return f"{100 * value:.{digits}f} %" if value is not None and _known(value) else NOTHING

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import pi
 
-from cluster.pages.numbers import NOTHING, amount, count, duration, figure, percent, rate, short
+from cluster.pages.numbers import NOTHING, amount, count, duration, figure, give_or_take, percent, rate, short
 from cluster.pages.run_charts import place_of, unit_of
 from cluster.pages.words import Meaning, role_state
 from cluster.status.view import ConfusionView, NodeView, RoleView, RunView
@@ -160,7 +160,7 @@ def tiles_of(view: RunView) -> list[Tile]:
             Tile(
                 "Estimate of pi", figure(last_point.estimate if last_point else None, 7), "four times the share of hits"
             ),
-            Tile("Standard error", f"± {figure(error, 7)}", "how far off it typically is by chance"),
+            Tile("Standard error", give_or_take(error), "how far off it typically is by chance"),
             Tile(
                 "Distance to pi",
                 figure(abs(last_point.estimate - pi) if last_point else None, 7),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.pages.numbers import NOTHING, amount, count, duration, figure, percent, rate, short
+from cluster.pages.numbers import NOTHING, amount, count, duration, figure, give_or_take, percent, rate, short
 from cluster.pages.panels import Tile
 from cluster.pages.run_charts import place_of
 from cluster.pages.run_files import Run, number_of, part_of
@@ -44,8 +44,8 @@ def summary_tiles(run: Run) -> list[Tile]:
     if view.pi is not None:
         samples = number_of(result, "samples")
         tiles += [
-            Tile("Estimate of pi", figure(number_of(result, "estimate"), 9), "four times the share of hits"),
-            Tile("Standard error", f"± {figure(number_of(result, 'standard_error'), 9)}", "how far off by chance"),
+            Tile("Estimate of pi", figure(number_of(result, "estimate"), 7), "four times the share of hits"),
+            Tile("Standard error", give_or_take(number_of(result, "standard_error")), "how far off by chance"),
             Tile("Samples", short(samples), f"of {short(view.pi.planned_samples)} planned"),
             Tile("Throughput", rate(_per(samples, view.elapsed_seconds)), "samples a second, start included"),
         ]

@@ -55,12 +55,18 @@ STEP_PARTS = {
 EVENT_TONES = {
     "run": "waiting",
     "stage": "waiting",
-    "worker": "waiting",
+    "joined": "well",
+    "suspected": "warning",
+    "answers": "well",
+    "left": "bad",
+    "drained": "off",
     "checkpoint": "off",
     "resumed": "warning",
     "fault": "bad",
     "warning": "warning",
-    "result": "well",
+    "done": "well",
+    "cancelled": "off",
+    "failed": "bad",
 }
 
 GLOSSARY = {

@@ -71,22 +71,22 @@ class Role:
             self.sent_bytes_per_second, self.received_bytes_per_second, self.memory_bytes, self.departures,
         )  # fmt: skip
 
-    def saw(self, seen: Seen) -> Iterator[str]:
-        """The worker is like that now; what there is to say about it."""
+    def saw(self, seen: Seen) -> Iterator[tuple[str, str]]:
+        """The worker is like that now; what there is to say about it, as kinds and texts of events."""
         before, after = STATES.get(self.state, AWAY), STATES.get(seen.phase, AWAY)
         departures = self.departures_before + seen.departures
         gone_in_between = departures > self.departures
         changed = self.state != seen.phase
         self.state, self.work, self.departures = seen.phase, seen.work, departures
         if seen.phase == "drained" and changed:
-            yield f"{self.task} was drained"
+            yield "drained", f"{self.task} was drained"
         elif gone_in_between and before != AWAY:
-            yield f"{self.task} left the cluster"
+            yield "left", f"{self.task} left the cluster"
             before = AWAY
         if before == AWAY and after != AWAY:
-            yield f"{self.task} joined"
+            yield "joined", f"{self.task} joined"
             before = WORKING
         if before == WORKING and after == SUSPECTED:
-            yield f"{self.task} does not answer in time: suspected"
+            yield "suspected", f"{self.task} does not answer in time: suspected"
         elif before == SUSPECTED and after == WORKING:
-            yield f"{self.task} answers again"
+            yield "answers", f"{self.task} answers again"

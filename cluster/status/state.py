@@ -141,8 +141,8 @@ class RunState:
             role = self.roles.get(task)
             if role is None:
                 continue
-            for line in role.saw(seen):
-                self.tell("worker", line, seconds)
+            for kind, line in role.saw(seen):
+                self.tell(kind, line, seconds)
             self.span(task, STATES.get(seen.phase, AWAY), seconds)
         self.live = sum(STATES.get(seen.phase, AWAY) != AWAY for seen in workers.values())
 
@@ -238,7 +238,7 @@ class RunState:
 
     def end(self, state: JobState, reason: str | None, seconds: float) -> None:
         """The job has ended."""
-        self.tell("result", state if reason is None else f"{state}: {reason}", seconds)
+        self.tell(state, state if reason is None else f"{state}: {reason}", seconds)
         for ended in self.close(state, reason, seconds):
             self.record("span", **asdict(ended))
         self.record("end", state=state, reason=reason, seconds=seconds)

@@ -132,7 +132,8 @@ class EventView:
     seconds: float
     """Since the run began."""
     kind: str
-    """`run`, `stage`, `worker`, `checkpoint`, `resumed`, `fault`, `warning` or `result`."""
+    """`run`, `stage`, `checkpoint`, `resumed`, `fault`, `warning`; of a worker `joined`, `suspected`, `answers`, `left`
+    or `drained`; at the end `done`, `cancelled` or `failed`."""
     text: str
     """What happened, in words."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.places import CURRENT, DATA
+from deploy.places import CURRENT, DATA
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.environment_script import install_environment
 from deploy.release.release_scripts import make_current, unpack_release

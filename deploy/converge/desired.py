@@ -12,19 +12,6 @@ from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.monitoring import files_on_node, monitoring, preparation
-from deploy.converge.places import (
-    CONFIGURATION,
-    CURRENT,
-    DEPLOY_STATE,
-    ENVIRONMENTS,
-    RELEASES,
-    ROOT,
-    SERVICE_USER,
-    STATE,
-    UNIT_FOLDER,
-    SharedFolders,
-    shared_folders,
-)
 from deploy.converge.publication import Publication, Published
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.system import (
@@ -37,6 +24,19 @@ from deploy.converge.system import (
     Running,
     ServiceUser,
     UnitFiles,
+)
+from deploy.places import (
+    CONFIGURATION,
+    CURRENT,
+    DEPLOY_STATE,
+    ENVIRONMENTS,
+    RELEASES,
+    ROOT,
+    SERVICE_USER,
+    STATE,
+    UNIT_FOLDER,
+    SharedFolders,
+    shared_folders,
 )
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.render import firewall, job_unit, monitor_unit, roles, storage

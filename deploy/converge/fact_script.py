@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deploy.converge.places import ROOT, SERVICE_USER, UNIT_FOLDER
+from deploy.places import ROOT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.firewall import TABLE
 
 SECTION = "@@ "

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from deploy.converge.change import Change, Resource, Shell, Step, Upload, text_diff
 from deploy.converge.files import Absent, Folder
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.places import SERVICE_USER
 from deploy.converge.system import Masked, Running, UnitFiles
 from deploy.monitor.files import prometheus_files
+from deploy.places import SERVICE_USER
 from deploy.render import monitor_unit
 
 if TYPE_CHECKING:

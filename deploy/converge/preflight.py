@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from deploy.check import Finding
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.places import ENVIRONMENTS, SERVICE_USER
 from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.places import ENVIRONMENTS, SERVICE_USER
 from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
 

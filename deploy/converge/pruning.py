@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from cluster.errors import ClusterError
-from deploy.converge.places import SERVICE_USER, SharedFolders
+from deploy.places import SERVICE_USER, SharedFolders
 from deploy.release.history import read, unneeded
 from deploy.release.publish_scripts import prune_folders
 from deploy.release.release_scripts import list_releases, remove

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from deploy.converge.change import Change, Publish, PublishedFile
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.places import SERVICE_USER, SharedFolders
+from deploy.places import SERVICE_USER, SharedFolders
 from deploy.release import checksums
 from deploy.release.wheelhouse import Wheelhouse
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from deploy.converge.files import FSTAB_BEGIN, FSTAB_END
-from deploy.converge.places import (
+from deploy.places import (
     CONFIGURATION,
     DEPLOY_STATE,
     ROOT,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.places import DEPLOY_STATE, SERVICE_USER, STATE
+from deploy.places import DEPLOY_STATE, SERVICE_USER, STATE
 from deploy.render import firewall
 
 APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"

@@ -3,7 +3,7 @@
 import hashlib
 from typing import TYPE_CHECKING
 
-from deploy.converge.places import CONFIGURATION
+from deploy.places import CONFIGURATION
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deploy.converge.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
+from deploy.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
 from deploy.render.hardening import HARDENING
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from deploy.converge.places import CONFIGURATION, SERVICE_USER, STATE, UNIT_FOLDER
+from deploy.places import CONFIGURATION, SERVICE_USER, STATE, UNIT_FOLDER
 from deploy.render.hardening import HARDENING
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cluster.logs import LogSettings
 from cluster.server.options import logging_flags
-from deploy.converge.places import CURRENT, SERVICE_USER, UNIT_FOLDER
+from deploy.places import CURRENT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.hardening import HARDENING
 
 if TYPE_CHECKING:

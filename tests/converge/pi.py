@@ -16,9 +16,9 @@ from deploy.converge.deployment import plan
 from deploy.converge.desired import PHASES, Wish
 from deploy.converge.files import own_fstab_lines
 from deploy.converge.machine_facts import FileFact, MachineFacts, UnitFact
-from deploy.converge.places import ENVIRONMENTS, UNIT_FOLDER
 from deploy.converge.publication import Publication
 from deploy.converge.release_choice import ReleaseChoice
+from deploy.places import ENVIRONMENTS, UNIT_FOLDER
 from deploy.project import ROOT
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.wheelhouse import Wheelhouse

@@ -179,7 +179,7 @@ def test_another_coordinator_goes_on_with_the_history(inventory: Inventory, tmp_
     )  # fmt: skip
     assert (seen["state"], seen["run"], len(seen["train"]["epochs"])) == ("running", folder.name, 1)
     kinds = [event["kind"] for event in seen["events"]]
-    assert kinds.index("result") < kinds.index("resumed")
+    assert kinds.index("failed") < kinds.index("resumed")
     assert seen["started"] == json.loads((folder / NAME).read_text().splitlines()[0])["started"]
     view = read_run(folder)
     assert view.state == "done"

@@ -118,9 +118,9 @@ def training(workers: int = 16, seed: int = 1, epochs: int = 9) -> RunView:
         events=(
             EventView("2026-11-21T23:35:35.000+00:00", 0.0, "run", "the run begins"),
             EventView("2026-11-21T23:35:37.000+00:00", 2.0, "stage", "training begins: 2,220 updates"),
-            EventView("2026-11-21T23:38:45.000+00:00", 190.0, "worker", "worker:1 is suspected"),
-            EventView("2026-11-21T23:39:00.000+00:00", 205.0, "worker", "worker:1 is away; 15 of 16 workers"),
-            EventView("2026-11-21T23:39:23.000+00:00", 228.0, "worker", "worker:1 joined; 16 of 16 workers"),
+            EventView("2026-11-21T23:38:45.000+00:00", 190.0, "suspected", "worker:1 is suspected"),
+            EventView("2026-11-21T23:39:00.000+00:00", 205.0, "left", "worker:1 is away; 15 of 16 workers"),
+            EventView("2026-11-21T23:39:23.000+00:00", 228.0, "joined", "worker:1 joined; 16 of 16 workers"),
             EventView("2026-11-21T23:40:35.000+00:00", 300.0, "checkpoint", "checkpoint at update 1,036"),
             EventView("2026-11-21T23:42:45.000+00:00", 430.0, "fault", "chaos stopped worker:3 for 4 s"),
         ),

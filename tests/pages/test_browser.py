@@ -152,3 +152,35 @@ def test_reports_look_well(browser: Browser, tmp_path: Path, width: int, scheme:
             for summary in seen.page.locator("summary:visible").all():
                 summary.click()
             seen.looks_well()
+
+
+CUT = "all => all.filter(one => one.scrollHeight > one.clientHeight + 1).map(one => one.ariaLabel)"
+"""Boxes that do not show all their rows."""
+BROKEN = """all => all.filter(one => {
+  const range = document.createRange();
+  range.selectNodeContents(one);
+  return new Set([...range.getClientRects()].map(part => Math.round(part.top))).size > 1;
+}).map(one => one.textContent)"""
+"""Texts in more than one row."""
+
+
+def test_a_report_hides_no_row_and_breaks_no_number(browser: Browser, tmp_path: Path) -> None:
+    long = training()
+    assert long.train is not None
+    epochs = tuple(replace(long.train.epochs[0], epoch=epoch) for epoch in range(1, 101))
+    long = replace(long, train=replace(long.train, epochs=epochs), events=long.events * 40)
+    result = pi_result(16, 10**9, 14.0, estimate=3.14138532, standard_error=0.000123456)
+    texts = {
+        "train": report(Run(tmp_path, long, train_result(), environment())),
+        "pi": report(Run(tmp_path, estimating(state="done"), result, environment())),
+    }
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text)
+        with looking(browser, path.as_uri()) as seen:
+            for width in (400, 480, 600, 760, 1000, 1280, 1600):
+                seen.page.set_viewport_size({"width": width, "height": 900})
+                assert seen.page.locator(".scroll:visible").evaluate_all(CUT) == [], width
+                assert seen.page.locator(".tile strong").evaluate_all(BROKEN) == [], width
+            seen.page.emulate_media(media="print")
+            assert seen.page.locator(".scroll:visible").evaluate_all(CUT) == []

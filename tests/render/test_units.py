@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import Inventory
-from deploy.converge.places import CURRENT
+from deploy.places import CURRENT
 from deploy.render import firewall, job_unit, monitor_unit, roles
 from tests.converge.pi import thesis
 from tests.inventory.cases import edited, machine, read

@@ -2,7 +2,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster import __version__
+from cluster.jobs.role_metrics import role_metrics
 from cluster.metrics import exporter, standard
 from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
@@ -56,6 +57,24 @@ def test_metrics_are_those_of_the_registry_given_and_no_others() -> None:
         assert kind.startswith("application/openmetrics-text")
         assert text.endswith("# EOF\n")
         assert get(f"{url}/")[0] == 404
+
+
+def test_what_the_cluster_itself_reads_is_no_prometheus_that_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True)
+
+    def one() -> nullcontext[None]:
+        counted.append("a scrape")
+        return nullcontext()
+
+    monkeypatch.setattr(serving.scrapes, "one", one)
+    try:
+        assert role_metrics("127.0.0.1", serving.port) == []
+        assert counted == []
+        get(f"http://127.0.0.1:{serving.port}/metrics")
+        assert counted == ["a scrape"]
+    finally:
+        serving.close()
 
 
 def test_an_exporter_answers_on_ipv6_and_frees_its_port() -> None:
