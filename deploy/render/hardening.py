@@ -7,6 +7,7 @@ HARDENING = (
     "ProtectSystem=strict",
     "ProtectHome=yes",
     "PrivateTmp=yes",
+    "PrivateMounts=yes",  # mounts of the node, NFS among them, still appear in the unit
     "PrivateDevices=yes",
     "ProtectHostname=yes",
     "ProtectKernelTunables=yes",

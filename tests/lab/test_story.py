@@ -6,14 +6,19 @@ One story, in the order of the file; each test leaves a cluster that is well.
 import json
 import re
 import shutil
+import socket
+import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from cluster.inventory import load
 from deploy.facts import recordings_here
@@ -24,6 +29,7 @@ from tests.lab.operator import Done, Operator
 from tests.lab.places import PROJECT
 from tests.lab.snapshot import Snapshot
 from tests.lab.waiting import eventually
+from tests.pages.browser import chromium, looking, picture
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -289,6 +295,28 @@ def test_a_job_goes_on_without_its_operator(cluster: Cluster) -> None:
     assert operator.fab("job", "list", "--json").json()["jobs"][-1]["state"] == "cancelled"
 
 
+def test_the_live_page_and_the_report_of_sixteen_nodes(cluster: Cluster) -> None:
+    """The page through SSH, as from a desk. `PSCLUSTER_PICTURES=docs/images` takes the documentation's two pictures."""
+    operator = cluster.operator
+    with operator.running("job", "train", "--epochs", "12") as training, chromium() as browser:
+        training.wait_for("train: epoch   8/12")
+        with _brought_here(cluster.lab, 9203) as address, looking(browser, address) as seen:
+            expect(seen.page.locator("canvas:visible")).not_to_have_count(0)
+            status = json.loads(urllib.request.urlopen(f"{address}api/status", timeout=10).read())
+            picture(seen.page, "page")
+            seen.looks_well()
+        training.end(0)
+    assert (status["state"], status["job"], status["train"]["planned_epochs"]) == ("running", "train", 12)
+    assert {node["name"] for node in status["nodes"]} == set(NODES)
+    states = {role["task"]: role["state"] for node in status["nodes"] for role in node["roles"]}
+    assert len(states) == 18
+    assert {state for task, state in states.items() if task.startswith("worker")} <= {"busy", "idle", "suspect", "slow"}
+    report = max(operator.folder.glob("runs/*-train/report.html"), key=lambda path: path.parent.name)
+    with chromium() as browser, looking(browser, report.as_uri()) as seen:
+        picture(seen.page, "report")
+        seen.looks_well()
+
+
 def test_a_reset_leaves_every_node_as_it_was(cluster: Cluster) -> None:
     """Last: the cluster is gone."""
     said = cluster.operator.fab("deploy", "reset", "--yes", "--with-data").stdout
@@ -346,3 +374,25 @@ def _release_of(cluster: Cluster, node: str, unit: str) -> str:
     """The release that a role's process was started from."""
     where = f"sudo readlink /proc/$(systemctl show -p MainPID --value {unit})/cwd"
     return Path(cluster.lab.ssh(node, where).stdout.strip()).name
+
+
+@contextmanager
+def _brought_here(lab: Lab, port: int) -> Iterator[str]:
+    """A page on the hub's own address, at an address of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        here = probe.getsockname()[1]
+    carried = f"{here}:127.0.0.1:{port}"
+    with subprocess.Popen(["ssh", "-F", lab.places.run / "ssh_config", "-N", "-L", carried, HUB]) as tunnel:
+        try:
+            eventually(lambda: _listens(here), "the tunnel is there")
+            yield f"http://127.0.0.1:{here}/"
+        finally:
+            tunnel.terminate()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,9 +1,11 @@
 """A headless Chromium, and what a page that people look at must not do in it."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -58,6 +60,17 @@ class Looking:
         found = Axe().run(self.page)
         assert found.violations_count == 0, found.generate_report()
         assert self.wrongs == []
+
+
+def picture(page: Page, name: str) -> None:
+    """Writes it for the documentation where `PSCLUSTER_PICTURES` names a folder, over the one that is there."""
+    folder = os.environ.get("PSCLUSTER_PICTURES")
+    if folder:
+        page.set_viewport_size({"width": 1280, "height": 1400})
+        page.wait_for_function(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+        )
+        Path(folder, f"{name}.png").write_bytes(page.screenshot())
 
 
 @contextmanager

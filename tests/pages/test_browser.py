@@ -1,9 +1,5 @@
-"""Page and report in a real browser, with runs that are made up: every state, narrow and wide, light and dark.
+"""Page and report in a real browser, with runs that are made up: every state, narrow and wide, light and dark."""
 
-`PSCLUSTER_PICTURES=docs/images` writes the two pictures of the documentation anew, over those that are there.
-"""
-
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from cluster.jobs.run_environment import environment
 from cluster.pages.comparison import comparison
@@ -37,7 +33,6 @@ VIEWS = {
 SIZES: list[tuple[int, Scheme]] = [(400, "light"), (400, "dark"), (1600, "light"), (1600, "dark")]
 SIZE_NAMES = [f"{width}-{scheme}" for width, scheme in SIZES]
 PATIENCE_MILLISECONDS = 30_000
-PICTURES = os.environ.get("PSCLUSTER_PICTURES")
 
 
 class Shown:
@@ -154,8 +149,6 @@ def test_reports_look_well(browser: Browser, tmp_path: Path, width: int, scheme:
         path = tmp_path / f"{name}.html"
         path.write_text(text)
         with looking(browser, path.as_uri(), width, scheme) as seen:
-            if name == "train" and PICTURES and (width, scheme) == (1600, "light"):
-                _picture(seen.page, "report")
             for summary in seen.page.locator("summary:visible").all():
                 summary.click()
             seen.looks_well()
@@ -191,17 +184,3 @@ def test_a_report_hides_no_row_and_breaks_no_number(browser: Browser, tmp_path: 
                 assert seen.page.locator(".tile strong").evaluate_all(BROKEN) == [], width
             seen.page.emulate_media(media="print")
             assert seen.page.locator(".scroll:visible").evaluate_all(CUT) == []
-
-
-def test_the_picture_of_the_page(browser: Browser) -> None:
-    if not PICTURES:
-        pytest.skip("PSCLUSTER_PICTURES=docs/images writes the pictures of the documentation")
-    with serving(Shown(training())) as address, looking(browser, address) as seen:
-        expect(seen.page.locator("canvas:visible")).to_have_count(7)
-        _picture(seen.page, "page")
-
-
-def _picture(page: Page, name: str) -> None:
-    page.set_viewport_size({"width": 1280, "height": 1400})
-    page.wait_for_function("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
-    Path(str(PICTURES), f"{name}.png").write_bytes(page.screenshot())
