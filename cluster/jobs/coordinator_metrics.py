@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from prometheus_client import CollectorRegistry
 
@@ -22,9 +22,11 @@ log = logging.getLogger(__name__)
 class CoordinatorMetrics:
     """A job's registry, the observers that fill it, and its exporter once the job has its cluster."""
 
-    def __init__(self, shared: str | None = None) -> None:
-        """`shared`: the folder that all nodes share."""
-        self._shared = shared
+    def __init__(
+        self, shared: str | None = None, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
+    ) -> None:  # fmt: skip
+        """`shared`: the folder that all nodes share. `busy` shows a person what is waited for."""
+        self._shared, self._busy = shared, busy
         self._identity = Identity("coordinator", 0)
         self.registry = CollectorRegistry()
         self.cost = Cost(self._identity)
@@ -83,7 +85,8 @@ class CoordinatorMetrics:
     def _linger(self, stop: Callable[[], bool]) -> None:
         if self._exporter is not None and self._exporter.scrapes.watched:
             log.info("the last metrics wait to be read")
-            read = self._exporter.scrapes.linger(stop)
+            with self._busy("waiting until the last metrics are read"):
+                read = self._exporter.scrapes.linger(stop)
             log.info("the last metrics were %s", "read" if read else "not read")
 
 

@@ -44,7 +44,7 @@ class EvaluateRun:
         self.chaos = chaos
         self.inventory, self.display, self.cancel = inventory, display, cancel
         self.begin = time.monotonic()
-        self.metrics = CoordinatorMetrics(inventory.shared_folder)
+        self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
         self.observers = Observers(self.metrics.told(JobMetrics(self.metrics.registry)))
         self.evaluated_run: Path | None = None
         self.dataset: Dataset | None = None

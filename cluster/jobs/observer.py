@@ -1,5 +1,6 @@
 """What a job tells whoever watches it: metrics, the run's status. Each watcher takes what it needs."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from cluster.engine.membership import Membership
 from cluster.engine.shard import Totals
 from cluster.jobs.figures import Figures
 from cluster.jobs.wire import Traffic
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Observer:
 
 
 class Observers(Observer):
-    """Tells several."""
+    """Tells several. One that fails is told nothing more."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = list(observers)
@@ -123,8 +126,13 @@ class Observers(Observer):
 
 def _told(name: str) -> object:
     def tell(self: Observers, *values: object, **named: object) -> None:
-        for observer in self._observers:
-            getattr(observer, name)(*values, **named)
+        for observer in tuple(self._observers):
+            try:
+                getattr(observer, name)(*values, **named)
+            except Exception:
+                # Who watches must not end what is watched.
+                log.warning("%s is told nothing more: it failed", type(observer).__name__, exc_info=True)
+                self._observers.remove(observer)
 
     tell.__name__ = name
     return tell

@@ -60,7 +60,7 @@ class PiRun:
         self.begin = time.monotonic()
         self.inside = self.samples = 0
         self.speeds: dict[str, float] = {}
-        self.metrics = CoordinatorMetrics(inventory.shared_folder)
+        self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
         registry = self.metrics.registry
         self.observers = Observers(self.metrics.told(JobMetrics(registry), PiMetrics(registry, self.job.samples)))
 

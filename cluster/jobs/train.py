@@ -74,7 +74,7 @@ class TrainRun:
         self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
         self.display, self.cancel = display, cancel
         self.report = TrainReport(inventory)
-        self.metrics = CoordinatorMetrics(inventory.shared_folder)
+        self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
         registry = self.metrics.registry
         self._job_metrics = JobMetrics(registry, self.job.mode, self.job.model.name)
         pull, push = wire_codecs(self.job.codec)

@@ -123,8 +123,11 @@ def tiles_of(view: RunView) -> list[Tile]:
     """The figures to look at first."""
     found = picture_of(view)
     unit = unit_of(view)
+    alone = view.train is not None and view.train.mode == "single"
     tiles = [
-        Tile(
+        Tile("Workers", "none", "the coordinator computes alone, in mode single")
+        if alone
+        else Tile(
             "Workers",
             f"{found.live} of {found.configured}" if found.configured else NOTHING,
             "in the cluster now, of those in the inventory",

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +27,6 @@ from cluster.jobs.job_metrics import JobMetrics, Stage
 from cluster.jobs.lifecycle import conduct
 from cluster.jobs.observer import EpochReport, Observer, Observers, Update, WorkedStep
 from cluster.jobs.pi_metrics import PiMetrics
-from cluster.jobs.role_metrics import role_metrics
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.training_metrics import TrainingMetrics
 from cluster.jobs.wire import Traffic
@@ -277,20 +275,6 @@ def test_a_divergence_reaches_whoever_reads_the_metrics(tmp_path: Path) -> None:
 
 def test_nobody_is_waited_for_who_never_read(tmp_path: Path) -> None:
     path, _ = conduct(Watched(None, lambda _: None), tmp_path, Cancel())
-    assert "last metrics" not in (path.parent / "coordinator.log").read_text()
-
-
-def test_pscluster_s_own_readers_are_not_waited_for(tmp_path: Path) -> None:
-    """The coordinator reads itself for the live page: no job may linger because of that."""
-    read_here: list[float] = []
-
-    def during(url: str) -> None:
-        host = urllib.parse.urlsplit(url)
-        assert host.port is not None
-        read_here.append(len(role_metrics("127.0.0.1", host.port)))
-
-    path, _ = conduct(Watched(None, during), tmp_path, Cancel())
-    assert read_here[0] > 10
     assert "last metrics" not in (path.parent / "coordinator.log").read_text()
 
 
