@@ -44,6 +44,7 @@ def test_a_worker_absent_at_connect_delays_nobody_and_joins_when_it_comes() -> N
     assert who_worked(story["third"]) == {0, 1, 2}
 
 
+@pytest.mark.long
 def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
     story = tell("dead_and_returning")
     assert exactly_once(story)
@@ -52,6 +53,7 @@ def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
     assert story["departures"]["2"] == 0, "the survivor is not touched"
 
 
+@pytest.mark.long
 def test_drained_workers_are_ended_one_after_the_other_and_no_item_is_sent_twice() -> None:
     story = tell("drained")
     assert exactly_once(story)
@@ -72,6 +74,7 @@ def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
     assert story["departures"]["1"] >= 1
 
 
+@pytest.mark.long
 def test_one_stopped_while_functions_are_traced_does_not_freeze_the_others() -> None:
     story = tell("stopped_while_tracing")
     assert exactly_once(story)

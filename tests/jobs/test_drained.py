@@ -33,6 +33,7 @@ def mine(cluster: Cluster) -> str:
     return f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_drained_worker_is_ended_and_costs_no_update_and_no_repetition(
     cluster: Cluster, mine: str, mode: str

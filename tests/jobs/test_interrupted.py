@@ -101,6 +101,7 @@ def test_an_interrupt_as_early_as_it_can_be_heard(cluster: Cluster, job_name: st
     assert done.result.get("samples", 0) == done.result.get("evaluated_windows", 0) == 0
 
 
+@pytest.mark.long
 def test_a_worker_killed_during_training_costs_time_and_no_update() -> None:
     with cluster_of(workers=2) as own:
         mine = f"jobs.train.data.source={own_recordings(own.folder / 'mine.npz')}"
