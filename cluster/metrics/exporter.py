@@ -1,9 +1,11 @@
 """`/metrics`, `/ready` and, where it is allowed, `/restart`, `/drain/...` and `/run/...` over HTTP."""
 
+import logging
 import os
 import secrets
 import socket
 import socketserver
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +23,8 @@ from cluster.metrics.restart import RestartRequests
 from cluster.metrics.runs import PREFIX as RUN
 from cluster.metrics.runs import RunRequests
 from cluster.metrics.scrapes import UNCOUNTED, Scrapes
+
+log = logging.getLogger(__name__)
 
 PROCESS_HEADER = "X-PSCluster-Process"
 """Names the process that answers: another value at the same port is another process. The pid alone may come again."""
@@ -90,6 +94,12 @@ class _Server(socketserver.ThreadingTCPServer):
         self.process = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked has gone before the answer was there, which says nothing about us; else what went wrong."""
+        problem = sys.exception()
+        if not isinstance(problem, OSError):
+            log.warning("the answer to %s failed", client_address[0], exc_info=problem)
 
     def service_actions(self) -> None:
         if self.cost is not None:

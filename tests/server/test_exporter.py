@@ -1,5 +1,9 @@
+import http.client
 import socket
+import struct
+import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -7,7 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from cluster import __version__
 from cluster.jobs.role_metrics import role_metrics
@@ -44,6 +51,47 @@ def test_ready_follows_what_it_is_told() -> None:
         assert get(f"{url}/ready")[::2] == (503, "not ready\n")
         ready[0] = True
         assert get(f"{url}/ready")[::2] == (200, "ready\n")
+
+
+class Half(Collector):
+    """Has figures that take time, or that fail."""
+
+    def __init__(self, begun: threading.Event, go_on: threading.Event) -> None:
+        self._begun, self._go_on = begun, go_on
+
+    def collect(self) -> Iterator[Metric]:
+        self._begun.set()
+        assert self._go_on.wait(HANG_SECONDS)
+        yield GaugeMetricFamily("pscluster_much", "x" * 4_000_000, value=1)
+
+
+def test_one_that_goes_before_the_answer_is_there_is_no_error(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    registry, begun, go_on = CollectorRegistry(auto_describe=False), threading.Event(), threading.Event()
+    registry.register(Half(begun, go_on))
+    with exporting(registry, [True]) as url:
+        address = urllib.parse.urlsplit(url)
+        with socket.create_connection((address.hostname, address.port)) as gone:
+            gone.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert begun.wait(HANG_SECONDS)
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        go_on.set()
+        assert get(f"{url}/metrics")[0] == 200
+    assert (capsys.readouterr().err, caplog.messages) == ("", [])
+
+
+def test_an_answer_that_fails_is_one_warning(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def ready() -> bool:
+        raise KeyError("a bug")
+
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, ready)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/ready", timeout=HANG_SECONDS)
+    serving.close()
+    assert (capsys.readouterr().err, caplog.messages) == ("", ["the answer to 127.0.0.1 failed"])
 
 
 def test_metrics_are_those_of_the_registry_given_and_no_others() -> None:
