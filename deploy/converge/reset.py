@@ -20,6 +20,9 @@ from deploy.render import firewall, storage
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
+PROMETHEUS_ACCOUNT = "prometheus"
+"""Debian's packages of the Prometheus project make it, and leave it behind when the last of them is purged."""
+
 
 @dataclass(frozen=True)
 class Traces:
@@ -78,6 +81,12 @@ if [ -n "$packages" ]; then
         problems="packages stay ($packages): $(tail -n 1 /run/pscluster-reset.log)"
     rm -f /run/pscluster-reset.log
 fi
+case " $packages" in *" {PROMETHEUS_ACCOUNT} "* | *" {PROMETHEUS_ACCOUNT}-"*)
+    if ! dpkg -l '{PROMETHEUS_ACCOUNT}*' 2>/dev/null | grep -q '^ii'; then
+        ! getent passwd {PROMETHEUS_ACCOUNT} >/dev/null || userdel {PROMETHEUS_ACCOUNT}
+        ! getent group {PROMETHEUS_ACCOUNT} >/dev/null || groupdel {PROMETHEUS_ACCOUNT}
+    fi
+esac
 for folder in /etc/exports.d /etc/nfs.conf.d; do
     grep -qxF $folder {DEPLOY_STATE}/folders 2>/dev/null && rmdir $folder 2>/dev/null
 done

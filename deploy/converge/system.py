@@ -11,6 +11,12 @@ from deploy.render import firewall
 APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
 PACKAGE_SECONDS = 900.0
 ROLLBACK_SECONDS = 60
+KEEP_COPIES = (
+    f"set -e; [ -d {DEPLOY_STATE}/account ] || {{ mkdir -p {DEPLOY_STATE}/account; "
+    f"for file in passwd group shadow gshadow subuid subgid; do "
+    f"[ ! -e /etc/$file- ] || cp -p /etc/$file- {DEPLOY_STATE}/account/; done; }}; "
+)
+"""Adding an account, as packages do too, leaves copies of what was before (passwd-): `reset` puts the first back."""
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
 
 
@@ -28,8 +34,8 @@ class Packages:
         words = " ".join(shlex.quote(name) for name in missing)
         listing = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' | sed -n 's/^ii *//p' | sort -u"
         script = f"""\
-set -e
-mkdir -p {DEPLOY_STATE}; before=$(mktemp); after=$(mktemp); trap 'rm -f $before $after' EXIT
+{KEEP_COPIES}
+before=$(mktemp); after=$(mktemp); trap 'rm -f $before $after' EXIT
 {listing} >$before
 remember() {{ {listing} >$after; comm -13 $before $after >>{DEPLOY_STATE}/packages; }}
 install() {{ {APT} install --no-install-recommends {words}; }}
@@ -73,12 +79,7 @@ class ServiceUser:
         """Create it. That the uid is free, or the account's own, is the preflight's matter."""
         if facts.users.get(SERVICE_USER) == (self.uid, self.uid):
             return ()
-        # useradd leaves copies of what was there before (passwd-): `reset` puts back the ones that are there now.
-        keep = (
-            f"set -e; mkdir -p {DEPLOY_STATE}/account; for file in passwd group shadow gshadow subuid subgid; do "
-            f"[ ! -e /etc/$file- ] || cp -p /etc/$file- {DEPLOY_STATE}/account/; done; "
-        )
-        script = keep + (
+        script = KEEP_COPIES + (
             f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid} {SERVICE_USER}; "
             f"useradd --system --uid {self.uid} --gid {self.uid} --no-create-home --home-dir {STATE} "
             f"--shell /usr/sbin/nologin {SERVICE_USER}"
