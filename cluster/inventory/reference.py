@@ -112,11 +112,15 @@ def _default(field: FieldInfo, sections: list[type[Section]]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the page, or write it into the project."""
-    parser = argparse.ArgumentParser(prog="python -m cluster.inventory.reference", description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE} instead of printing")
-    page = render_reference()
+    return print_or_write("cluster.inventory.reference", PAGE, render_reference(), arguments)
+
+
+def print_or_write(module: str, path: Path, page: str, arguments: list[str] | None) -> int:
+    """The command line of every page that is made from the code; `path` is relative to the project."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=f"{path}, made from the code.")
+    parser.add_argument("--write", action="store_true", help=f"write {path} instead of printing")
     if parser.parse_args(arguments).write:
-        (Path(__file__).parents[2] / PAGE).write_text(page, encoding="utf-8")
+        (Path(__file__).parents[2] / path).write_text(page, encoding="utf-8")
     else:
         sys.stdout.write(page)
     return 0

@@ -1,9 +1,9 @@
 """docs/metrics.md from the catalogue: `python -m cluster.metrics.reference` prints it, `--write` saves it."""
 
-import argparse
 import sys
 from pathlib import Path
 
+from cluster.inventory.reference import print_or_write
 from cluster.metrics.catalogue import exported_by
 from cluster.metrics.metric import Exporter, Metric
 
@@ -75,14 +75,7 @@ def _row(entry: Metric) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the page, or write it into the project."""
-    parser = argparse.ArgumentParser(prog="python -m cluster.metrics.reference", description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE} instead of printing")
-    page = render_reference()
-    if parser.parse_args(arguments).write:
-        (Path(__file__).parents[2] / PAGE).write_text(page, encoding="utf-8")
-    else:
-        sys.stdout.write(page)
-    return 0
+    return print_or_write("cluster.metrics.reference", PAGE, render_reference(), arguments)
 
 
 if __name__ == "__main__":
