@@ -19,7 +19,7 @@ from cluster.engine.chaos import Strike
 from cluster.engine.drains import Drain, Drains
 from cluster.engine.guardian import Guardian
 from cluster.engine.lanes import Lane
-from cluster.engine.lost import ParameterServerLost, first_line
+from cluster.engine.lost import ParameterServerLost, first_line, holder_lost
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
@@ -212,7 +212,7 @@ class Dispatcher:
                 self._carry_out(self.membership.handle(event, time.monotonic()))
                 event = self._events.get_nowait()
         if self._silent_holder is not None:
-            raise self._holder_lost(self._silent_holder, "it does not answer a probe")
+            raise holder_lost(_name(self._silent_holder), "it does not answer a probe")
         now = time.monotonic()
         self._excuse(now - begin - wait)
         self._carry_out(self.membership.tick(now))
@@ -314,7 +314,7 @@ class Dispatcher:
         self._guardian.forget(_name(task))
         self._raise_if_server_lost(reason)
         if task in self.holders:
-            raise self._holder_lost(task, reason)
+            raise holder_lost(_name(task), reason)
         log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, *self._present())
         self._left.add(task)
         self._take_out(task)
@@ -343,12 +343,6 @@ class Dispatcher:
                     f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
                     "see its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
                 )
-
-    def _holder_lost(self, task: int, reason: str) -> ParameterServerLost:
-        return ParameterServerLost(
-            f"{_name(task)}, or one that it exchanges parameters with, is gone ({reason}), and its part of them too: "
-            "`fab job train --resume` goes on from the last checkpoint with the workers there are"
-        )
 
     def _nobody(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())

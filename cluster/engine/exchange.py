@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.consistency.tree import tree_sum
-from cluster.engine.lost import reaching_servers
+from cluster.engine.lost import reaching_holders
 from cluster.engine.nodes import Nodes, block_squares, clipped
 from cluster.engine.optimizers import Optimizer
 from cluster.engine.placed_vector import PlacedVector
@@ -34,6 +34,8 @@ class PartialSum:
 class ExchangedVector(PlacedVector[ShardOnServer]):
     """The whole vector, a shard on each worker, as far as there are blocks for all of them."""
 
+    reaching = staticmethod(reaching_holders)
+
     def __init__(
         self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire,
         *, clip_norm: float | None, statistics_rate: float = 0.1,
@@ -42,7 +44,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         self.nodes = Nodes(wire.push)
         self._clip_norm, self._statistics_rate = clip_norm, statistics_rate
         cuts = layout.shards(min(len(places), layout.blocks))
-        with reaching_servers():
+        with reaching_holders():
             shards = [
                 ShardOnServer(shard, layout, state, optimizer, place, wire)
                 for shard, place in zip(cuts, places, strict=False)

@@ -1,4 +1,4 @@
-"""The one failure the engine cannot work around: a parameter server that is gone."""
+"""The one failure the engine cannot work around: whoever held parameters is gone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import tensorflow as tf  # isort: skip
 
 
 class ParameterServerLost(ClusterError):
-    """A parameter server died: what it held is gone, and this process's TensorFlow context cannot come back.
+    """A parameter server died, or in `allreduce` a worker: what it held is gone, and our TensorFlow context with it.
 
     Another process can go on from the last checkpoint; `fab` starts one.
     """
@@ -30,6 +30,14 @@ def _origin(problem: tf.errors.OpError) -> str:
     return ""
 
 
+def holder_lost(who: str, reason: str) -> ParameterServerLost:
+    """A worker that holds a part of the parameters is gone."""
+    return ParameterServerLost(
+        f"{who}, or one that it exchanges parameters with, is gone ({reason}), and its part of them too: "
+        "`fab job train --resume` goes on from the last checkpoint with the workers there are"
+    )
+
+
 @contextmanager
 def reaching_servers() -> Iterator[None]:
     """Around calls of our own to the parameter servers: what TensorFlow raises becomes ParameterServerLost."""
@@ -40,3 +48,12 @@ def reaching_servers() -> Iterator[None]:
             f"a parameter server does not do what it is asked ({first_line(problem)}): it was killed, restarted or has "
             "no memory left. See its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
         ) from problem
+
+
+@contextmanager
+def reaching_holders() -> Iterator[None]:
+    """The same around calls to workers that hold the parameters themselves."""
+    try:
+        yield
+    except tf.errors.OpError as problem:
+        raise holder_lost("a worker", first_line(problem)) from problem

@@ -1,6 +1,7 @@
 """The whole vector over all its shards, whoever updates them: reading, resetting, what was counted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -17,6 +18,9 @@ SomeShard = TypeVar("SomeShard", bound=ShardOnServer)
 
 class PlacedVector(Generic[SomeShard]):
     """Shards of one vector, in order."""
+
+    reaching: Callable[[], AbstractContextManager[None]] = staticmethod(reaching_servers)
+    """Around calls to whoever holds the shards."""
 
     def __init__(self, layout: Layout, shards: Sequence[SomeShard], start: int) -> None:
         """`start`: the number of updates that were applied before these shards existed."""
@@ -35,13 +39,13 @@ class PlacedVector(Generic[SomeShard]):
 
     def reset(self, vector: Vector) -> None:
         """Start over from `vector`, with fresh optimizer slots. Update ids go on from where they are."""
-        with reaching_servers():
+        with self.reaching():
             for shard in self.shards:
                 shard.reset(self.layout, VectorState(vector))
 
     def read(self) -> Vector:
         """The whole vector as it is now, in layout order. Call it while nothing is pushed."""
-        with reaching_servers():
+        with self.reaching():
             trained = [shard.parameters.numpy() for shard in self.shards]
             statistics = [shard.statistics.numpy() for shard in self.shards if shard.statistics is not None]
         return np.concatenate([*trained, *statistics]).astype("<f4", copy=False)
@@ -49,7 +53,7 @@ class PlacedVector(Generic[SomeShard]):
     def state(self) -> VectorState:
         """All there is, to go on from later. Call it while nothing is pushed."""
         vector = self.read()
-        with reaching_servers():
+        with self.reaching():
             counts = self._counts()
             names = self.shards[0].optimizer.slot_names
             slots = {
@@ -62,7 +66,7 @@ class PlacedVector(Generic[SomeShard]):
 
     def totals(self) -> Totals:
         """Updates applied and dropped so far by these shards."""
-        with reaching_servers():
+        with self.reaching():
             counts = self._counts()
         applied = min(int(count[APPLIED]) for count in counts) - self._start
         return Totals(applied, max(int(count[DROPPED]) for count in counts))
