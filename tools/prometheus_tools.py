@@ -55,7 +55,7 @@ def _fetch(cache: Path) -> None:
     """Download and unpack the package. The folder appears whole or not at all."""
     with tempfile.TemporaryDirectory(dir=cache, prefix=f".{PACKAGE}-") as scratch:
         folder = Path(scratch)
-        _run(["apt-get", "download", "--quiet", PACKAGE], folder)
+        _run(["apt-get", "-o", "Acquire::Retries=3", "download", "--quiet", PACKAGE], folder)
         packages = list(folder.glob(f"{PACKAGE}_*.deb"))
         if len(packages) != 1:
             raise NoPrometheus(f"`apt-get download {PACKAGE}` left {len(packages)} packages, expected one: {REMEDY}")

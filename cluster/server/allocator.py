@@ -1,4 +1,4 @@
-"""How many heaps the C library keeps for a process's threads."""
+"""What the C library keeps of memory that was freed: in how many heaps, and until when."""
 
 import ctypes
 
@@ -13,3 +13,13 @@ def limit_arenas(count: int) -> bool:
     """Keep at most `count` heaps; before the threads are there. False where the C library has no such limit (musl)."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(M_ARENA_MAX, count))
+
+
+def give_back() -> bool:
+    """Hand freed pages to the system. False where there were none, or the C library cannot (musl).
+
+    Its heaps keep what a run has freed between blocks that live on: measured, a worker that had done four runs of two
+    layers of 32 units held 226 MB and 124 to 139 after this. Takes tens of milliseconds for hundreds of megabytes.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim is not None and bool(trim(0))

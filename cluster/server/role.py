@@ -20,7 +20,7 @@ from cluster.metrics.identity import Identity
 from cluster.metrics.restart import RestartRequests
 from cluster.metrics.runs import RunRequests
 from cluster.server import ports, probe, watchdog
-from cluster.server.allocator import PARAMETER_SERVER_ARENAS, limit_arenas
+from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
 from cluster.server.crash import report_crashes
 from cluster.server.definition import ServerDefinition
 from cluster.server.failures import TooLittleMemoryError
@@ -162,6 +162,8 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
         if run == speaker.run:
             logger.info("run %s is over", run)
             speaker.run = ""
+            # The coordinator has left the cluster before it tells us; it does not wait for what we do with that.
+            threading.Thread(target=give_back, name="give-back", daemon=True).start()
 
     return RunRequests(role.coordinator, begins, ends)
 

@@ -1,4 +1,4 @@
-"""How many heaps the C library keeps, counted by its own `malloc_info`."""
+"""How many heaps the C library keeps, counted by its own `malloc_info`, and what it keeps in them."""
 
 import subprocess
 import sys
@@ -39,3 +39,34 @@ def test_threads_share_as_many_heaps_as_are_asked_for(limit: int, expected: rang
     command = [sys.executable, "-c", COUNT_HEAPS, str(limit), f"{tmp_path}/malloc_info.xml"]
     heaps = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert heaps in expected
+
+
+FREED_AND_KEPT = """
+import ctypes
+from pathlib import Path
+from cluster.metrics.process import memory_bytes
+from cluster.server.allocator import give_back
+
+def held():
+    return memory_bytes(Path("/proc/self/status").read_text())["RssAnon"]
+
+library = ctypes.CDLL(None)
+library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+blocks = []
+for _ in range(2000):
+    blocks.append(library.malloc(ctypes.c_size_t(50_000)))
+    ctypes.memset(blocks[-1], 1, 50_000)
+library.malloc(ctypes.c_size_t(50_000))  # it lives on, and what is below it in the heap stays there
+for block in blocks:
+    library.free(block)
+print(held())
+print(give_back())
+print(held())
+"""
+
+
+def test_what_was_freed_goes_back_to_the_system() -> None:
+    done = subprocess.run([sys.executable, "-c", FREED_AND_KEPT], check=True, capture_output=True, text=True)
+    before, whether, after = done.stdout.split()
+    assert whether == "True"
+    assert int(before) - int(after) > 90_000_000
