@@ -3,6 +3,7 @@
 INVENTORY ?= inventories/local.yaml
 ARGS ?=
 PYTHON ?=
+JOBS ?= 2
 BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links metrics_cost
 python := .venv/bin/python
 
@@ -18,8 +19,8 @@ help:  ## this list
 run: .venv  ## a parameter server and two workers on this machine train the network, then stop (ARGS="--data synthetic")
 	@$(python) tools/run_local.py $(INVENTORY) $(ARGS)
 
-test: .venv  ## all tests but the long ones (ARGS="-k inventory")
-	@$(python) -m pytest $(ARGS)
+test: .venv  ## all tests but the long ones, two files at a time (ARGS="-k inventory", JOBS=0 for one process)
+	@$(python) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-long: .venv  ## the tests marked long
 	@$(python) -m pytest -m "long and not lab" $(ARGS)

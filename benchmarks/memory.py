@@ -2,9 +2,9 @@
 
 For each case a parameter server and workers are started as processes, three plain layers are trained on synthetic
 recordings, and RssAnon of /proc/<pid>/status is read throughout, the coordinator's too. The job `train` does that with
-32 units on both kinds of server and with 128 on the lean one; Keras does it under ParameterServerStrategy on stock
-servers (`benchmarks.memory_keras`). Anonymous memory is what a node must hold; pages of the wheel's libraries are in
-its files and can be evicted.
+32 units on both kinds of server and with 128 on the lean one, and there with sixteen micro-batches in `sync` too, which
+take most; Keras does it under ParameterServerStrategy on stock servers (`benchmarks.memory_keras`). Anonymous memory is
+what a node must hold; pages of the wheel's libraries are in its files and can be evicted.
 """
 
 import statistics
@@ -31,11 +31,12 @@ MODEL = "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectio
 
 @dataclass(frozen=True)
 class Case:
-    """What trains three plain layers of `units`, on which kind of servers."""
+    """What trains three plain layers of `units`, on which kind of servers; `sync` with as many micro-batches."""
 
     server: str
     trainer: str
     units: int
+    sync_micro_batches: int | None = None
 
 
 CASES = (
@@ -43,6 +44,8 @@ CASES = (
     Case("stock", "pscluster", 32),
     Case("stock", "keras", 32),
     Case("lean", "pscluster", 128),
+    Case("lean", "pscluster", 32, 16),
+    Case("lean", "pscluster", 128, 16),
 )
 
 
@@ -115,6 +118,8 @@ def _train(cluster: LocalCluster, case: Case, epochs: int, started: Callable[[in
         flags = ["--units", str(case.units), "--steps", str(KERAS_STEPS_OF_EPOCH * epochs)]
         return cluster.coordinate("benchmarks.memory_keras", [], flags, started, KERAS_DEADLINE_SECONDS)
     settings = ["data.source=synthetic", f"model={MODEL.format(units=case.units)}", f"epochs={epochs}", "refit=false"]
+    if case.sync_micro_batches is not None:
+        settings += ["mode=sync", f"micro_batches={case.sync_micro_batches}"]
     result = cluster.job("train", [f"jobs.train.{setting}" for setting in settings], started)
     windows = result["dataset"]["train_windows"] * result["epochs_done"]
     return {"windows": windows, "parameters": result["model"]["parameters"]}
@@ -123,8 +128,9 @@ def _train(cluster: LocalCluster, case: Case, epochs: int, started: Callable[[in
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the parameter server idle, and of each role's largest process at its highest while training.
 
-    Three plain layers of 32 units on lean servers; those of 128 with `h128` in the key; `stock` are the same job's
-    figures on `tf.distribute.Server`, `stock_keras` those of Keras under ParameterServerStrategy on it.
+    Three plain layers of 32 units on lean servers; those of 128 with `h128` in the key; `sixteen` are the same with
+    sixteen micro-batches in `sync`; `stock` are the first job's figures on `tf.distribute.Server`, `stock_keras` those
+    of Keras under ParameterServerStrategy on it.
     """
 
     def highest(case: Case, role: str, key: str = "training_anonymous_mb") -> float:
@@ -132,7 +138,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
             max(
                 row[key]
                 for row in rows
-                if (row["server"], row["trainer"], row["units"]) == astuple(case)
+                if (row["server"], row["trainer"], row["units"], row["sync_micro_batches"]) == astuple(case)
                 and str(row["task"]).startswith(f"{role}:")
             )
         )
@@ -143,9 +149,12 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
             **{f"{role}_training_{infix}anonymous_mb": highest(case, role) for role in ("ps", "worker", "coordinator")},
         }
 
-    lean, stock, keras, wide = CASES
+    lean, stock, keras, wide, sixteen, wide_sixteen = CASES
     # Idle, a server does not know how wide the layers will be: that figure is the first case's.
-    return {**of(wide, "h128_"), **of(lean), "stock": of(stock), "stock_keras": of(keras)}
+    return {
+        **of(wide, "h128_"), **of(lean), "sixteen": {**of(wide_sixteen, "h128_"), **of(sixteen)},
+        "stock": of(stock), "stock_keras": of(keras),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -163,8 +172,9 @@ def main() -> None:
 def _line(row: dict[str, Any]) -> str:
     idle = row["idle_anonymous_mb"]
     before = "" if idle is None else f"idle {idle:.0f} MB, "
+    pieces = "" if row["sync_micro_batches"] is None else f", sync x {row['sync_micro_batches']}"
     return (
-        f"{row['server']}, {row['trainer']}, h{row['units']}, {row['task']}: {before}"
+        f"{row['server']}, {row['trainer']}, h{row['units']}{pieces}, {row['task']}: {before}"
         f"at most {row['training_anonymous_mb']:.0f} MB in training"
     )
 

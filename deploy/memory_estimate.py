@@ -1,4 +1,4 @@
-"""How much memory a role will take for a model, from six measured figures. Pure."""
+"""How much memory a role will take for a training, from twelve measured figures. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,14 @@ LARGEST_SHARE = 0.8
 """Of a node's memory, all its roles together; the rest is the system's, and for pages of TensorFlow's libraries."""
 
 _MEASURED_UNITS = (32, 128)
-_MEASURED_MEGABYTES: Mapping[str, tuple[int, int]] = {"ps": (103, 124), "worker": (190, 436), "coordinator": (313, 320)}
-"""Anonymous memory while three layers of 32 and of 128 units train, each process at its highest (`python -m
-benchmarks.memory`; x86-64, TF 2.21)."""
+_MEASURED_MICRO_BATCHES = (4, 16)
+_MEASURED_MEGABYTES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
+    "ps": ((101, 125), (130, 169)),  # without the rows of a step, which are counted by themselves
+    "worker": ((193, 480), (282, 605)),
+    "coordinator": ((317, 358), (363, 397)),
+}
+"""Anonymous memory while three layers of 32 and of 128 units train, each process at its highest: in four micro-batches,
+and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 2.21)."""
 
 _BYTES_OF_ELEMENT = 4
 _DEEP_BIDIRECTIONAL_UNITS = 256
@@ -29,21 +34,39 @@ class RoleMemory:
         return {"ps": self.ps, "worker": self.worker, "coordinator": self.coordinator}[role]
 
 
-def estimate(units: int, extra_vectors: int = 0) -> RoleMemory:
-    """Bytes for layers of `units` (both directions together): a straight line through the two measured widths.
+def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 4) -> RoleMemory:
+    """Bytes for layers of `units` (both directions together): straight lines through the measured widths and counts.
 
     Between them it is within what one run differs from another; beyond 128 units it is a guess to warn with.
     `extra_vectors` float32 vectors of the model's size are added to the parameter server, for what keeps more there
-    than parameters and optimizer slots.
+    than parameters and optimizer slots. A worker computes `part` micro-batches at once, and the coordinator prepares
+    functions for parts of up to `prepared`; less than four of them take no less.
     """
 
-    def megabytes(role: str) -> float:
-        low, high = _MEASURED_MEGABYTES[role]
+    def megabytes(role: str, count: int) -> float:
+        few, many = _MEASURED_MEGABYTES[role]
+        least, most = _MEASURED_MICRO_BATCHES
+        share = (max(count, least) - least) / (most - least)
+        low, high = (a + share * (b - a) for a, b in zip(few, many, strict=True))
         slope = (high - low) / (_MEASURED_UNITS[1] - _MEASURED_UNITS[0])
         return max(low, low + slope * (units - _MEASURED_UNITS[0]))
 
-    ps, worker, coordinator = (round(megabytes(role) * MEGABYTE) for role in ("ps", "worker", "coordinator"))
+    ps, worker, coordinator = (
+        round(megabytes(role, count) * MEGABYTE)
+        for role, count in (("ps", prepared), ("worker", part), ("coordinator", prepared))
+    )
     return RoleMemory(ps + extra_vectors * _BYTES_OF_ELEMENT * _parameters(units), worker, coordinator)
+
+
+def of_training(mode: str, micro_batches: int, workers: int, model: Mapping[str, object]) -> RoleMemory:
+    """Bytes for the training of an inventory, by its `jobs.train` and how many workers it names."""
+    units, rows = layer_units(model), rows_of_a_step(mode, micro_batches)
+    if mode not in ("sync", "allreduce"):
+        return estimate(units, rows, part=micro_batches)  # each worker computes whole batches, by one function
+    each = max(1, -(-micro_batches // max(1, workers)))
+    return estimate(
+        units, rows, part=1 << (each - 1).bit_length(), prepared=micro_batches
+    )  # parts of 1, 2, 4 and so on
 
 
 def _parameters(units: int) -> int:

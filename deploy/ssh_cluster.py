@@ -13,7 +13,7 @@ from cluster.whole_file import write_whole
 from deploy.check import Finding
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.facts import recordings_here
-from deploy.memory_estimate import RoleMemory, estimate, layer_units, rows_of_a_step
+from deploy.memory_estimate import RoleMemory, of_training
 from deploy.places import shared_folders
 from deploy.prepared_data import PreparedData, needs_data, prepared_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
@@ -85,7 +85,8 @@ class SshCluster:
     def memory(self) -> RoleMemory:
         """What one process of each role takes for the inventory's model."""
         train = self.inventory.jobs.train
-        return estimate(layer_units(train.model.model_dump()), rows_of_a_step(train.mode, train.micro_batches))
+        workers = len(self.inventory.of_role("worker"))
+        return of_training(train.mode, train.micro_batches, workers, train.model.model_dump())
 
     def nodes_gone(self) -> tuple[str, ...]:
         """Nodes that a deployment put roles on and that the inventory does not have any more."""

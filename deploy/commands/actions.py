@@ -41,13 +41,14 @@ def check(context: Any, inventory: str | None = None, set_: Names = None, json_:
     from deploy.check import check_node
     from deploy.console import show_findings
     from deploy.facts import gather_here
-    from deploy.memory_estimate import estimate, layer_units, rows_of_a_step
+    from deploy.memory_estimate import of_training
 
     tasks = opened.tasks()
     ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
     facts = gather_here(ports, opened.jobs.train.data.source)
     train = opened.jobs.train
-    memory = estimate(layer_units(train.model.model_dump()), rows_of_a_step(train.mode, train.micro_batches))
+    workers = len(opened.of_role("worker"))
+    memory = of_training(train.mode, train.micro_batches, workers, train.model.model_dump())
     findings = check_node(tasks, services.status(), facts, memory, services.running_job() is not None)
     if json_:
         print(json.dumps({"cluster": opened.cluster, "findings": [finding.to_json() for finding in findings]}))
