@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RECORDING_RULES = "rules/pscluster-recording.yml"
 ALERT_RULES = "rules/pscluster-alerts.yml"
+RECORDING_GROUP, ALERT_GROUP = "pscluster-recording", "pscluster-alerts"
 CLUSTER_TARGETS = "targets/pscluster-{cluster}.json"
 
 
@@ -25,8 +26,8 @@ def prometheus_files(inventory: "Inventory") -> Mapping[str, str]:
     every = inventory.jobs.train.checkpoint.every_seconds
     return {
         CLUSTER_TARGETS.format(cluster=inventory.cluster): scraping.targets(inventory),
-        RECORDING_RULES: rule_file("pscluster-recording", RECORDINGS, seconds),
-        ALERT_RULES: rule_file("pscluster-alerts", alerts(every), seconds),
+        RECORDING_RULES: rule_file(RECORDING_GROUP, RECORDINGS, seconds),
+        ALERT_RULES: rule_file(ALERT_GROUP, alerts(every), seconds),
         scraping.CONFIGURATION: scraping.configuration(inventory),
     }
 

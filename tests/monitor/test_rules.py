@@ -3,12 +3,15 @@
 import re
 
 import pytest
+import yaml
 
+from cluster.inventory import load
 from deploy.monitor.alerts import alerts
+from deploy.monitor.files import prometheus_files
 from deploy.monitor.recordings import RECORDINGS
 from deploy.monitor.rule import RUNBOOK, Alert
 from deploy.project import ROOT
-from tools.check_rules import promtool_tests, read_cases
+from tools.check_rules import INVENTORY, promtool_tests, read_cases
 
 ALERTS = alerts(60.0)
 NAMES = [alert.name for alert in ALERTS]
@@ -65,6 +68,13 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent(
         kinds = {group["name"]: group["alert_rule_test"][0]["exp_alerts"] for group in made["tests"]}
         assert kinds[f"{name} fires"]
         assert kinds[f"{name} silent"] == []
+
+
+def test_promtool_evaluates_what_is_recorded_before_the_alerts() -> None:
+    made, files = promtool_tests(read_cases(), ALERTS), prometheus_files(load(INVENTORY, check_interfaces=False))
+    groups = [yaml.safe_load(files[name])["groups"] for name in made["rule_files"]]
+    assert made["group_eval_order"] == [group["name"] for (group,) in groups]
+    assert "record" in groups[0][0]["rules"][0]
 
 
 def test_a_case_in_which_nothing_is_expected_to_fire_is_refused() -> None:
