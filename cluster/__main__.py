@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.run_log import SPEAKER, CoordinatorLog
+from cluster.jobs.run_log import SPEAKER, JobLogging
 from cluster.logs import LogSettings, add_flags
 from cluster.logs.settings import given_or
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_flags(parser, "else as the inventory says")
     given = parser.parse_args(arguments)
-    log = CoordinatorLog(for_programs=given.log_format == "json")
+    log = JobLogging(for_programs=given.log_format == "json")
     with Cancel() as cancel:
         try:
             inventory = load(given.inventory, given.set)
@@ -48,16 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return problem.exit_code
 
 
-def _log(given: argparse.Namespace, inventory: Inventory) -> CoordinatorLog:
+def _log(given: argparse.Namespace, inventory: Inventory) -> JobLogging:
     written = LogSettings(inventory.logging.format, inventory.logging.level)
     settings = given_or(given.log_format, given.log_level, written)
     SPEAKER.address = inventory.task("coordinator", 0).address
     # A person at a terminal is shown words unless they asked this process itself for something else.
     for_programs = settings.format == "json" and (given.log_format == "json" or not sys.stderr.isatty())
-    return CoordinatorLog(settings, for_programs=for_programs)
+    return JobLogging(settings, for_programs=for_programs)
 
 
-def _run(given: argparse.Namespace, inventory: Inventory, log: CoordinatorLog, cancel: Cancel) -> int:
+def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cancel: Cancel) -> int:
     resumed = _run_to_resume(given, Path(inventory.runs))
     chaos = _faults(given)
     log.to_terminal(quiet=given.quiet)
@@ -112,7 +112,7 @@ def _refuse_missing_recordings(inventory: Inventory) -> None:
     find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
 
 
-def _say_where(path: Path, as_json: bool, log: CoordinatorLog) -> None:
+def _say_where(path: Path, as_json: bool, log: JobLogging) -> None:
     shown = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
     if not as_json:
         print(f"result: {shown}", flush=True)

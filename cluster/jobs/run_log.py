@@ -29,7 +29,7 @@ class _Terminal(logging.StreamHandler[TextIO]):
         pass
 
 
-class CoordinatorLog:
+class JobLogging:
     """How this process logs: to standard error from the beginning, and to the run's folder while there is one."""
 
     def __init__(self, settings: LogSettings = LogSettings(), *, for_programs: bool = False) -> None:  # noqa: B008 frozen
