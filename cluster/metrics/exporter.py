@@ -62,8 +62,8 @@ def serve(
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
-    holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 403 from
-    others, and 404 without it; `POST /drain/NAME` is what `drains` answers, `POST /run/ID` what
+    holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 200 while it
+    is fresh, 403 from others, and 404 without it; `POST /drain/NAME` is what `drains` answers, `POST /run/ID` what
     `runs` does. Every answer has the header PROCESS_HEADER. `cost` is told what all this takes. Raises OSError when the
     address cannot be bound.
     """
@@ -145,6 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, b"nothing to POST to here\n")
         elif not restarts.allowed(client, own):
             self._answer(403, b"only the coordinator's node may restart this process\n")
+        elif restarts.fresh():
+            self._answer(200, b"starting already\n")
         else:
             self._answer(202, b"restarting\n")
             restarts.obey(client)

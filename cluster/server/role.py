@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
@@ -102,8 +102,9 @@ def run(role: RoleOptions) -> NoReturn:
     )  # fmt: skip
     try:
         exporter.serve(
-            registry, role.host, role.metrics_port, ready, _restarts(role), cost=cost, runs=_runs(role, speaker)
-        )
+            registry, role.host, role.metrics_port, ready, _restarts(role, lambda: not serving), cost=cost,
+            runs=_runs(role, speaker),
+        )  # fmt: skip
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")
@@ -115,7 +116,6 @@ def run(role: RoleOptions) -> NoReturn:
     if role.guard == "loopback":
         _guard(role)
     server.start()
-    serving = True
     if not probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS):
         raise ClusterError(f"the server on {role.address} does not answer after {FIRST_ANSWER_SECONDS:.0f} s")
     logger.info(
@@ -123,6 +123,7 @@ def run(role: RoleOptions) -> NoReturn:
         *(time.monotonic() - began, role.server, role.inter_op_threads, role.host, role.metrics_port),
     )
     signals = _catch_signals()
+    serving = True
     notify(f"READY=1\nSTATUS=serving on port {role.port}")
     every_seconds = watchdog.interval_seconds()
     if every_seconds is not None:
@@ -140,11 +141,11 @@ def _end(why: str, code: ExitCode) -> NoReturn:
     os._exit(code)
 
 
-def _restarts(role: RoleOptions) -> RestartRequests | None:
+def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests | None:
     if role.coordinator is None:
         return None
     return RestartRequests(
-        role.coordinator, lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED)
+        role.coordinator, lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh
     )
 
 

@@ -19,7 +19,7 @@ _MOST_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Asked:
-    """A role on its way: `old` is the process that was told to end."""
+    """A role on its way: `old` is the process that was told to end, if one had to."""
 
     address: str
     step: Step = Step.ASKING
@@ -64,6 +64,8 @@ def _advance(role: Asked) -> Asked:
         status, process = _request(role.address, "POST", "/restart")
         if status == 202:
             return Asked(role.address, Step.RESTARTING, process)
+        if status == 200:  # it is only starting: the process that answers is the fresh one
+            return Asked(role.address, Step.RESTARTING)
         # No answer, or one that is just coming or going: asked again.
         return Asked(role.address, Step.REFUSED, status=status) if status in (403, 404) else role
     if role.step is Step.RESTARTING:

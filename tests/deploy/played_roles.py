@@ -11,11 +11,14 @@ from cluster.metrics.restart import RestartRequests
 
 
 class PlayedRole:
-    """A port that is ready; after `POST /restart` another process, as far as one can see from outside, has it."""
+    """A port that is ready; after `POST /restart` another process, as far as one can see from outside, has it.
 
-    def __init__(self, obeys: bool = True, comes_back: bool = True) -> None:
+    A `fresh` one answers as if it were just starting.
+    """
+
+    def __init__(self, obeys: bool = True, comes_back: bool = True, fresh: bool = False) -> None:
         self.restarts = 0
-        self._obeys, self._comes_back = obeys, comes_back
+        self._obeys, self._comes_back, self._fresh = obeys, comes_back, fresh
         self._turn = threading.Lock()
         self._serving: exporter.Exporter | None = self._serve(0)
         self.port = self._serving.port
@@ -31,7 +34,7 @@ class PlayedRole:
                 self._serving.close()
 
     def _serve(self, port: int) -> exporter.Exporter:
-        restarts = RestartRequests("127.0.0.1", self._restart) if self._obeys else None
+        restarts = RestartRequests("127.0.0.1", self._restart, lambda: self._fresh) if self._obeys else None
         return exporter.serve(CollectorRegistry(), "127.0.0.1", port, lambda: True, restarts)
 
     def _restart(self, _client: str) -> None:

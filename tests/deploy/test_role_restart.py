@@ -42,6 +42,14 @@ def test_each_role_is_restarted_once_and_awaited() -> None:
     assert (server.restarts, worker.restarts, said) == (1, 1, [])
 
 
+def test_a_role_that_somebody_else_just_starts_is_awaited_as_it_is() -> None:
+    server, worker = PlayedRole(), PlayedRole(fresh=True)
+    said: list[str] = []
+    with played_roles(ps_0=server, worker_0=worker) as roles:
+        bring_roles_back(roles, said.append, SHORT)
+    assert (server.restarts, worker.restarts, said) == (1, 0, [])
+
+
 def test_a_worker_that_is_switched_off_is_left_behind() -> None:
     said: list[str] = []
     (off,) = free_ports(1)

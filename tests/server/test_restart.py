@@ -1,5 +1,6 @@
 """`POST /restart`: who may, and what becomes of the process."""
 
+import contextlib
 import http.client
 import queue
 
@@ -10,7 +11,7 @@ from cluster.errors import ExitCode
 from cluster.metrics import exporter
 from cluster.metrics.restart import RestartRequests
 from tests.server.namespaces import ADDRESSES, neighbour, why_not
-from tests.server.processes import HANG_SECONDS, Role, free_ports, running
+from tests.server.processes import HANG_SECONDS, Role, free_ports, launch, notified, running
 
 POST = """import http.client, sys
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=60)
@@ -102,3 +103,38 @@ def test_a_body_is_read_and_other_paths_are_none() -> None:
         assert obeyed.get(timeout=HANG_SECONDS) == "127.0.0.1"
     finally:
         serving.close()
+
+
+def test_a_process_that_is_only_starting_is_what_was_asked_for() -> None:
+    obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    starting = [True]
+    requests = RestartRequests("::1", obeyed.put, lambda: starting[0])
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, requests)
+    try:
+        assert ask("POST", "/restart", serving.port)[0] == 200
+        assert obeyed.empty()
+        starting[0] = False
+        assert ask("POST", "/restart", serving.port)[0] == 202
+        assert obeyed.get(timeout=HANG_SECONDS) == "127.0.0.1"
+    finally:
+        serving.close()
+
+
+def test_a_role_that_is_asked_while_it_starts_becomes_ready() -> None:
+    """Before READY=1 systemd would take its end for a failed start, and whoever waits for that start gives up."""
+    ports = free_ports(2)
+    where = ["--task", "0", "--host", "127.0.0.1", "--port", str(ports[0]), "--metrics-port", str(ports[1])]
+    with notified() as (address, wait):
+        process = launch("worker_node", [*where, "--coordinator", "192.0.2.1"], {"NOTIFY_SOCKET": address})
+        try:
+            statuses: list[int] = []
+            while not statuses:  # its metrics port answers before TensorFlow is loaded
+                assert process.poll() is None, process.communicate()[0]
+                with contextlib.suppress(OSError):
+                    statuses.append(ask("POST", "/restart", ports[1])[0])
+            assert statuses == [200]
+            assert wait(process)
+            assert ask("GET", "/ready", ports[1])[0] == 200
+        finally:
+            process.kill()
+            process.communicate()
