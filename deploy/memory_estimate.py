@@ -64,9 +64,8 @@ def of_training(mode: str, micro_batches: int, workers: int, model: Mapping[str,
     if mode not in ("sync", "allreduce"):
         return estimate(units, rows, part=micro_batches)  # each worker computes whole batches, by one function
     each = max(1, -(-micro_batches // max(1, workers)))
-    return estimate(
-        units, rows, part=1 << (each - 1).bit_length(), prepared=micro_batches
-    )  # parts of 1, 2, 4 and so on
+    part = 1 << (each - 1).bit_length()  # aligned subtrees: 1, 2, 4 and so on
+    return estimate(units, rows, part, prepared=micro_batches)
 
 
 def _parameters(units: int) -> int:

@@ -44,7 +44,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         self.nodes = Nodes(wire.push)
         self._clip_norm, self._statistics_rate = clip_norm, statistics_rate
         cuts = layout.shards(min(len(places), layout.blocks))
-        with reaching_holders():
+        with self.reaching():
             shards = [
                 ShardOnServer(shard, layout, state, optimizer, place, wire)
                 for shard, place in zip(cuts, places, strict=False)
