@@ -1,0 +1,92 @@
+"""`.ci/run` takes every step, fails when one did and repeats its end: on a project of its own with short steps."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.habits.leaks import PROJECT
+
+INSTALLED = ("apt-get", "chromium", "promtool", "sudo")
+"""Stand-ins: nothing is installed by a test."""
+
+MAKEFILE = """\
+.PHONY: .venv check lab test
+.venv:
+check:
+\t@echo checked
+lab:
+\t@echo laboured '$(ARGS)'
+test:
+\t@echo tested
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with the script, a Makefile of the same targets, and the programs that the script would install."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy2(PROJECT / ".ci" / "run", tmp_path / ".ci" / "run")
+    for name in ("tools", "tests", "bin"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tools" / "make_venv.sh").write_text("exit 0\n")
+    for name in INSTALLED:
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\nexit 0\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    return tmp_path
+
+
+def run(project: Path) -> subprocess.CompletedProcess[str]:
+    """What the script said, once it ended; TimeoutExpired if it never does."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    environ |= {"PATH": f"{project / 'bin'}:{environ['PATH']}", "TMPDIR": str(project)}
+    return subprocess.run([project / ".ci" / "run"], capture_output=True, text=True, timeout=60, env=environ)
+
+
+def recipe(project: Path, target: str, *commands: str) -> None:
+    """Gives `target` other commands."""
+    makefile = project / "Makefile"
+    before, _, after = makefile.read_text().partition(f"\n{target}:\n")
+    rest = after.partition("\n")[2]
+    lines = "".join(f"\t@{command}\n" for command in commands)
+    makefile.write_text(f"{before}\n{target}:\n{lines}{rest}")
+
+
+def test_all_steps_in_order(project: Path) -> None:
+    done = run(project)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = [line.split()[0] for line in done.stdout.splitlines()]
+    assert [word for word in words if word != "make:"] == ["checked", "laboured", "tested"]
+    assert not list(project.glob("tmp.*")), "what the steps said is thrown away at the end"
+
+
+def test_the_long_tests_run_where_there_are_some(project: Path) -> None:
+    (project / "tests" / "test_it.py").write_text("@pytest.mark.long\n")
+    with (project / "Makefile").open("a") as makefile:
+        makefile.write("test-long:\n\t@echo waited\n")
+    assert "checked\nwaited\nlaboured" in run(project).stdout
+
+
+def test_a_failed_step_ends_the_log_and_stops_no_other(project: Path) -> None:
+    recipe(project, "check", "seq 1 99", "echo what went wrong", "false")
+    done = run(project)
+    said = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert "tested" in said
+    repeated = said[said.index(".ci/run: the end of make check:") :]
+    assert "what went wrong" in repeated
+    assert len(repeated) == 41
+    assert done.stderr.splitlines()[-1] == ".ci/run: failed: make check"
+
+
+def test_an_orphan_holds_up_no_step(project: Path) -> None:
+    recipe(project, "lab", "sleep 40 & echo $$! >orphan")
+    try:
+        done = run(project)
+    finally:
+        psutil.Process(int((project / "orphan").read_text())).kill()
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "tested")
