@@ -11,7 +11,7 @@ from deploy.converge.code import Current, Environment, LocalData, Release
 from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.monitoring import files_on_node, monitoring, preparation
+from deploy.converge.monitoring import monitoring, paths_on_node, preparation
 from deploy.converge.publication import Publication, Published
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.system import (
@@ -92,7 +92,7 @@ class Wish:
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders"),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
-                *((monitor_unit.DATA, *(path for path, _ in files_on_node(self.inventory))) if watches else ()),
+                *((monitor_unit.DATA, *paths_on_node(self.inventory)) if watches else ()),
             ),
             units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
             packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, monitor_unit.PACKAGE),

@@ -1,5 +1,6 @@
 """What the node with the role `monitor` has to be like, and what is left of it elsewhere. Pure."""
 
+import hashlib
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 _OURS = "the cluster runs it from a unit of its own"
+READ_MARK = f"{monitor_unit.FOLDER}/read"
+"""Which texts a running Prometheus was told to read, as their SHA-256."""
 _HINT = f"`journalctl -u {monitor_unit.MONITOR_UNIT}` there says more"
 
 
@@ -26,7 +29,10 @@ class MonitorFiles:
     texts: tuple[tuple[str, str], ...]
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write what differs; with the last one lists of other clusters go, and Prometheus reads all of it anew."""
+        """Write what differs; with the last one lists of other clusters go, and Prometheus reads all of it anew.
+
+        That it has read these very texts says a mark, written last: a deployment may have been cut off before that.
+        """
         made: list[Change] = []
         for path, text in self.texts:
             now = facts.files.get(path)
@@ -40,24 +46,42 @@ class MonitorFiles:
             )
             diff = text_diff(path, None if now is None else now.content, content)
             made.append(Change("file", path, "create" if now is None else "change", "read by Prometheus", steps, diff))
+        mark, digest = facts.files.get(READ_MARK), self._digest()
+        if not made and mark is not None and mark.content == digest:
+            return ()
+        reread = (
+            Shell("have Prometheus read it", self._reread(), 120.0, _HINT),
+            Upload(f"write {READ_MARK}", digest, READ_MARK),
+        )
         if made:
             last = made[-1]
-            steps = (*last.steps, Shell("have Prometheus read it", self._reread()))
-            made[-1] = Change(last.kind, last.subject, last.action, last.detail, steps, last.diff)
+            made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, *reread), last.diff)
+        else:
+            made.append(Change("file", monitor_unit.FOLDER, "change", "Prometheus has not read it yet", reread))
         return tuple(made)
+
+    def _digest(self) -> bytes:
+        return hashlib.sha256("\0".join(word for pair in self.texts for word in pair).encode()).hexdigest().encode()
 
     def _reread(self) -> str:
         kept = " ".join(f"! -name {shlex.quote(path.rpartition('/')[2])}" for path, _ in self.texts)
         unit = monitor_unit.MONITOR_UNIT
         return (
             f"find {monitor_unit.FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
-            f"! systemctl -q is-active {unit} || systemctl reload {unit}"
+            f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload {unit} ;; '
+            # It may have read what was there before, and is not up yet to be told.
+            f"activating) systemctl try-restart --no-block {unit} ;; esac"
         )
 
 
 def files_on_node(inventory: "Inventory") -> tuple[tuple[str, str], ...]:
     """Path and text of what Prometheus reads, `prometheus.yml` last."""
     return tuple((f"{monitor_unit.FOLDER}/{name}", text) for name, text in prometheus_files(inventory).items())
+
+
+def paths_on_node(inventory: "Inventory") -> tuple[str, ...]:
+    """The files that tell what is so there."""
+    return (*(path for path, _ in files_on_node(inventory)), READ_MARK)
 
 
 def preparation() -> tuple[Resource, ...]:

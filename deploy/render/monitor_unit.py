@@ -51,6 +51,7 @@ ExecStart=/usr/bin/prometheus --config.file={FOLDER}/prometheus.yml --storage.ts
 --storage.tsdb.retention.time={monitor.retention_days}d --storage.tsdb.retention.size={monitor.retention_megabytes}MB \
 --web.listen-address={address} --log.level=warn
 ExecStartPost=/bin/sh -c 'until /usr/bin/promtool query instant http://{address} 1 >/dev/null 2>&1; do sleep 1; done'
+ExecReload=/usr/bin/promtool check config {FOLDER}/prometheus.yml
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=always
 RestartSec=5

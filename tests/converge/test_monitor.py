@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.inventory import Inventory, load
+from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import Survey, plan
 from deploy.converge.machine_facts import UnitFact
 from deploy.converge.node_table import node_rows
@@ -12,7 +13,7 @@ from deploy.converge.reset import Traces, reset_script
 from deploy.memory_estimate import estimate
 from deploy.project import ROOT
 from deploy.render import monitor_unit
-from tests.converge.pi import ENVIRONMENT, all_changes, converged, thesis, untouched, untouched_cluster, wish_for
+from tests.converge.pi import ENVIRONMENT, after, all_changes, converged, thesis, untouched, untouched_cluster, wish_for
 from tests.inventory.cases import machine
 
 UNIT = "pscluster-monitor.service"
@@ -62,7 +63,24 @@ def test_another_node_changes_the_targets_and_restarts_nothing(tmp_path: Path) -
     (change,) = plan(wish, {"rpi02": cluster["rpi02"]})["monitor"]["rpi02"]
     assert change.subject.endswith("targets/pscluster-thesis.json")
     assert '+      "192.168.1.99:9201"' in change.diff
-    assert f"systemctl reload {UNIT}" in getattr(change.steps[-1], "script")  # noqa: B009  one of several kinds
+    assert f"systemctl reload {UNIT}" in told(change)
+
+
+def told(change: Change) -> str:
+    """The scripts of a change."""
+    return "\n".join(step.script for step in change.steps if isinstance(step, Shell))
+
+
+def test_a_deployment_that_was_cut_off_before_prometheus_read_its_files_is_made_up_for(tmp_path: Path) -> None:
+    cluster, _ = converged(wish_for(watched(tmp_path)), {})
+    wish = wish_for(watched(tmp_path, "nodes.rpi03.address=192.168.1.99"))
+    (change,) = plan(wish, {"rpi02": cluster["rpi02"]})["monitor"]["rpi02"]
+    reread = next(index for index, step in enumerate(change.steps) if f"reload {UNIT}" in getattr(step, "script", ""))
+    cut_off = after(cluster["rpi02"], replace(change, steps=change.steps[:reread]))
+    (made_up,) = plan(wish, {"rpi02": cut_off})["monitor"]["rpi02"]
+    assert (made_up.subject, made_up.detail) == ("/etc/pscluster/monitor", "Prometheus has not read it yet")
+    assert f"systemctl reload {UNIT}" in told(made_up)
+    assert plan(wish, {"rpi02": after(cut_off, made_up)})["monitor"]["rpi02"] == ()
 
 
 def test_another_port_restarts_it(tmp_path: Path) -> None:
@@ -138,7 +156,9 @@ def test_reset_removes_its_unit_with_the_others(tmp_path: Path) -> None:
 def test_facts_are_asked_of_the_monitor_s_node_alone(tmp_path: Path) -> None:
     wish = wish_for(watched(tmp_path))
     assert "prometheus.service" in wish.questions("rpi02").units
-    assert "/etc/pscluster/monitor/prometheus.yml" in wish.questions("rpi02").files
+    files = wish.questions("rpi02").files
+    assert "/etc/pscluster/monitor/prometheus.yml" in files
+    assert "/etc/pscluster/monitor/read" in files
     assert "prometheus.service" not in wish.questions("rpi01").units
 
 
