@@ -45,7 +45,7 @@ def hang_up(sshd: Sshd) -> None:
     (server,) = {
         connection.pid
         for connection in psutil.net_connections("tcp4")
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == sshd.port
+        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == sshd.port
     }
     sessions = psutil.Process(server).children()
     assert sessions
