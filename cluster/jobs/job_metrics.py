@@ -14,7 +14,7 @@ from cluster.metrics.identity import Identity
 from cluster.metrics.instruments import family
 from cluster.metrics.job_entries import STAGES
 
-PREPARING, ENDED = STAGES[0], STAGES[-1]
+PREPARING, ENDED, VALIDATION = STAGES[0], STAGES[-1], "validation"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class JobMetrics(Observer, Collector):
         self._identity = Identity("coordinator", 0)
         self._mode, self._model, self._clock = mode, model, clock
         self._run: tuple[str, str] | None = None
-        self._stage = Stage(PREPARING)
+        self._stage, self._validating = Stage(PREPARING), False
         self._membership: Membership | None = None
         self._speeds: Mapping[str, float] = {}
         registry.register(self)
@@ -65,7 +65,11 @@ class JobMetrics(Observer, Collector):
 
     def stage(self, name: str, total: int = 0, unit: str = "") -> None:
         """See Observer."""
-        self._stage = Stage(name if name in STAGES else PREPARING, total)
+        self._stage, self._validating = Stage(name if name in STAGES else PREPARING, total), False
+
+    def validating(self, begins: bool) -> None:
+        """See Observer."""
+        self._validating = begins
 
     def advanced(self, done: int) -> None:
         """See Observer."""
@@ -81,16 +85,16 @@ class JobMetrics(Observer, Collector):
 
     def ended(self, state: str, reason: str | None) -> None:
         """See Observer."""
-        self._stage = replace(self._stage, name=ENDED, first_done=None)
+        self._stage, self._validating = replace(self._stage, name=ENDED, first_done=None), False
 
     def collect(self) -> Iterator[Metric]:
         """All of it, as it is now."""
         gauge, stage = self._identity.gauge, self._stage
         if self._run is not None:
             yield self._identity.info("job_info", *self._run, self._mode, self._model)
-        stages = family("job_stage")
+        stages, present = family("job_stage"), VALIDATION if self._validating else stage.name
         for name in STAGES:
-            stages.add_metric([*self._identity.values, name], float(name == stage.name))
+            stages.add_metric([*self._identity.values, name], float(name == present))
         yield stages
         yield gauge("job_progress_ratio", stage.ratio)
         remaining = stage.remaining_seconds(self._clock())

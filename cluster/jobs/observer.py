@@ -63,7 +63,10 @@ class Observer:
         """The job has its folder; `run` is that folder's name, the run's id everywhere."""
 
     def stage(self, name: str, total: int = 0, unit: str = "") -> None:
-        """A stage of `total` units begins: `train`, `refit`, `validation`, `test`, `pi`, or words for a person."""
+        """A stage of `total` units begins: `train`, `refit`, `test`, `pi`, or words for a person."""
+
+    def validating(self, begins: bool) -> None:
+        """The stage waits while the model is evaluated on held-out people (True), and goes on after it (False)."""
 
     def advanced(self, done: int) -> None:
         """So many units of the stage are done."""
@@ -89,7 +92,7 @@ class Observer:
         """The model was evaluated on `split`, validation or test. `confusion`: (classes, classes), rows the truth."""
 
     def totals(self, totals: Totals, rolled_back: int, resumptions: int) -> None:
-        """Updates applied and dropped, in the whole surviving history."""
+        """Updates applied and dropped, in the whole surviving history; told before the first one, too."""
 
     def traffic(self, traffic: Traffic, steps: int) -> None:
         """What the parameter servers sent and received over the latest stretch of so many steps."""

@@ -128,6 +128,11 @@ class StatusObserver(Observer):
         with self._lock:
             self._state.stage(name, total, unit, now)
 
+    def validating(self, begins: bool) -> None:
+        """See Observer."""
+        with self._lock:
+            self._state.validating(begins)
+
     def advanced(self, done: int) -> None:
         """See Observer."""
         now = self.clock()

@@ -310,14 +310,17 @@ class TrainRun:
                 "validation", found, self.dataset.labels, confusion, fit.cursor.epoch + 1
             ),
         )  # fmt: skip
-        shown = None if validate is None else self._busy_with("validation", validate)
+        shown = None if validate is None else self._shown(validate)
         trainer.fit(fit, plan, self.standardization, shown, Hooks(report, advance, traffic))
         bar.close()
 
-    def _busy_with(self, name: str, work: Callable[[], Figures | None]) -> Callable[[], Figures | None]:
+    def _shown(self, validate: Callable[[], Figures | None]) -> Callable[[], Figures | None]:
         def shown() -> Figures | None:
-            with self.display.busy(name):
-                return work()
+            self.observers.validating(True)
+            with self.display.busy("validation"):
+                found = validate()
+            self.observers.validating(False)
+            return found
 
         return shown
 

@@ -61,6 +61,8 @@ class TrainingMetrics(Observer):
         self._learning_rate = gauge("train_learning_rate_ratio")
         self._left = gauge("train_remaining_seconds")
         self._workers: dict[int, _OfWorker] = {}
+        self._dropped_before: int | None = None
+        """Duplicates of the coordinators before this one."""
         self._counted = Counted()
         registry.register(self._counted)
 
@@ -102,8 +104,12 @@ class TrainingMetrics(Observer):
 
     def totals(self, totals: Totals, rolled_back: int, resumptions: int) -> None:
         """See Observer."""
-        self._counted.set("train_updates_applied_total", totals.applied, *OURS)
-        self._counted.set("train_duplicates_dropped_total", totals.duplicates_dropped, *OURS)
+        # A coordinator that goes on from a checkpoint sets no counter back: Prometheus would take all of it for new.
+        if self._dropped_before is None:
+            self._dropped_before = totals.duplicates_dropped
+        self._counted.set("train_updates_applied_total", totals.applied + rolled_back, *OURS)
+        dropped = totals.duplicates_dropped - self._dropped_before
+        self._counted.set("train_duplicates_dropped_total", dropped, *OURS)
         self._counted.set("train_updates_rolled_back_total", rolled_back, *OURS)
         self._counted.set("train_resumptions_total", resumptions, *OURS)
 

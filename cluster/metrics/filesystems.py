@@ -14,7 +14,9 @@ from cluster.metrics.probe import Probe
 
 MOUNTS = Path("/proc/self/mountinfo")
 DEADLINE_SECONDS = 1.0
-"""A Prometheus waits for a scrape for some seconds; a server that takes longer than this is as good as down."""
+"""A Prometheus waits for a scrape for some seconds: what a slower server said last is told again."""
+PATIENCE_SECONDS = 10.0
+"""A server that has not answered by then is down, not slow."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -45,9 +47,10 @@ class FilesystemCollector(Collector):
     def __init__(
         self, identity: Identity, shared: str | None, mounts: Path = MOUNTS,
         ask: Callable[[str], os.statvfs_result] = os.statvfs,
+        deadline_seconds: float = DEADLINE_SECONDS, patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:  # fmt: skip
         self._identity, self._shared, self._mounts, self._ask = identity, shared, mounts, ask
-        self._probe = Probe(lambda: ask(shared or "/"), DEADLINE_SECONDS)
+        self._probe = Probe(lambda: ask(shared or "/"), deadline_seconds, patience_seconds)
 
     def collect(self) -> Iterator[Metric]:
         """Size and room of each file system; of a remote one whether it answers, and after what time."""
@@ -59,7 +62,7 @@ class FilesystemCollector(Collector):
             answer = self._probe()
             if answer.value is not None:
                 found["shared"] = answer.value
-            if remote:
+            if remote and not answer.waiting:
                 labels = [*self._identity.values, "shared"]
                 up.add_metric(labels, float(answer.value is not None))
                 seconds.add_metric(labels, answer.seconds)

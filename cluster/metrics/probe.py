@@ -11,10 +11,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """`value` is None if none came in time, or an error; `seconds` is what it took, so far if it goes on."""
+    """`value` is None if none came in time, or an error; `seconds` is what it took, so far if it goes on.
+
+    `waiting`: none is known yet, and it is too early to say that none will come.
+    """
 
     value: T | None
     seconds: float
+    waiting: bool = False
 
 
 class _Question(Generic[T]):
@@ -35,28 +39,41 @@ class _Question(Generic[T]):
         self._answer = Answer(value, time.monotonic() - self._begin)
         self._answered.set()
 
-    def within(self, seconds: float) -> Answer[T]:
+    def within(self, seconds: float) -> Answer[T] | None:
         """The answer, if it is there by so many seconds after the question."""
-        self._answered.wait(max(0.0, seconds - (time.monotonic() - self._begin)))
-        return self._answer or Answer(None, time.monotonic() - self._begin)
+        self._answered.wait(max(0.0, seconds - self.open_seconds))
+        return self._answer
 
     @property
-    def over(self) -> bool:
-        return self._answered.is_set()
+    def open_seconds(self) -> float:
+        """Since it was asked."""
+        return time.monotonic() - self._begin
 
 
 class Probe(Generic[T]):
     """Asks when called, but never twice at once: while a question hangs, all who call are told so at once."""
 
-    def __init__(self, ask: Callable[[], T], deadline_seconds: float) -> None:
-        self._ask, self._deadline_seconds = ask, deadline_seconds
+    def __init__(self, ask: Callable[[], T], deadline_seconds: float, patience_seconds: float) -> None:
+        """A call takes `deadline_seconds` at most; a question open for `patience_seconds` counts as not answered."""
+        self._ask, self._deadline_seconds, self._patience_seconds = ask, deadline_seconds, patience_seconds
         self._lock = threading.Lock()
         self._question: _Question[T] | None = None
+        self._latest: Answer[T] | None = None
 
     def __call__(self) -> Answer[T]:
-        """The answer, or none after the deadline at the latest. An OSError is no answer either."""
+        """The answer; that of the question before while this one is open; none after the patience, or an OSError."""
         with self._lock:
-            if self._question is None or self._question.over:
+            if self._question is not None and (answer := self._question.within(0.0)) is not None:
+                self._question, self._latest = None, answer
+            if self._question is None:
                 self._question = _Question(self._ask)
-            question = self._question
-        return question.within(self._deadline_seconds)
+            question, latest = self._question, self._latest
+        answer = question.within(self._deadline_seconds)
+        if answer is not None:
+            return answer
+        so_far = question.open_seconds
+        if so_far >= self._patience_seconds:
+            return Answer(None, so_far)
+        if latest is None:
+            return Answer(None, so_far, waiting=True)
+        return Answer(latest.value, max(latest.seconds, so_far))

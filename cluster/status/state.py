@@ -31,6 +31,7 @@ from cluster.status.view import (
 MOST_RECORDS = 20_000
 """Records nobody took: the history is broken, and what it misses comes whole once it is not."""
 ENDED = ("done", "cancelled", "failed")
+VALIDATION = "validation"
 
 
 class RunState:
@@ -57,6 +58,7 @@ class RunState:
         self.figures: dict[str, dict[str, float]] = {}
         self.records: list[dict[str, Any]] = []
         self._stage_began: tuple[float, int] | None = None
+        self._waiting_stage = ""
         self._losses: list[float] = [0.0, 0.0]
         self._staleness: list[float] = [0.0, 0.0]
         """Sum and count since the latest sample."""
@@ -82,6 +84,13 @@ class RunState:
         self.progress = ProgressView(name, 0, total, unit)
         self._stage_began = None
         self.tell("stage", f"{name}: {total:,} {unit}" if total else name, seconds)
+
+    def validating(self, begins: bool) -> None:
+        """The stage waits for an evaluation on held-out people, or goes on after it: what is done of it stays."""
+        if self.progress is not None:
+            if begins:
+                self._waiting_stage = self.progress.stage
+            self.progress = replace(self.progress, stage=VALIDATION if begins else self._waiting_stage)
 
     def advanced(self, done: int, seconds: float) -> None:
         """So many units of the stage are done."""

@@ -112,6 +112,7 @@ def played(observer: Observer) -> Membership:
     membership = Membership(range(2))
     observer.opened("20260101T000000Z-train", "train")
     observer.stage("train", 10, "updates")
+    observer.totals(Totals(0, 0), 0, 1)
     observer.membership(membership)
     observer.planned(2, 0, 0.001)
     observer.step(WorkedStep(1, 100, 1.0, 0.3, {"pull": 0.1, "compute": 0.1, "push": 0.05, "wait": 0.05}))
@@ -155,7 +156,7 @@ def test_what_a_training_tells_arrives() -> None:
     played(observer)
     ours = ("coordinator", "0")
     for short, value in {
-        "train_latest_loss": 1.7, "train_loss_finite": 1, "train_updates_applied_total": 5,
+        "train_latest_loss": 1.7, "train_loss_finite": 1, "train_updates_applied_total": 7,
         "train_duplicates_dropped_total": 1, "train_updates_rolled_back_total": 2, "train_resumptions_total": 1,
         "train_checkpoint_bytes": 4096, "train_checkpoint_last_success_timestamp_seconds": 1.8e9, "train_epoch": 1,
     }.items():  # fmt: skip
@@ -168,6 +169,35 @@ def test_what_a_training_tells_arrives() -> None:
     assert samples(registry, "pscluster_train_wire_bytes_total")["fp32", "pull", *ours] == 1010
     observer.diverged("the loss is nan")
     assert samples(registry, "pscluster_train_loss_finite") == {ours: 0}
+
+
+def test_a_coordinator_that_goes_on_sets_no_counter_back() -> None:
+    applied: list[float] = []
+    dropped: list[float] = []
+    for begun, done, lost in ((Totals(0, 0), Totals(140, 3), 0), (Totals(130, 2), Totals(150, 4), 10)):
+        registry = CollectorRegistry()
+        observer = TrainingMetrics(registry, "fp32", "fp32")
+        for totals in (begun, done):
+            observer.totals(totals, lost, 0)
+            applied += samples(registry, "pscluster_train_updates_applied_total").values()
+            dropped += samples(registry, "pscluster_train_duplicates_dropped_total").values()
+    assert applied == [0, 140, 140, 160]
+    assert dropped == [0, 3, 0, 2]
+
+
+def test_held_out_people_are_looked_at_within_a_stage(clock: Callable[[], float]) -> None:
+    registry = CollectorRegistry()
+    observer = JobMetrics(registry, "async", "thesis", clock)
+    observer.stage("train", 10, "updates")
+    observer.advanced(4)
+    for begins, stage in ((True, "validation"), (False, "train")):
+        observer.validating(begins)
+        stages = samples(registry, "pscluster_job_stage")
+        assert [labels[1] for labels, value in stages.items() if value] == [stage]
+        assert samples(registry, "pscluster_job_progress_ratio") == {("coordinator", "0"): 0.4}
+    observer.validating(True)
+    observer.ended("failed", "a parameter server is lost")
+    assert samples(registry, "pscluster_job_stage")["coordinator", "ended", "0"] == 1
 
 
 def test_what_any_job_tells_arrives(clock: Callable[[], float]) -> None:

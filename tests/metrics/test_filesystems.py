@@ -94,10 +94,14 @@ def test_a_server_that_hangs_is_down_and_no_second_question_is_asked(tmp_path: P
             gate.wait(HANG_SECONDS)
         return os.statvfs("/")
 
-    collector = FilesystemCollector(Identity("ps", 0), SHARED, mountinfo(tmp_path, LOCAL + NFS), ask)
-    first = samples(collector)
+    mounts = mountinfo(tmp_path, LOCAL + NFS)
+    collector = FilesystemCollector(Identity("ps", 0), SHARED, mounts, ask, 0.01, patience_seconds=0.05)
+    assert ("nfs_up", "shared") not in samples(collector), "too early to say"
+    end = time.monotonic() + HANG_SECONDS
+    while ("nfs_up", "shared") not in (first := samples(collector)):
+        assert time.monotonic() < end
     assert first["nfs_up", "shared"] == 0
-    assert first["nfs_probe_seconds", "shared"] >= 1.0
+    assert first["nfs_probe_seconds", "shared"] >= 0.05
     second = samples(collector)
     assert second["nfs_up", "shared"] == 0
     assert second["nfs_probe_seconds", "shared"] > first["nfs_probe_seconds", "shared"]
@@ -108,8 +112,33 @@ def test_a_server_that_hangs_is_down_and_no_second_question_is_asked(tmp_path: P
         assert time.monotonic() < end
 
 
+def test_a_slow_server_is_slow_and_not_down(tmp_path: Path) -> None:
+    turn = threading.Semaphore(0)
+
+    def ask(folder: str) -> os.statvfs_result:
+        if folder == SHARED:
+            assert turn.acquire(timeout=HANG_SECONDS)
+        return os.statvfs("/")
+
+    mounts = mountinfo(tmp_path, LOCAL + NFS)
+    collector = FilesystemCollector(Identity("ps", 0), SHARED, mounts, ask, 0.01, HANG_SECONDS)
+    assert ("nfs_up", "shared") not in samples(collector)
+    turn.release()
+    end = time.monotonic() + HANG_SECONDS
+    while ("nfs_up", "shared") not in (seen := samples(collector)):
+        assert time.monotonic() < end
+    slowest = seen["nfs_probe_seconds", "shared"]
+    assert slowest >= 0.01
+    for _ in range(3):  # the next question is open now: what was answered before is told again
+        seen = samples(collector)
+        assert seen["nfs_up", "shared"] == 1
+        assert ("filesystem_available_bytes", "shared") in seen
+        assert seen["nfs_probe_seconds", "shared"] >= slowest
+    turn.release()
+
+
 def test_all_who_ask_while_a_question_hangs_are_told_at_once(gate: threading.Event) -> None:
-    probe = Probe(lambda: gate.wait(HANG_SECONDS), deadline_seconds=0.01)
+    probe = Probe(lambda: gate.wait(HANG_SECONDS), deadline_seconds=0.01, patience_seconds=0.02)
     assert probe().value is None
     assert probe().value is None
     assert sum(thread.name == "probe" and thread.is_alive() for thread in threading.enumerate()) == 1

@@ -58,6 +58,20 @@ def test_a_training() -> None:
     json.dumps(described(view), allow_nan=False)
 
 
+def test_held_out_people_are_looked_at_within_a_stage() -> None:
+    state = begun()
+    state.stage("refit", 100, "updates", 10.0)
+    state.advanced(40, 11.0)
+    shown = []
+    for begins in (True, False):
+        state.validating(begins)
+        view = state.view(12.0)
+        assert view.progress is not None
+        shown.append((view.progress.stage, view.progress.done, view.progress.total))
+    assert shown == [("validation", 40, 100), ("refit", 40, 100)]
+    assert len(texts(state.view(12.0), "stage")) == len(texts(begun().view(12.0), "stage")) + 1
+
+
 def test_samples_say_who_did_how_much_and_who_was_there() -> None:
     samples = played().view(60.0).samples
     assert [sample.seconds for sample in samples] == [float(second) for second in range(2, 60)]
