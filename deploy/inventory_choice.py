@@ -57,10 +57,15 @@ class InventoryOpener:
     ) -> "Inventory":
         """Load, with the cluster's name and the file printed first (on stdout unless `announce` is another stream).
 
-        `check_interfaces=False` takes addresses as they are written: a cluster whose cable was pulled can be stopped.
+        `check_interfaces=False` holds no address against this machine: a cluster whose cable was pulled can be
+        stopped.
         Raises UsageError, also the inventory's own with all of its problems.
         """
-        from cluster.inventory import load  # pydantic takes half a second on a Pi: not for `fab --list`
+        from cluster.inventory import (  # pydantic takes half a second on a Pi: not for `fab --list`
+            load,
+            located,
+            this_machine,
+        )
 
         choice = choose(flag, os.environ, Path.cwd())
         path = choice.path.resolve()
@@ -71,6 +76,8 @@ class InventoryOpener:
             )
         self._used = path
         inventory = load(choice.path, overrides, check_interfaces=check_interfaces)
+        if inventory.connection == "ssh" and not check_interfaces:
+            inventory = located(inventory, this_machine())  # the keys are pinned for addresses
         print(
             f"cluster {inventory.cluster}: {choice.path} (from {choice.origin})",
             file=sys.stdout if announce is None else announce,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cluster.inventory.deployment import Deployment, SshSettings, Storage
     from cluster.inventory.jobs import EvaluateJob, JobName, Jobs, PiJob
-    from cluster.inventory.loading import load
+    from cluster.inventory.loading import load, located
     from cluster.inventory.machine import Machine, this_machine
     from cluster.inventory.models import (
         ConvolutionalModel,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "deployment": ("Deployment", "SshSettings", "Storage"),
     "jobs": ("EvaluateJob", "JobName", "Jobs", "PiJob"),
-    "loading": ("load",),
+    "loading": ("load", "located"),
     "machine": ("Machine", "this_machine"),
     "models": ("ConvolutionalModel", "DeepBidirectionalModel", "ModelConfig", "ResidualModel", "ThesisModel"),
     "monitor": ("Monitor",),
@@ -84,6 +84,7 @@ __all__ = [
     "ThesisModel",
     "TrainJob",
     "load",
+    "located",
     "this_machine",
 ]
 

@@ -77,10 +77,8 @@ class _Announcer:
         return self.parts.interface, ("interface",)
 
     def _resolved(self, address: str, path: KeyPath) -> str | None:
-        try:
-            return str(IPv4Address(address))
-        except AddressValueError:
-            pass
+        if is_address(address):
+            return address
         if all(character in "0123456789." for character in address):
             self.problem(path, "not an IPv4 address", "write four numbers from 0 to 255")
         elif ":" in address:
@@ -159,6 +157,15 @@ class _Announcer:
 
 def _is_loopback(host: str) -> bool:
     return host.startswith("127.")
+
+
+def is_address(text: str) -> bool:
+    """Four numbers, an IPv4 address."""
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
 
 
 def is_host_name(text: str) -> bool:

@@ -3,14 +3,17 @@
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from cluster.inventory.addresses import is_address
 from cluster.inventory.consistency import check
 from cluster.inventory.explain import explain
 from cluster.inventory.machine import Machine, this_machine
+from cluster.inventory.nodes import Node
 from cluster.inventory.overrides import apply
 from cluster.inventory.problem import InventoryError, Problem, printable
 from cluster.inventory.salvage import salvage
@@ -62,6 +65,25 @@ def loads(text: str, file: str, overrides: Sequence[str], *, path: Path, machine
     if problems or description is None:
         raise InventoryError(problems)
     return _inventory(description, path, hosts)
+
+
+def located(inventory: Inventory, machine: Machine) -> Inventory:
+    """An inventory that was loaded without asking `machine`, with the addresses it knows: nothing is held against it.
+
+    A host name that has no address now stays one, and a node that names an interface nobody has is known by its name.
+    """
+
+    def address(node: Node) -> str:
+        host = inventory.hosts.get(node.name)
+        if host is None:
+            return next(iter(machine.interfaces().get(node.interface or inventory.interface or "", ())), node.name)
+        return host if is_address(host) else machine.resolve(host) or host
+
+    # Names that nobody answers for take seconds each.
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        found = pool.map(address, inventory.nodes)
+    hosts = {node.name: host for node, host in zip(inventory.nodes, found, strict=True)}
+    return _inventory(inventory, inventory.path, hosts)
 
 
 def _inventory(description: Description, path: Path, hosts: Mapping[str, str]) -> Inventory:

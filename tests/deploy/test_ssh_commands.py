@@ -111,6 +111,13 @@ def test_trust_shows_fingerprints_and_pins_what_a_person_agrees_to(tmp_path: Pat
     assert "all 3 are pinned in " in again.stdout
 
 
+def test_a_node_with_a_host_name_is_the_one_whose_key_was_pinned(tmp_path: Path, fab: Fab, sshd: Sshd) -> None:
+    write(tmp_path, ONE.replace("127.0.0.1", "localhost"), sshd)
+    assert fab("deploy trust --yes").code == 0
+    for line in ("deploy status", "deploy stop", "deploy logs", "job list"):
+        assert "host key" not in (done := fab(line)).stdout + done.stderr, line
+
+
 @pytest.mark.usefixtures("three")
 def test_nodes_whose_keys_nobody_pinned_are_refused(fab: Fab) -> None:
     done = fab("deploy check --json")

@@ -1,9 +1,12 @@
 """The announced address: from the key, from a host name, or from the interface; never one that others cannot reach."""
 
+from pathlib import Path
+
 import netifaces
 import pytest
 
-from cluster.inventory import Machine, this_machine
+from cluster.inventory import Machine, located, this_machine
+from cluster.inventory.loading import loads
 from tests.inventory.cases import THREE_NODES, edited, machine, only, problems, read
 
 ONE_NODE = """\
@@ -71,6 +74,17 @@ def test_a_host_name_that_debian_maps_to_127_0_1_1() -> None:
 
 def test_a_host_name_nobody_knows() -> None:
     assert "no IPv4 address" in only(edited(("192.168.1.17", "rpi02.lan"))).problem
+
+
+def test_a_cluster_that_is_only_looked_at_is_found_as_far_as_it_can_be() -> None:
+    text = edited(
+        ("192.168.1.17", "rpi02.local"), ("192.168.1.18", "gone.local"), ("address: 192.168.1.16", "interface: eth0")
+    )
+    unasked = loads(text, "mine.yaml", (), path=Path("mine.yaml"), machine=None)
+    here = machine({"eth0": ("10.0.0.5",)}, {"rpi02.local": "192.168.1.99"})
+    assert located(unasked, here).hosts == {"rpi01": "10.0.0.5", "rpi02": "192.168.1.99", "rpi03": "gone.local"}
+    assert located(unasked, here).task("worker", 0).host == "192.168.1.99"
+    assert located(unasked, machine({})).hosts["rpi01"] == "rpi01"
 
 
 @pytest.mark.parametrize("address", ["-", "a b", "a..b", "x" * 64, "ä.de", "rpi02/24", "$(id)", "10.0.0.1/8"])
