@@ -1,6 +1,7 @@
 """One SSH connection to one node: commands and files, each with a deadline that holds on the node too."""
 
 import shlex
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from fabric import Connection
 
 KEEPALIVE_SECONDS = 10
+SILENCE_SECONDS = 30
+"""A peer that acknowledges nothing for so long is gone: paramiko sends keepalives and never looks for an answer, and
+TCP by itself tries on for a quarter of an hour."""
 GRACE_SECONDS = 5
 """After its deadline a command is asked to end, and killed so much later."""
 
@@ -117,7 +121,10 @@ class NodeConnection:
                 if not received:
                     if rest:
                         on_line(rest.decode("utf-8", errors="replace"))
-                    return int(channel.recv_exit_status())
+                    code = int(channel.recv_exit_status())
+                    if code == -1:  # none ever came
+                        raise NodeUnreachableError(f"{self.name}: the connection broke")
+                    return code
                 *lines, rest = (rest + received).split(b"\n")
                 for line in lines:
                     on_line(line.decode("utf-8", errors="replace"))
@@ -199,6 +206,10 @@ class NodeConnection:
                     continue
                 raise NodeUnreachableError(self._why(error)) from error
             connection.transport.set_keepalive(KEEPALIVE_SECONDS)
+            # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
+            connection.transport.channel_timeout = address.connect_seconds
+            if self._jump is None:
+                _end_when_silent(connection.transport.sock)
             return connection
         raise AssertionError("the last attempt returns or raises")
 
@@ -230,6 +241,12 @@ class NodeConnection:
         return NodeDeadlineError(
             f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{_short(command)}`"
         )
+
+
+def _end_when_silent(connected: socket.socket) -> None:
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:  # Linux has it
+        connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 
 def _as(words: str, root: bool, user: str | None) -> str:
