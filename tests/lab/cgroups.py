@@ -1,6 +1,7 @@
 """A node's memory and CPU: control groups of version 1 around everything that runs on it."""
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -79,12 +80,18 @@ def kill_all(places: Places, *nodes: str) -> None:
         time.sleep(0.01)
 
 
-def remove(places: Places, node: str = "") -> None:
-    """The node's groups, or all of the lab's, with those that systemd made below."""
+def remove(places: Places) -> list[str]:
+    """All groups of the lab's, with those that systemd made below. Which are left, because some process is in them."""
     for controller in CONTROLLERS:
-        for folder, _, _ in os.walk(places.cgroup(controller, node), topdown=False):
-            with contextlib.suppress(FileNotFoundError):
+        for folder, _, _ in os.walk(places.cgroup(controller), topdown=False):
+            try:
                 os.rmdir(folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
+                    raise
+    return [str(places.cgroup(controller)) for controller in CONTROLLERS if places.cgroup(controller).exists()]
 
 
 def nodes(places: Places) -> list[str]:

@@ -26,6 +26,7 @@ from tests.lab.places import REGISTRY, Places
 
 FIRST_ADDRESS = 16
 MOST_NODES = 16
+REMOVE_SECONDS = 20.0
 COMING_UP_SECONDS = 600.0
 """A lab younger than this may have no process yet; with the image to be built, it takes minutes."""
 HANDS = 8
@@ -225,15 +226,20 @@ def remove(places: Places) -> None:
     """
     if places.registered.exists() and (other := places.registered.read_text().strip()) != str(places.run):
         raise LabError(f"lab {places.lab!r} is in {other}, not in {places.run}: end it from there")
-    names = cgroups.nodes(places)
-    network.remove_all(places)
-    cgroups.kill_all(places, *names)
-    cgroups.remove(places)
+    deadline = time.monotonic() + REMOVE_SECONDS
+    while True:
+        network.remove_all(places)
+        cgroups.kill_all(places, *cgroups.nodes(places))
+        left = [*cgroups.remove(places), *network.left(places)]
+        if not left:
+            break
+        # What a killed `up` had begun goes on for a moment: a node that is being switched on, the cable of another.
+        if time.monotonic() > deadline:
+            raise LabError(f"lab {places.lab!r} left behind: {', '.join(left)}")
+        time.sleep(0.05)
     meminfo.stop(places)
     if places.run.exists():
         shutil.rmtree(places.run)
-    if (left := network.left(places)) or places.cgroup("memory").exists():
-        raise LabError(f"lab {places.lab!r} left behind: {', '.join(left) or places.cgroup('memory')}")
     places.registered.unlink(missing_ok=True)
 
 
