@@ -20,14 +20,19 @@ def _mean(name: str, by: str, more: str = "") -> str:
     return f"sum by ({by}) ({_rate(name + '_sum', more)}) / sum by ({by}) ({_rate(name + '_count', more)})"
 
 
+def _of_each(recorded: str) -> str:
+    """Of each worker: no label beside `task` is left, or the table would have a row of its own for it."""
+    return f"max by (task) ({recorded}{{{_HERE}}})"
+
+
 def _within(share: float) -> str:
     return f"histogram_quantile({share}, sum by (le) ({_rate('round_trip_seconds_bucket')}))"
 
 
 _WORKERS = (
-    ("Windows a second", "none", f"worker:pscluster_train_windows:rate1m{{{_HERE}}}"),
-    ("Mean step", "s", f"worker:pscluster_train_round_trip_seconds:mean5m{{{_HERE}}}"),
-    ("Against the others", "none", f"worker:pscluster_train_straggling:ratio{{{_HERE}}}"),
+    ("Windows a second", "none", _of_each("worker:pscluster_train_windows:rate1m")),
+    ("Mean step", "s", _of_each("worker:pscluster_train_round_trip_seconds:mean5m")),
+    ("Against the others", "none", _of_each("worker:pscluster_train_straggling:ratio")),
     ("Steps", "none", f"sum by (task) ({_train('steps_total')})"),
     ("Left the job", "none", f'sum by (task) (pscluster_worker_departures_total{{{_HERE}, role="worker"}})'),
 )
