@@ -104,7 +104,7 @@ _OF_NODES = (
         "under-voltage",
     ),
     Alert(
-        "PsclusterThrottled", "node:pscluster_node_slowed:max2m", "== 1", "1m", "warning",
+        "PsclusterThrottled", "node:pscluster_node_slowed:max", "== 1", "1m", "warning",
         "{{ $labels.node }} slows itself down",
         """Its firmware caps the frequency because of heat or power. Cool it: a heat sink, a fan, room between the
         boards. If under-voltage is told too, mend that first.""",

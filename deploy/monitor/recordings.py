@@ -87,8 +87,8 @@ RECORDINGS: tuple[Recording, ...] = (
         'max by (cluster, node) (max_over_time(pscluster_node_throttled{condition="under_voltage", since="now"}[2m]))',
     ),
     Recording(
-        "node:pscluster_node_slowed:max2m",
-        'max by (cluster, node) (max_over_time(pscluster_node_throttled{condition!="under_voltage", since="now"}[2m]))',
+        "node:pscluster_node_slowed:max",
+        'max by (cluster, node) (pscluster_node_throttled{condition!="under_voltage", since="now"})',
     ),
     Recording("node:pscluster_node_nfs_up:min", f"min by ({_LEVEL_OF_MOUNT}) (pscluster_node_nfs_up)"),
     Recording(
