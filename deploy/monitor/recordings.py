@@ -26,6 +26,9 @@ def _pace(window: str, seconds: int) -> str:
     return f"{recent} / ({usual} >= {_SILENT_REPLIES / seconds:g})"
 
 
+CHECKPOINT_AGE_LIMIT = "cluster:pscluster_train_checkpoint_age_limit_seconds:max"
+_LEAST_CHECKPOINT_AGE_SECONDS = 600
+_MISSED_CHECKPOINTS = 10
 _NAMES = "pscluster_train_checkpoint_last_success_timestamp_seconds|pscluster_process_start_time_seconds"
 # A Prometheus that was killed never learns that a run is over, and shows it beside the next one for five minutes.
 _LATEST_RUN = "topk by (cluster) (1, timestamp(pscluster_job_info))"
@@ -78,6 +81,12 @@ RECORDINGS: tuple[Recording, ...] = (
     Recording(
         "cluster:pscluster_train_checkpoint_age_seconds:min",
         f'(time() - max by (cluster) ({{__name__=~"{_NAMES}", role="coordinator"}})) and on (cluster) {TRAINING}',
+    ),
+    # As the job was told, which need not be what its inventory says; each cluster by its own.
+    Recording(
+        CHECKPOINT_AGE_LIMIT,
+        f"clamp_min({_MISSED_CHECKPOINTS} * max by (cluster) (pscluster_train_checkpoint_interval_seconds), "
+        f"{_LEAST_CHECKPOINT_AGE_SECONDS})",
     ),
     Recording(
         "node:pscluster_node_memory_available:ratio",

@@ -113,8 +113,10 @@ def training() -> str:
                                 f"increase({_train('checkpoint_seconds_count')}[5m])", "write")),
                     lines("Checkpoint size", "bytes", "Of the latest checkpoint.",
                           Query(_train("checkpoint_bytes"), "size")),
-                    lines("Checkpoint age", "s", "What would be lost if a parameter server went now.",
-                          Query(f"cluster:pscluster_train_checkpoint_age_seconds:min{{{_HERE}}}", "age")),
+                    lines("Checkpoint age", "s", "What would be lost if a parameter server went now, and what is too "
+                          "old.",
+                          Query(f"cluster:pscluster_train_checkpoint_age_seconds:min{{{_HERE}}}", "age"),
+                          Query(f"cluster:pscluster_train_checkpoint_age_limit_seconds:max{{{_HERE}}}", "too old")),
                 ),
             ),
         ),
