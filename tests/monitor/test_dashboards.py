@@ -94,6 +94,13 @@ def test_no_panel_of_angular(name: str) -> None:
     assert kinds <= {"row", "stat", "table", "timeseries", "state-timeline"}
 
 
+def test_what_is_said_to_be_so_now_is_asked_for_at_one_time(name: str) -> None:
+    """Of a range the last value would be shown, that of a job long over too."""
+    for panel in panels_of(DASHBOARDS[name]):
+        now = panel["type"] in ("stat", "table")
+        assert {(target["instant"], target["range"]) for target in panel["targets"]} == {(now, not now)}, panel["title"]
+
+
 def test_a_table_s_columns_have_no_label_but_that_of_its_rows(name: str) -> None:
     """Grafana's `merge` joins rows in which all that two columns share is equal, the name of a series included."""
     for panel in panels_of(DASHBOARDS[name]):
