@@ -78,7 +78,7 @@ def test_variables_and_annotations(name: str) -> None:
     several = {"pscluster-overview.json": [True], "pscluster-node.json": [False]}.get(name, [])
     assert list(variables) == ["datasource", "cluster", *(["node"] if several else [])]
     assert [variables["node"]["multi"] for _ in several] == several
-    assert [one["name"] for one in content["annotations"]["list"]] == ["Restarts", "Checkpoints"]
+    assert [one["name"] for one in content["annotations"]["list"]] == ["Starts", "Checkpoints"]
     assert content["schemaVersion"] >= 36  # Grafana 9, the first without angular panels in new dashboards
     used = set(re.findall(r"\$(\w+)", json.dumps(content["panels"]))) - {"__rate_interval"}
     assert used | {"datasource"} == set(variables)

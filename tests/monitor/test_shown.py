@@ -35,6 +35,12 @@ def column(name: str) -> str:
     return str(expression)
 
 
+def marked(name: str) -> str:
+    """Expression of an annotation."""
+    (expression,) = [one["expr"] for one in OVERVIEW["annotations"]["list"] if one["name"] == name]
+    return str(expression)
+
+
 def holds(folder: Path, expression: str, series: Mapping[str, str], shown: Mapping[int, Shown]) -> None:
     """At each of these times, in seconds, the expression gives what is said; AssertionError with promtool's words."""
     write(folder, prometheus_files(load(INVENTORY, check_interfaces=False)))
@@ -84,3 +90,27 @@ def test_as_many_are_ready_as_are_up_while_a_job_runs(tmp_path: Path) -> None:
     }
     for name in ("Processes up", "Ready"):
         holds(tmp_path, column(name), series, {10: {'{node="rpi01"}': 2}})
+
+
+def test_a_start_is_marked_whenever_it_comes_and_a_lost_look_is_none(tmp_path: Path) -> None:
+    """Grafana looks once a minute. A look of Prometheus's is 5 s; `stale` is one that was not answered."""
+
+    def story(values: str, marks: Mapping[int, float]) -> None:
+        series = {f'pscluster_process_start_time_seconds{{{NODE}, process="ps:0", role="ps"}}': values}
+        shown = {
+            at: {'{cluster="c", node="rpi01", process="ps:0"}': marks[at]} if at in marks else {}
+            for at in range(120, max(marks, default=0) + 240, 60)
+        }
+        holds(tmp_path, marked("Starts"), series, shown)
+
+    story("10x22 stale _ 125x40", {180: 125})
+    story("10x24 120x5 150x40", {180: 150})
+    story("10x22 stale stale 10x40", {})
+    story("10x40 stale _x739 3900x40", {3960: 3900})
+
+
+def test_the_first_checkpoint_of_a_coordinator_is_marked_too(tmp_path: Path) -> None:
+    series = {
+        f'pscluster_train_checkpoint_last_success_timestamp_seconds{{{NODE}, process="coordinator:0"}}': "_x36 178x40"
+    }
+    holds(tmp_path, marked("Checkpoints"), series, {120: {}, 180: {'{cluster="c"}': 178}, 300: {}})
