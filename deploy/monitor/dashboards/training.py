@@ -100,14 +100,23 @@ def training() -> str:
             (
                 "Updates, wire and checkpoints",
                 (
-                    lines("Updates", "none", "Applied by the parameter servers, and dropped because they came twice.",
-                          Query(f"sum({_rate('updates_applied_total')})", "applied a second"),
-                          Query(f"sum({_rate('duplicates_dropped_total')})", "dropped a second")),
+                    lines("Steps", "none", "Of all workers, each told as it is done. In some modes a step is a part of "
+                          "an update only.", Query(f"sum({_rate('steps_total')})", "steps a second")),
+                    lines("Updates", "none", "So many are applied, and so many were dropped because they came twice; "
+                          "told at the end of each epoch.",
+                          Query(_train("updates_applied_total"), "applied"),
+                          Query(_train("duplicates_dropped_total"), "dropped")),
                     lines("Set back", "none", "Updates lost with a checkpoint that was gone back to, and how often.",
                           Query(_train("updates_rolled_back_total"), "updates rolled back"),
                           Query(_train("resumptions_total"), "resumptions")),
-                    lines("On the wire", "Bps", "Bytes between workers and parameter servers, by direction and codec.",
-                          Query(f"sum by (direction, codec) ({_rate('wire_bytes_total')})", "{{direction}} {{codec}}")),
+                    lines("On the wire", "Bps", "What processes send, by role: parameter servers what is pulled, "
+                          "workers what they push; what is sent for a validation is in it.",
+                          Query(f"sum by (role) (rate(pscluster_network_transmit_bytes_total{{{_HERE}}}"
+                                "[$__rate_interval]))", "{{role}}")),
+                    lines("Carried in training", "bytes", "So much was pulled from the parameter servers and pushed to "
+                          "them, by codec; told at the end of each stretch, about as often as a checkpoint is due.",
+                          Query(f"sum by (direction, codec) ({_train('wire_bytes_total')})",
+                                "{{direction}} {{codec}}")),
                     lines("Checkpoint time", "s", "Mean time to write a checkpoint.",
                           Query(f"increase({_train('checkpoint_seconds_sum')}[5m]) / "
                                 f"increase({_train('checkpoint_seconds_count')}[5m])", "write")),
