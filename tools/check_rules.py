@@ -16,7 +16,7 @@ import yaml
 
 from cluster.errors import ClusterError
 from cluster.inventory import load
-from deploy.monitor.alerts import alerts
+from deploy.monitor.alerts import ALERTS
 from deploy.monitor.files import ALERT_GROUP, ALERT_RULES, RECORDING_GROUP, RECORDING_RULES, prometheus_files, write
 from deploy.monitor.rule import Alert
 from tools.prometheus_tools import tool
@@ -83,7 +83,6 @@ def run(promtool: Path, folder: Path, *arguments: str) -> bool:
 def main() -> int:
     """Write everything into a folder that goes again, and have promtool look at it."""
     inventory = load(INVENTORY, check_interfaces=False)
-    known = alerts(inventory.jobs.train.checkpoint.every_seconds)
     try:
         promtool = tool("promtool")
     except ClusterError as problem:
@@ -92,7 +91,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pscluster-rules-") as temporary:
         folder = Path(temporary)
         write(folder, prometheus_files(inventory))
-        (folder / "tests.yml").write_text(yaml.safe_dump(promtool_tests(read_cases(), known)), encoding="utf-8")
+        (folder / "tests.yml").write_text(yaml.safe_dump(promtool_tests(read_cases(), ALERTS)), encoding="utf-8")
         well = [
             run(promtool, folder, "check", "config", "prometheus.yml"),
             run(promtool, folder, "check", "rules", RECORDING_RULES, ALERT_RULES),

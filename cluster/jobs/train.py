@@ -78,7 +78,7 @@ class TrainRun:
         registry = self.metrics.registry
         self._job_metrics = JobMetrics(registry, self.job.mode, self.job.model.name)
         pull, push = wire_codecs(self.job.codec)
-        of_training = TrainingMetrics(registry, pull.name, push.name)
+        of_training = TrainingMetrics(registry, pull.name, push.name, self.job.checkpoint.every_seconds)
         self.observers = Observers(self.metrics.told(self._job_metrics, of_training))
         self._told: list[tuple[int, str]] = []
         """What the preparation has to say, for the run's log, which is not open yet then."""

@@ -34,8 +34,9 @@ class TrainingMetrics(Observer):
     """Progress of a training run."""
 
     def __init__(
-        self, registry: CollectorRegistry, pull_codec: str, push_codec: str, clock: Callable[[], float] = time.time
-    ) -> None:
+        self, registry: CollectorRegistry, pull_codec: str, push_codec: str, checkpoint_every_seconds: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         """`clock`: seconds of the Unix epoch."""
         self._codecs, self._clock = (("pull", pull_codec), ("push", push_codec)), clock
 
@@ -50,6 +51,7 @@ class TrainingMetrics(Observer):
         self._checkpoint_seconds = instruments.histogram("train_checkpoint_seconds", registry)
         self._checkpoint_bytes = gauge("train_checkpoint_bytes")
         self._checkpoint_time = gauge("train_checkpoint_last_success_timestamp_seconds")
+        gauge("train_checkpoint_interval_seconds").labels(*OURS).set(checkpoint_every_seconds)
         self._rate = gauge("train_windows_per_second")
         self._loss = gauge("train_loss")
         self._accuracy = gauge("train_accuracy_ratio")

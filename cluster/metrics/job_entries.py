@@ -70,6 +70,7 @@ _TRAINING = (
     _counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": CODECS},
              help="Bytes between the parameter servers and all others in training, counted at the end of each stretch"),
     _histogram("train_checkpoint_seconds", buckets=CHECKPOINT_BUCKETS, help="Time a checkpoint took"),
+    _gauge("train_checkpoint_interval_seconds", help="Time after which a checkpoint is due, as the job was told"),
     _gauge("train_checkpoint_bytes", help="Size of the latest checkpoint", where="after a checkpoint"),
     _gauge("train_checkpoint_last_success_timestamp_seconds",
            help="When the latest checkpoint was kept, in seconds of the Unix epoch", where="after a checkpoint"),

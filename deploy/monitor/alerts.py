@@ -1,20 +1,7 @@
 """The alerts a Pi owner wants; docs/runbook.md has a section for each. Pure."""
 
+from deploy.monitor.recordings import CHECKPOINT_AGE_LIMIT
 from deploy.monitor.rule import Alert
-
-_LEAST_CHECKPOINT_AGE_SECONDS = 600
-_MISSED_CHECKPOINTS = 10
-
-
-def checkpoint_age_seconds(every_seconds: float) -> int:
-    """How old the last checkpoint may be where one is due every so many seconds."""
-    return max(_LEAST_CHECKPOINT_AGE_SECONDS, round(_MISSED_CHECKPOINTS * every_seconds))
-
-
-def alerts(checkpoint_every_seconds: float) -> tuple[Alert, ...]:
-    """All of them, for a training that is to write a checkpoint every so many seconds."""
-    return (*_OF_ROLES, *_of_training(checkpoint_every_seconds), *_OF_NODES)
-
 
 _OF_ROLES = (
     Alert(
@@ -41,52 +28,48 @@ _OF_ROLES = (
     ),
 )  # fmt: skip
 
-
-def _of_training(checkpoint_every_seconds: float) -> tuple[Alert, ...]:
-    age_seconds = checkpoint_age_seconds(checkpoint_every_seconds)
-    return (
-        Alert(
-            "PsclusterTrainingStalled", "cluster:pscluster_train_pace:ratio", "== 0", "1m", "critical",
-            "training on {{ $labels.cluster }} stands still",
-            """No worker has answered for two minutes (ten, where replies are rare), a time in which five replies and
-            more are usual. `fab deploy status` says who is frozen or gone; `fab deploy logs --follow` what the
-            coordinator does about it.""",
-            "training-stalled",
-        ),
-        Alert(
-            "PsclusterStepTimeUp", "run:pscluster_train_slowdown:ratio", "> 1.5", "2m", "warning",
-            "steps of {{ $labels.run }} take {{ $value | humanize }} times as long as before",
-            """The mean time from a step's dispatch to its reply is more than half above this run's own median of the
-            last hour. The training dashboard shows which part grew (pull and push are the network, compute is a node)
-            and whether it is one worker or all.""",
-            "step-time-up",
-        ),
-        Alert(
-            "PsclusterStraggler", "worker:pscluster_train_straggling:ratio", "> 2", "5m", "warning",
-            "worker:{{ $labels.task }} takes {{ $value | humanize }} times as long as the others",
-            """Its mean step of five minutes is over twice the median of the workers. Look at its node's temperature,
-            throttling, power and load; `fab deploy restart --role worker:{{ $labels.task }}` when the node is
-            well.""",
-            "straggler",
-        ),
-        Alert(
-            "PsclusterLossNotFinite", "cluster:pscluster_train_loss_finite:min10m", "== 0", "0s", "critical",
-            "the loss on {{ $labels.cluster }} is not finite",
-            """The job ends with it. Train again from the last checkpoint with a lower learning rate, a smaller
-            `clip_norm`, or a mode with less staleness (`ssp`, `sync`).""",
-            "loss-not-finite",
-        ),
-        Alert(
-            "PsclusterCheckpointStale", "cluster:pscluster_train_checkpoint_age_seconds:min", f"> {age_seconds}",
-            "0s", "warning",
-            "no checkpoint on {{ $labels.cluster }} for {{ $value | humanizeDuration }}",
-            f"""One is due about every {checkpoint_every_seconds:g} s, and what was trained since the last one is lost
-            if a parameter server goes. Is the runs folder's disk full, or its server away? The coordinator's log names
-            the reason.""",
-            "checkpoint-stale",
-        ),
-    )  # fmt: skip
-
+_OF_TRAINING = (
+    Alert(
+        "PsclusterTrainingStalled", "cluster:pscluster_train_pace:ratio", "== 0", "1m", "critical",
+        "training on {{ $labels.cluster }} stands still",
+        """No worker has answered for two minutes (ten, where replies are rare), a time in which five replies and
+        more are usual. `fab deploy status` says who is frozen or gone; `fab deploy logs --follow` what the
+        coordinator does about it.""",
+        "training-stalled",
+    ),
+    Alert(
+        "PsclusterStepTimeUp", "run:pscluster_train_slowdown:ratio", "> 1.5", "2m", "warning",
+        "steps of {{ $labels.run }} take {{ $value | humanize }} times as long as before",
+        """The mean time from a step's dispatch to its reply is more than half above this run's own median of the
+        last hour. The training dashboard shows which part grew (pull and push are the network, compute is a node)
+        and whether it is one worker or all.""",
+        "step-time-up",
+    ),
+    Alert(
+        "PsclusterStraggler", "worker:pscluster_train_straggling:ratio", "> 2", "5m", "warning",
+        "worker:{{ $labels.task }} takes {{ $value | humanize }} times as long as the others",
+        """Its mean step of five minutes is over twice the median of the workers. Look at its node's temperature,
+        throttling, power and load; `fab deploy restart --role worker:{{ $labels.task }}` when the node is
+        well.""",
+        "straggler",
+    ),
+    Alert(
+        "PsclusterLossNotFinite", "cluster:pscluster_train_loss_finite:min10m", "== 0", "0s", "critical",
+        "the loss on {{ $labels.cluster }} is not finite",
+        """The job ends with it. Train again from the last checkpoint with a lower learning rate, a smaller
+        `clip_norm`, or a mode with less staleness (`ssp`, `sync`).""",
+        "loss-not-finite",
+    ),
+    Alert(
+        "PsclusterCheckpointStale", "cluster:pscluster_train_checkpoint_age_seconds:min", f"> {CHECKPOINT_AGE_LIMIT}",
+        "0s", "warning",
+        "no checkpoint on {{ $labels.cluster }} for {{ $value | humanizeDuration }}",
+        """One is due about every `checkpoint.every_seconds` of the job, and what was trained since the last one is lost
+        if a parameter server goes. Is the runs folder's disk full, or its server away? The coordinator's log names the
+        reason.""",
+        "checkpoint-stale",
+    ),
+)  # fmt: skip
 
 _OF_NODES = (
     Alert(
@@ -104,7 +87,7 @@ _OF_NODES = (
         "under-voltage",
     ),
     Alert(
-        "PsclusterThrottled", "node:pscluster_node_slowed:max2m", "== 1", "1m", "warning",
+        "PsclusterThrottled", "node:pscluster_node_slowed:max", "== 1", "1m", "warning",
         "{{ $labels.node }} slows itself down",
         """Its firmware caps the frequency because of heat or power. Cool it: a heat sink, a fan, room between the
         boards. If under-voltage is told too, mend that first.""",
@@ -139,3 +122,5 @@ _OF_NODES = (
         "disk-nearly-full",
     ),
 )  # fmt: skip
+
+ALERTS: tuple[Alert, ...] = (*_OF_ROLES, *_OF_TRAINING, *_OF_NODES)

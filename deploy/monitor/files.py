@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError
 from cluster.whole_file import write_whole
 from deploy.monitor import grafana, scraping
-from deploy.monitor.alerts import alerts
+from deploy.monitor.alerts import ALERTS
 from deploy.monitor.recordings import RECORDINGS
 from deploy.monitor.rule import rule_file
 
@@ -21,13 +21,15 @@ CLUSTER_TARGETS = "targets/pscluster-{cluster}.json"
 
 
 def prometheus_files(inventory: "Inventory") -> Mapping[str, str]:
-    """What Prometheus reads. The rules of two clusters are the same; their targets have files of their own."""
+    """What Prometheus reads. The rules of two clusters are the same, however often each has them evaluated.
+
+    Their targets have files of their own.
+    """
     seconds = inventory.monitor.scrape_seconds
-    every = inventory.jobs.train.checkpoint.every_seconds
     return {
         CLUSTER_TARGETS.format(cluster=inventory.cluster): scraping.targets(inventory),
         RECORDING_RULES: rule_file(RECORDING_GROUP, RECORDINGS, seconds),
-        ALERT_RULES: rule_file(ALERT_GROUP, alerts(every), seconds),
+        ALERT_RULES: rule_file(ALERT_GROUP, ALERTS, seconds),
         scraping.CONFIGURATION: scraping.configuration(inventory),
     }
 

@@ -26,7 +26,12 @@ def _pace(window: str, seconds: int) -> str:
     return f"{recent} / ({usual} >= {_SILENT_REPLIES / seconds:g})"
 
 
+CHECKPOINT_AGE_LIMIT = "cluster:pscluster_train_checkpoint_age_limit_seconds:max"
+_LEAST_CHECKPOINT_AGE_SECONDS = 600
+_MISSED_CHECKPOINTS = 10
 _NAMES = "pscluster_train_checkpoint_last_success_timestamp_seconds|pscluster_process_start_time_seconds"
+# A Prometheus that was killed never learns that a run is over, and shows it beside the next one for five minutes.
+_LATEST_RUN = "topk by (cluster) (1, timestamp(pscluster_job_info))"
 _OFFSET = "node:pscluster_node_clock_offset_seconds:min"
 _ROUND = "pscluster_train_round_trip_seconds"
 _ROUND_OF_RUN = f"run:{_ROUND}:mean2m"
@@ -56,8 +61,7 @@ RECORDINGS: tuple[Recording, ...] = (
     # By run: the next one may have another model, and is not slower for that.
     Recording(
         _ROUND_OF_RUN,
-        f"({_mean(_ROUND, 'cluster', '2m')}) "
-        "* on (cluster) group_left (run) group by (cluster, run) (pscluster_job_info)",
+        f"({_mean(_ROUND, 'cluster', '2m')}) * on (cluster) group_left (run) group by (cluster, run) ({_LATEST_RUN})",
     ),
     Recording("run:pscluster_train_slowdown:ratio", f"{_ROUND_OF_RUN} / quantile_over_time(0.5, {_ROUND_OF_RUN}[1h])"),
     Recording(_ROUND_OF_WORKER, _mean(_ROUND, "cluster, task", "5m")),
@@ -78,6 +82,12 @@ RECORDINGS: tuple[Recording, ...] = (
         "cluster:pscluster_train_checkpoint_age_seconds:min",
         f'(time() - max by (cluster) ({{__name__=~"{_NAMES}", role="coordinator"}})) and on (cluster) {TRAINING}',
     ),
+    # As the job was told, which need not be what its inventory says; each cluster by its own.
+    Recording(
+        CHECKPOINT_AGE_LIMIT,
+        f"clamp_min({_MISSED_CHECKPOINTS} * max by (cluster) (pscluster_train_checkpoint_interval_seconds), "
+        f"{_LEAST_CHECKPOINT_AGE_SECONDS})",
+    ),
     Recording(
         "node:pscluster_node_memory_available:ratio",
         "min by (cluster, node) (pscluster_node_memory_available_bytes / pscluster_node_memory_total_bytes)",
@@ -87,8 +97,8 @@ RECORDINGS: tuple[Recording, ...] = (
         'max by (cluster, node) (max_over_time(pscluster_node_throttled{condition="under_voltage", since="now"}[2m]))',
     ),
     Recording(
-        "node:pscluster_node_slowed:max2m",
-        'max by (cluster, node) (max_over_time(pscluster_node_throttled{condition!="under_voltage", since="now"}[2m]))',
+        "node:pscluster_node_slowed:max",
+        'max by (cluster, node) (pscluster_node_throttled{condition!="under_voltage", since="now"})',
     ),
     Recording("node:pscluster_node_nfs_up:min", f"min by ({_LEVEL_OF_MOUNT}) (pscluster_node_nfs_up)"),
     Recording(

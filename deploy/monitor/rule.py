@@ -34,7 +34,7 @@ class Alert:
     name: str
     series: str
     comparison: str
-    """Operator and threshold, e.g. `> 0.9`."""
+    """Operator and threshold, e.g. `> 0.9`; or another recorded series with the same labels instead of a number."""
     hold: str
     """How long it has to be so, e.g. `2m`; `0s` tells at once."""
     severity: Severity

@@ -140,7 +140,7 @@ def test_a_coordinator_exports_what_the_catalogue_says(clock: Callable[[], float
     played(
         Observers(
             JobMetrics(registry, "async", "thesis", clock),
-            TrainingMetrics(registry, "fp32", "topk", lambda: 1.8e9),
+            TrainingMetrics(registry, "fp32", "topk", 30.0, lambda: 1.8e9),
             PiMetrics(registry, 10**6),
         )
     )
@@ -152,13 +152,14 @@ def test_a_coordinator_exports_what_the_catalogue_says(clock: Callable[[], float
 
 def test_what_a_training_tells_arrives() -> None:
     registry = CollectorRegistry()
-    observer = TrainingMetrics(registry, "fp32", "topk", lambda: 1.8e9)
+    observer = TrainingMetrics(registry, "fp32", "topk", 30.0, lambda: 1.8e9)
     played(observer)
     ours = ("coordinator", "0")
     for short, value in {
         "train_latest_loss": 1.7, "train_loss_finite": 1, "train_updates_applied_total": 7,
         "train_duplicates_dropped_total": 1, "train_updates_rolled_back_total": 2, "train_resumptions_total": 1,
-        "train_checkpoint_bytes": 4096, "train_checkpoint_last_success_timestamp_seconds": 1.8e9, "train_epoch": 1,
+        "train_checkpoint_bytes": 4096, "train_checkpoint_interval_seconds": 30.0,
+        "train_checkpoint_last_success_timestamp_seconds": 1.8e9, "train_epoch": 1,
     }.items():  # fmt: skip
         assert samples(registry, metric(short).name) == {ours: value}, short
     assert samples(registry, "pscluster_train_round_trip_seconds_sum") == {("worker", "1"): 0.3}
@@ -176,7 +177,7 @@ def test_a_coordinator_that_goes_on_sets_no_counter_back() -> None:
     dropped: list[float] = []
     for begun, done, lost in ((Totals(0, 0), Totals(140, 3), 0), (Totals(130, 2), Totals(150, 4), 10)):
         registry = CollectorRegistry()
-        observer = TrainingMetrics(registry, "fp32", "fp32")
+        observer = TrainingMetrics(registry, "fp32", "fp32", 60.0)
         for totals in (begun, done):
             observer.totals(totals, lost, 0)
             applied += samples(registry, "pscluster_train_updates_applied_total").values()
@@ -252,7 +253,7 @@ class Watched:
 
     def __init__(self, problem: ClusterError | None, during: Callable[[str], None]) -> None:
         self.metrics = CoordinatorMetrics()
-        self.training = TrainingMetrics(self.metrics.registry, "fp32", "fp32")
+        self.training = TrainingMetrics(self.metrics.registry, "fp32", "fp32", 60.0)
         self.observers = Observers(self.metrics.told(JobMetrics(self.metrics.registry), self.training))
         self.port, self._problem, self._during = free_port(), problem, during
 
@@ -322,7 +323,7 @@ def test_nobody_is_waited_for_after_ctrl_c(tmp_path: Path) -> None:
 def test_what_observers_compute_is_counted() -> None:
     metrics = CoordinatorMetrics()
     before = metrics.cost.seconds()
-    observer = metrics.told(TrainingMetrics(metrics.registry, "fp32", "fp32"))
+    observer = metrics.told(TrainingMetrics(metrics.registry, "fp32", "fp32", 60.0))
     for _ in range(100):
         observer.step(WorkedStep(1, 100, 1.0, 0.3, {"pull": 0.1}))
     assert metrics.cost.seconds() > before

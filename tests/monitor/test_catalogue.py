@@ -47,3 +47,12 @@ def test_nothing_is_exported_that_nobody_looks_at() -> None:
     used = {name for _, expression in EXPRESSIONS for name in asked_for(expression)}
     families = {METRICS[name].name for name in used}
     assert {metric.name for metric in CATALOGUE} - families == set()
+
+
+def test_no_pace_is_made_of_a_counter_that_is_told_in_jumps() -> None:
+    """Between two jumps it would be nothing, and at each many times too much."""
+    seldom = {metric.name for metric in CATALOGUE if re.search("latest epoch|end of each stretch", metric.help)}
+    seldom = {name for name in seldom if METRICS[name].kind == "counter"}
+    assert len(seldom) == 3
+    for where, expression in EXPRESSIONS:
+        assert not seldom & set(re.findall(r"(?:rate|increase|delta)\((pscluster_\w+)", expression)), where

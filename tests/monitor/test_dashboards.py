@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -24,6 +25,15 @@ def every(value: Any) -> Iterator[tuple[str, Any]]:
         yield from every(item)
     for item in value if isinstance(value, list) else ():
         yield from every(item)
+
+
+def labels_left(expression: str) -> list[str] | None:
+    """The labels by which an expression aggregates in the end; None if it does not."""
+    found = re.fullmatch(r"(?:time\(\) - )?(?:sum|min|max) by \(([^)]*)\) (\(.*\))", expression)
+    if found is None:
+        return None
+    depths = list(accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in found[2]))
+    return found[1].split(", ") if depths.index(0) == len(depths) - 1 else None
 
 
 def test_panels_have_numbers_of_their_own_and_do_not_overlap(name: str) -> None:
@@ -68,7 +78,7 @@ def test_variables_and_annotations(name: str) -> None:
     several = {"pscluster-overview.json": [True], "pscluster-node.json": [False]}.get(name, [])
     assert list(variables) == ["datasource", "cluster", *(["node"] if several else [])]
     assert [variables["node"]["multi"] for _ in several] == several
-    assert [one["name"] for one in content["annotations"]["list"]] == ["Restarts", "Checkpoints"]
+    assert [one["name"] for one in content["annotations"]["list"]] == ["Starts", "Checkpoints"]
     assert content["schemaVersion"] >= 36  # Grafana 9, the first without angular panels in new dashboards
     used = set(re.findall(r"\$(\w+)", json.dumps(content["panels"]))) - {"__rate_interval"}
     assert used | {"datasource"} == set(variables)
@@ -82,3 +92,21 @@ def test_recorded_series_are_named_as_they_are_recorded(name: str) -> None:
 def test_no_panel_of_angular(name: str) -> None:
     kinds = {panel["type"] for panel in DASHBOARDS[name]["panels"]}
     assert kinds <= {"row", "stat", "table", "timeseries", "state-timeline"}
+
+
+def test_what_is_said_to_be_so_now_is_asked_for_at_one_time(name: str) -> None:
+    """Of a range the last value would be shown, that of a job long over too."""
+    for panel in panels_of(DASHBOARDS[name]):
+        now = panel["type"] in ("stat", "table")
+        assert {(target["instant"], target["range"]) for target in panel["targets"]} == {(now, not now)}, panel["title"]
+
+
+def test_a_table_s_columns_have_no_label_but_that_of_its_rows(name: str) -> None:
+    """Grafana's `merge` joins rows in which all that two columns share is equal, the name of a series included."""
+    for panel in panels_of(DASHBOARDS[name]):
+        if panel["type"] != "table":
+            continue
+        kinds = {one["id"]: one["options"] for one in panel["transformations"]}
+        (row,) = [label for label in kinds["organize"]["renameByName"] if not label.startswith("Value #")]
+        for target in panel["targets"]:
+            assert labels_left(target["expr"]) == [row], target["expr"]

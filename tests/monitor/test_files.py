@@ -30,12 +30,12 @@ def test_a_scrape_ends_before_the_next() -> None:
         assert yaml.safe_load(text)["global"]["scrape_timeout"] == timeout
 
 
-def test_checkpoints_are_stale_by_what_the_inventory_plans() -> None:
-    for every, limit in ((60, 600), (900, 9000), (0, 600)):
-        text = prometheus_files(thesis(f"jobs.train.checkpoint.every_seconds={every}"))["rules/pscluster-alerts.yml"]
-        rules = yaml.safe_load(text)["groups"][0]["rules"]
-        (expression,) = [rule["expr"] for rule in rules if rule["alert"] == "PsclusterCheckpointStale"]
-        assert expression.endswith(f"> {limit}")
+def test_two_clusters_in_one_folder_have_the_same_rules(tmp_path: Path) -> None:
+    rare = thesis("cluster=rare", "jobs.train.checkpoint.every_seconds=900")
+    write(tmp_path, prometheus_files(thesis("jobs.train.checkpoint.every_seconds=60")))
+    changed = write(tmp_path, prometheus_files(rare))
+    assert [path.name for path in changed] == ["pscluster-rare.json"]
+    assert len(list((tmp_path / "targets").iterdir())) == 2
 
 
 def test_grafana_asks_the_monitor_s_node_or_this_machine() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.monitor.alerts import alerts
+from deploy.monitor.alerts import ALERTS
 from deploy.monitor.dashboards import dashboards
 from deploy.monitor.recordings import RECORDINGS
 from tests.jobs.cluster import SMALL, cluster_of, free_port, own_recordings
@@ -82,12 +82,12 @@ def test_every_expression_of_every_panel_has_data(story: Story) -> None:
 
 def test_every_recorded_series_has_data_and_so_has_what_each_alert_looks_at(story: Story) -> None:
     assert [recording.name for recording in RECORDINGS if not story.has(recording.name)] == []
-    assert [alert.name for alert in alerts(2.0) if not story.has(alert.series)] == []
+    assert [alert.name for alert in ALERTS if not story.has(alert.series)] == []
 
 
 def test_prometheus_evaluates_every_rule_without_an_error(story: Story) -> None:
     rules = [rule for group in story.prometheus.ask("rules")["groups"] for rule in group["rules"]]
-    assert len(rules) == len(RECORDINGS) + len(alerts(2.0))
+    assert len(rules) == len(RECORDINGS) + len(ALERTS)
     assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"] == []
 
 

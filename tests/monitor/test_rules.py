@@ -6,14 +6,13 @@ import pytest
 import yaml
 
 from cluster.inventory import load
-from deploy.monitor.alerts import alerts
+from deploy.monitor.alerts import ALERTS
 from deploy.monitor.files import prometheus_files
 from deploy.monitor.recordings import RECORDINGS
 from deploy.monitor.rule import RUNBOOK, Alert
 from deploy.project import ROOT
 from tools.check_rules import INVENTORY, promtool_tests, read_cases
 
-ALERTS = alerts(60.0)
 NAMES = [alert.name for alert in ALERTS]
 
 
@@ -31,6 +30,7 @@ def test_what_is_asked_for_was_recorded_before() -> None:
         assert set(re.findall(r"\w+:\w+:\w+", recording.expression)) - known <= {recording.name}, recording.name
         known.add(recording.name)
     assert {alert.series for alert in ALERTS} <= known
+    assert {name for alert in ALERTS for name in re.findall(r"\w+:\w+:\w+", alert.comparison)} <= known
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=NAMES)

@@ -14,7 +14,8 @@ def _by_node(expression: str) -> str:
 
 _COLUMNS = (
     ("Processes up", "none", f"sum by (node) (process:pscluster_up:max{{{_NODES}}})"),
-    ("Ready", "none", f"sum by (node) (process:pscluster_ready:min{{{_NODES}}})"),
+    # Of those that "Processes up" counts: a coordinator is there for the time of a job only.
+    ("Ready", "none", f'sum by (node) (process:pscluster_ready:min{{{_NODES}, process!~"coordinator:.*"}})'),
     (
         "Load per processor",
         "percentunit",
@@ -22,7 +23,12 @@ _COLUMNS = (
     ),
     ("Memory left", "percentunit", f"min by (node) (node:pscluster_node_memory_available:ratio{{{_NODES}}})"),
     ("Temperature", "celsius", _by_node(f"pscluster_node_temperature_celsius{{{_NODES}}}")),
-    ("Throttled now", "none", f'sum by (node) (pscluster_node_throttled{{{_NODES}, since="now"}})'),
+    # Each process of a node tells of the same conditions.
+    (
+        "Throttled now",
+        "none",
+        f'sum by (node) (max by (node, condition) (pscluster_node_throttled{{{_NODES}, since="now"}}))',
+    ),
     (
         "Receives",
         "Bps",
@@ -65,8 +71,9 @@ def overview() -> str:
                 ),
             ),
             ("Nodes", (
-                rows("A row a node", "Figures as they are now. A column that a node has nothing for stays empty: "
-                     "throttling is told by a Pi only, the shared folder only where it is on NFS.", "node", _COLUMNS),
+                rows("A row a node", "Figures as they are now, processes without the coordinator. A column that a node "
+                     "has nothing for stays empty: throttling is told by a Pi only, the shared folder only where it is "
+                     "on NFS.", "node", _COLUMNS),
             )),
             (
                 "Over time",

@@ -17,14 +17,21 @@ Nodes = Literal["none", "one", "many"]
 Section = tuple[str, Sequence[Panel]]
 """A heading and what stands below it."""
 
-RESTARTS = (
-    "max by (cluster, node, process) "
-    '(changes(pscluster_process_start_time_seconds{cluster="$cluster", role!="coordinator"}[$__rate_interval])) > 0'
+
+def _told_anew(labels: str, series: str) -> str:
+    """Where a point in time that a process tells is not the one it told last, or nothing was told for an hour.
+
+    Held against a moment that is before Grafana's last look: `changes` since then would miss a process that was away
+    at that moment. An answer that was lost is no end, because it goes by the last one that came.
+    """
+    now = f"max by ({labels}) ({series})"
+    return f"{now} unless ({now} == max by ({labels}) (last_over_time({series}[1h] offset $__rate_interval)))"
+
+
+STARTS = _told_anew(
+    "cluster, node, process", 'pscluster_process_start_time_seconds{cluster="$cluster", role!="coordinator"}'
 )
-CHECKPOINTS = (
-    "max by (cluster) "
-    '(changes(pscluster_train_checkpoint_last_success_timestamp_seconds{cluster="$cluster"}[$__rate_interval])) > 0'
-)
+CHECKPOINTS = _told_anew("cluster", 'pscluster_train_checkpoint_last_success_timestamp_seconds{cluster="$cluster"}')
 
 
 def page(uid: str, title: str, description: str, sections: Sequence[Section], *, nodes: Nodes = "none") -> str:
@@ -41,7 +48,7 @@ def page(uid: str, title: str, description: str, sections: Sequence[Section], *,
         .editable()
         .with_variable(builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
         .with_variable(_variable("cluster", "Cluster", "label_values(pscluster_build_info, cluster)"))
-        .annotation(_annotation("Restarts", "orange", RESTARTS, "{{process}} on {{node}} started anew"))
+        .annotation(_annotation("Starts", "orange", STARTS, "{{process}} on {{node}} started"))
         .annotation(_annotation("Checkpoints", "blue", CHECKPOINTS, "checkpoint"))
         .link(_links())
     )

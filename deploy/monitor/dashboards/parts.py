@@ -64,14 +64,17 @@ def lines(
     if stacked:
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
     for query in queries:
-        panel.with_target(_ranged(query))
+        panel.with_target(_asked(query).range())
     return panel
 
 
 def figure(
     title: str, unit: str, description: str, query: Query, *, thresholds: Thresholds = PLAIN, width: int = 4
 ) -> stat.Panel:
-    """One number as it is now, with a small curve behind it."""
+    """One number as it is now; none where nobody tells it any more.
+
+    Asked for at one time: the last value of a range would go on being shown after the job that told it.
+    """
     return (
         stat.Panel()
         .title(title)
@@ -80,20 +83,17 @@ def figure(
         .unit(unit)
         .span(width)
         .height(_STAT_HEIGHT)
-        .graph_mode(common.BigValueGraphMode.AREA)
+        .graph_mode(common.BigValueGraphMode.NONE)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
         .thresholds(_thresholds(thresholds))
-        .with_target(_ranged(query))
+        .with_target(_asked(query).instant())
     )
 
 
 def words(title: str, description: str, query: Query, label: str, *, width: int = 6) -> stat.Panel:
     """What a label says, e.g. the name of a run: the name of the series instead of its value."""
-    return (
-        figure(title, "string", description, Query(query.expression, f"{{{{{label}}}}}"), width=width)
-        .text_mode(common.BigValueTextMode.NAME)
-        .graph_mode(common.BigValueGraphMode.NONE)
-    )
+    named = Query(query.expression, f"{{{{{label}}}}}")
+    return figure(title, "string", description, named, width=width).text_mode(common.BigValueTextMode.NAME)
 
 
 def states(
@@ -112,7 +112,7 @@ def states(
         .mappings([dashboard.ValueMap(options=mapping)])
     )
     for query in queries:
-        panel.with_target(_ranged(query))
+        panel.with_target(_asked(query).range())
     return panel
 
 
@@ -133,14 +133,7 @@ def rows(
     renamed: dict[str, str] = {}
     for letter, (name, unit, expression) in zip(ascii_uppercase, columns, strict=False):
         renamed[f"Value #{letter}"] = name
-        panel.with_target(
-            prometheus.Dataquery()
-            .expr(" ".join(expression.split()))
-            .ref_id(letter)
-            .format(PromQueryFormat.TABLE)
-            .instant()
-            .datasource(SOURCE)
-        )
+        panel.with_target(_asked(Query(expression)).ref_id(letter).format(PromQueryFormat.TABLE).instant())
         panel.override_by_name(name, [dashboard.DynamicConfigValue(id_val="unit", value=unit)])
     options = {"excludeByName": {"Time": True}, "renameByName": {by: by.capitalize(), **renamed}}
     return panel.with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=options))
@@ -150,9 +143,9 @@ def _of(names: Mapping[str, tuple[str, str]] | None) -> list[tuple[str, tuple[st
     return list((names or {}).items())
 
 
-def _ranged(query: Query) -> prometheus.Dataquery:
+def _asked(query: Query) -> prometheus.Dataquery:
     expression = " ".join(query.expression.split())
-    return prometheus.Dataquery().expr(expression).legend_format(query.legend).range().datasource(SOURCE)
+    return prometheus.Dataquery().expr(expression).legend_format(query.legend).datasource(SOURCE)
 
 
 def _thresholds(steps: Thresholds) -> builders.ThresholdsConfig:

@@ -20,14 +20,19 @@ def _mean(name: str, by: str, more: str = "") -> str:
     return f"sum by ({by}) ({_rate(name + '_sum', more)}) / sum by ({by}) ({_rate(name + '_count', more)})"
 
 
+def _of_each(recorded: str) -> str:
+    """Of each worker: no label beside `task` is left, or the table would have a row of its own for it."""
+    return f"max by (task) ({recorded}{{{_HERE}}})"
+
+
 def _within(share: float) -> str:
     return f"histogram_quantile({share}, sum by (le) ({_rate('round_trip_seconds_bucket')}))"
 
 
 _WORKERS = (
-    ("Windows a second", "none", f"worker:pscluster_train_windows:rate1m{{{_HERE}}}"),
-    ("Mean step", "s", f"worker:pscluster_train_round_trip_seconds:mean5m{{{_HERE}}}"),
-    ("Against the others", "none", f"worker:pscluster_train_straggling:ratio{{{_HERE}}}"),
+    ("Windows a second", "none", _of_each("worker:pscluster_train_windows:rate1m")),
+    ("Mean step", "s", _of_each("worker:pscluster_train_round_trip_seconds:mean5m")),
+    ("Against the others", "none", _of_each("worker:pscluster_train_straggling:ratio")),
     ("Steps", "none", f"sum by (task) ({_train('steps_total')})"),
     ("Left the job", "none", f'sum by (task) (pscluster_worker_departures_total{{{_HERE}, role="worker"}})'),
 )
@@ -95,21 +100,32 @@ def training() -> str:
             (
                 "Updates, wire and checkpoints",
                 (
-                    lines("Updates", "none", "Applied by the parameter servers, and dropped because they came twice.",
-                          Query(f"sum({_rate('updates_applied_total')})", "applied a second"),
-                          Query(f"sum({_rate('duplicates_dropped_total')})", "dropped a second")),
+                    lines("Steps", "none", "Of all workers, each told as it is done. In some modes a step is a part of "
+                          "an update only.", Query(f"sum({_rate('steps_total')})", "steps a second")),
+                    lines("Updates", "none", "So many are applied, and so many were dropped because they came twice; "
+                          "told at the end of each epoch.",
+                          Query(_train("updates_applied_total"), "applied"),
+                          Query(_train("duplicates_dropped_total"), "dropped")),
                     lines("Set back", "none", "Updates lost with a checkpoint that was gone back to, and how often.",
                           Query(_train("updates_rolled_back_total"), "updates rolled back"),
                           Query(_train("resumptions_total"), "resumptions")),
-                    lines("On the wire", "Bps", "Bytes between workers and parameter servers, by direction and codec.",
-                          Query(f"sum by (direction, codec) ({_rate('wire_bytes_total')})", "{{direction}} {{codec}}")),
+                    lines("On the wire", "Bps", "What processes send, by role: parameter servers what is pulled, "
+                          "workers what they push; what is sent for a validation is in it.",
+                          Query(f"sum by (role) (rate(pscluster_network_transmit_bytes_total{{{_HERE}}}"
+                                "[$__rate_interval]))", "{{role}}")),
+                    lines("Carried in training", "bytes", "So much was pulled from the parameter servers and pushed to "
+                          "them, by codec; told at the end of each stretch, about as often as a checkpoint is due.",
+                          Query(f"sum by (direction, codec) ({_train('wire_bytes_total')})",
+                                "{{direction}} {{codec}}")),
                     lines("Checkpoint time", "s", "Mean time to write a checkpoint.",
                           Query(f"increase({_train('checkpoint_seconds_sum')}[5m]) / "
                                 f"increase({_train('checkpoint_seconds_count')}[5m])", "write")),
                     lines("Checkpoint size", "bytes", "Of the latest checkpoint.",
                           Query(_train("checkpoint_bytes"), "size")),
-                    lines("Checkpoint age", "s", "What would be lost if a parameter server went now.",
-                          Query(f"cluster:pscluster_train_checkpoint_age_seconds:min{{{_HERE}}}", "age")),
+                    lines("Checkpoint age", "s", "What would be lost if a parameter server went now, and what is too "
+                          "old.",
+                          Query(f"cluster:pscluster_train_checkpoint_age_seconds:min{{{_HERE}}}", "age"),
+                          Query(f"cluster:pscluster_train_checkpoint_age_limit_seconds:max{{{_HERE}}}", "too old")),
                 ),
             ),
         ),
