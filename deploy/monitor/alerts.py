@@ -61,8 +61,9 @@ _OF_TRAINING = (
         "loss-not-finite",
     ),
     Alert(
+        # For two minutes: the first one comes that much after a long preparation, and the next after a long validation.
         "PsclusterCheckpointStale", "cluster:pscluster_train_checkpoint_age_seconds:min", f"> {CHECKPOINT_AGE_LIMIT}",
-        "0s", "warning",
+        "2m", "warning",
         "no checkpoint on {{ $labels.cluster }} for {{ $value | humanizeDuration }}",
         """One is due about every `checkpoint.every_seconds` of the job, and what was trained since the last one is lost
         if a parameter server goes. Is the runs folder's disk full, or its server away? The coordinator's log names the
