@@ -19,7 +19,7 @@ from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
 from deploy.converge.node_table import node_rows
 from deploy.converge.reset import Traces, reset_script
-from deploy.converge.rolling import batches, restart_script, stop_script
+from deploy.converge.rolling import batches, interrupt_script, restart_script, stop_script
 from deploy.deployment_console import node_parts, show_nodes
 from deploy.job_progress import asked_on_node, progress_line
 from deploy.release.history import previous, read
@@ -121,15 +121,29 @@ def _watch(cluster: SshCluster, wish: Wish, limit: Sequence[str], every_seconds:
 
 
 def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
-    """Stop the roles and keep them from starting at boot."""
+    """Interrupt a job, which takes what it has with all roles still there, then stop the roles.
+
+    They do not start at boot either.
+    """
     names = cluster.chosen_nodes(limit)
-    with cluster.fleet() as fleet, waiting_for(f"stopping the roles of {len(names)} nodes"):
-        results = fleet.each(_stop_on, names)
+    (coordinator,) = cluster.inventory.of_role("coordinator")
+    with cluster.fleet() as fleet:
+        if coordinator.node in names:
+            with waiting_for("stopping the job, if one runs"):
+                fleet.each(_interrupt_on, [coordinator.node])  # what is wrong with that node is told below
+        with waiting_for(f"stopping the roles of {len(names)} nodes"):
+            results = fleet.each(_stop_on, names)
     stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
     count = sum(len(units) for units in stopped.values())
     if stopped:
         print(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running", flush=True)
+    if count and cluster.inventory.monitor_node is not None:
+        print(f"the monitor on {cluster.inventory.monitor_node} goes on, and says that they are down", flush=True)
     _told(results)
+
+
+def _interrupt_on(node: NodeConnection) -> None:
+    node.run(interrupt_script(), root=True, deadline_seconds=STOP_SECONDS)
 
 
 def _stop_on(node: NodeConnection) -> list[str]:

@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-_ALIVE = "systemctl list-units --plain --no-legend --state=active,activating,failed"
+_RUNNING = "systemctl list-units --plain --no-legend --state=active,activating"
+_ALIVE = f"{_RUNNING},failed"
 
 
 def batches(names: Sequence[str], serial: int) -> Iterator[list[str]]:
@@ -13,12 +14,18 @@ def batches(names: Sequence[str], serial: int) -> Iterator[list[str]]:
         yield list(names[start : start + size])
 
 
-def stop_script() -> str:
-    """Interrupts a running job, then stops and disables every role; prints the units that ran."""
+def interrupt_script() -> str:
+    """Interrupts the jobs of the coordinator's node, and returns when they have left what they have."""
     return f"""\
-jobs=$(systemctl list-units --plain --no-legend --state=active,activating 'pscluster-job@*' | awk '{{ print $1 }}')
+jobs=$({_RUNNING} 'pscluster-job@*' | awk '{{ print $1 }}')
 [ -z "$jobs" ] || systemctl stop $jobs
-units=$({_ALIVE} 'pscluster-ps-*' 'pscluster-worker-*' | awk '{{ print $1 }}')
+"""
+
+
+def stop_script() -> str:
+    """Stops and disables every role; prints the units that ran. A job that is left, of an old coordinator, goes too."""
+    return f"""\
+{interrupt_script()}units=$({_ALIVE} 'pscluster-ps-*' 'pscluster-worker-*' | awk '{{ print $1 }}')
 [ -z "$units" ] || systemctl disable --quiet --now $units || exit 1
 [ -z "$units" ] || systemctl reset-failed $units 2>/dev/null
 echo $units

@@ -10,7 +10,7 @@ from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
 from deploy.converge.fact_script import fact_script
 from deploy.converge.reset import Traces, reset_script
-from deploy.converge.rolling import restart_script, stop_script
+from deploy.converge.rolling import interrupt_script, restart_script, stop_script
 from tests.converge.pi import all_changes, converged, thesis, untouched_cluster, wish_for
 
 ODD = ("storage.mount=/mnt/a~b+c@d.e-f", "storage.export=/srv/übung", "ssh.user=a.b-c", "deployment.node_exporter=true")
@@ -23,6 +23,7 @@ def scripts(inventory: Inventory) -> dict[str, str]:
     made = {
         "ask": fact_script(wish.questions("rpi11")),
         "stop": stop_script(),
+        "interrupt": interrupt_script(),
         "restart": restart_script(["pscluster-ps-0.service"]),
         **{f"reset {name}": reset_script(Traces.of(inventory, data=True), name) for name in ("rpi01", "rpi11")},
     }

@@ -8,10 +8,8 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ from tests.lab.lab import Lab
 from tests.lab.operator import Done, Operator
 from tests.lab.places import PROJECT
 from tests.lab.snapshot import Snapshot
+from tests.lab.strangers import open_to_strangers
 from tests.lab.waiting import eventually
 from tests.pages.browser import chromium, looking, picture
 
@@ -40,7 +39,8 @@ INSTALLING = ("rpi01", HUB)
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]
 EPOCHS = 3
 SHORT = ("--set", "jobs.pi.samples=32000000", "--set", f"jobs.train.epochs={EPOCHS}")
-TENSORFLOW_PORTS, METRICS_PORTS, NFS_PORT = (2222, 2223, 2224), (9090, 9200, 9201, 9202, 9203), 2049
+PORTS = (2222, 2223, 2224, 9090, 9200, 9201, 9202, 9203, 2049)
+"""TensorFlow's, those of metrics and page, the NFS server's."""
 LEAST_ACCURACY = 0.4
 """Of six activities after three epochs; whoever always says the most frequent one gets 0.19."""
 MOST_EXPOSED = 2.0
@@ -173,7 +173,7 @@ def test_a_monitor_on_one_of_them_watches_all(cluster: Cluster) -> None:
     rules = [rule for group in answer("rules")["groups"] for rule in group["rules"]]
     assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
     assert {rule["state"] for rule in rules if rule["type"] == "alerting"} <= {"inactive", "pending"}
-    assert _open_to_strangers(cluster.lab) == []
+    assert open_to_strangers(cluster.lab, PORTS) == []
 
 
 def test_a_training_survives_a_power_cut_and_a_pulled_cable(cluster: Cluster) -> None:
@@ -181,7 +181,7 @@ def test_a_training_survives_a_power_cut_and_a_pulled_cable(cluster: Cluster) ->
     off, unplugged = lab.node("rpi05"), lab.node("rpi06")
     with operator.running("job", "train", "--epochs", "4") as training:
         training.wait_for("train: epoch   1/4")
-        assert _open_to_strangers(lab) == []
+        assert open_to_strangers(lab, PORTS) == []
         off.crash()
         unplugged.link(False)
         try:
@@ -295,6 +295,19 @@ def test_a_job_goes_on_without_its_operator(cluster: Cluster) -> None:
     assert operator.fab("job", "list", "--json").json()["jobs"][-1]["state"] == "cancelled"
 
 
+def test_a_stop_waits_for_the_job_before_it_takes_the_roles(cluster: Cluster) -> None:
+    operator = cluster.operator
+    with operator.running("job", "train", "--epochs", "1000") as training:
+        training.wait_for("train: epoch")
+        assert "roles on 16 nodes" in operator.fab("deploy", "stop").stdout
+        training.end(130)
+    result = operator.result()
+    assert (result["status"], result["updates"]["rolled_back"]) == ("cancelled", 0)
+    assert result["final"] is not None, "the final test had all workers"
+    operator.fab("deploy", "start", "--no-jobs")
+    cluster.wait_until_well()
+
+
 def test_the_live_page_and_the_report_of_sixteen_nodes(cluster: Cluster) -> None:
     """The page through SSH, as from a desk. `PSCLUSTER_PICTURES=docs/images` takes the documentation's two pictures."""
     operator = cluster.operator
@@ -332,29 +345,6 @@ def test_a_reset_leaves_every_node_as_it_was(cluster: Cluster) -> None:
         ]
         assert left == [], name
         assert node.execute("ls", "/opt").stdout == ""
-
-
-def _open_to_strangers(lab: Lab) -> list[str]:
-    """Where a connection is made from an address that is in no inventory; that SSH answers shows that any could be."""
-    ports = (22, *TENSORFLOW_PORTS, *METRICS_PORTS, NFS_PORT)
-    ask = (
-        "import socket, sys\n"
-        "for port in map(int, sys.argv[2:]):\n"
-        "    try:\n"
-        "        socket.create_connection((sys.argv[1], port), timeout=1).close()\n"
-        "        print(port)\n"
-        "    except OSError:\n"
-        "        pass\n"
-    )
-
-    def asked(address: str) -> list[str]:
-        words = (sys.executable, "-c", ask, address, *map(str, ports))
-        return lab.outsider(*words).stdout.split()
-
-    with ThreadPoolExecutor(len(lab.nodes)) as pool:
-        answers = dict(zip(lab.nodes, pool.map(asked, [node.address for node in lab.nodes.values()]), strict=True))
-    assert all(found[:1] == ["22"] for found in answers.values()), answers
-    return [f"{name}:{port}" for name, found in answers.items() for port in found[1:]]
 
 
 def _changed_copy(folder: Path) -> Path:
