@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cluster.logs import LogLine, read_line
+from cluster.logs.lines import whole_milliseconds
 
 HOLD_SECONDS = 0.5
 """A line that comes waits so long for others that are older and take a longer way."""
@@ -89,7 +90,8 @@ class Shown:
         """`22:45:01.123 worker:0   | text`, or one JSON object."""
         if self.for_programs:
             return as_json(entry)
-        clock = time.strftime("%H:%M:%S", time.localtime(entry.seconds)) + f".{int(entry.seconds % 1 * 1000):03d}"
+        milliseconds = whole_milliseconds(entry.seconds)
+        clock = time.strftime("%H:%M:%S", time.localtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}"
         shown = entry.text if entry.line is None else entry.line.shown
         return "\n".join(f"{clock} {entry.source:<{self.width}} | {line}" for line in shown.splitlines() or [""])
 

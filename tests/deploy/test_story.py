@@ -78,6 +78,21 @@ def test_json_is_shown_readably() -> None:
     assert Shown(4).render(Source("ps:0").place(made)).count("| ") == 2
 
 
+def test_the_milliseconds_shown_are_those_that_were_written() -> None:
+    for milliseconds in range(1000):
+        written = f"2026-11-22T00:00:01.{milliseconds:03d}Z"
+        entry = Source("ps:0").place(f"{written} INFO ps:0 127.0.0.1:1: x")
+        assert Shown(4).render(entry).split()[0].endswith(f":01.{milliseconds:03d}")
+        assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == written
+
+
+@pytest.mark.parametrize(("fraction", "shown"), [(0.9996, "00.999"), (0.9999996, "01.000"), (0.0009, "00.000")])
+def test_people_and_programs_are_shown_the_same_full_milliseconds(fraction: float, shown: str) -> None:
+    entry = Source("ps:0").place("of the journal", AT + fraction)
+    assert Shown(4).render(entry).split()[0].endswith(f":{shown}")
+    assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == f"2026-11-22T00:00:{shown}Z"
+
+
 def test_what_comes_late_still_finds_its_place() -> None:
     def entry(seconds: float) -> Entry:
         return Entry(seconds, "", str(seconds), "", None)
