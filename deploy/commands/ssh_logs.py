@@ -53,7 +53,7 @@ class Teller:
         with self._placing:
             run = self.run if unit == COORDINATOR else ""
             name = f"{node:<{max(map(len, self.nodes), default=0)}} {unit}"
-            return self._sources.setdefault((node, unit), Source(name, run)).place(text, seconds)
+            return self._sources.setdefault((node, unit), Source(name, run)).place(text, time.time(), seconds)
 
 
 Place = Callable[[str, str], Entry | None]

@@ -20,7 +20,7 @@ from deploy.coordinator_log import CoordinatorLog
 from deploy.remote.connection import _dies_with_its_input
 from deploy.render.job_unit import NodePlaces
 from deploy.since import since
-from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable
+from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable, with_beginning
 from tests.deploy.typed import Fab
 
 AT = 1795305600.0
@@ -35,8 +35,12 @@ def line(seconds: float, role: str, message: str, run: str = "") -> str:
 
 def test_lines_of_several_logs_stand_in_the_order_of_their_times() -> None:
     ps, worker = Source("ps:0"), Source("worker:0")
-    entries = [ps.place(line(1, "ps:0", "first")), ps.place("    more of it"), ps.place(line(3, "ps:0", "third"))]
-    entries += [worker.place("Traceback"), worker.place(line(1.5, "worker:0", "second"))]
+    entries = [
+        ps.place(line(1, "ps:0", "first"), AT),
+        ps.place("    more of it", AT),
+        ps.place(line(3, "ps:0", "third"), AT),
+    ]
+    entries += [worker.place("Traceback", AT), worker.place(line(1.5, "worker:0", "second"), AT)]
     shown = Shown(8)
     told = [shown.render(entry).partition(" ")[2] for entry in in_order(entries)]
     assert told == [
@@ -55,15 +59,15 @@ def test_the_lines_of_one_run_with_what_belongs_to_them() -> None:
         line(3, "worker:0", "stopped by SIGTERM"),
         "    and more",
     ]
-    wanted = [Shown(8, RUN).wants(worker.place(text)) for text in texts]
+    wanted = [Shown(8, RUN).wants(worker.place(text, AT)) for text in texts]
     assert wanted == [False, True, True, True, False, False]
 
 
 @pytest.mark.parametrize("text", ["    more", line(1, "ps:0", "x", RUN), last_line("json", Speaker("ps:0"), "x\ny")])
 def test_for_programs_every_line_is_json(text: str) -> None:
     source = Source("ps:0", RUN)
-    source.place(line(0, "ps:0", "before", RUN))
-    fields = json.loads(Shown(8, for_programs=True).render(source.place(text)))
+    source.place(line(0, "ps:0", "before", RUN), AT)
+    fields = json.loads(Shown(8, for_programs=True).render(source.place(text, AT)))
     assert fields["role"] == "ps:0"
     assert list(fields) == ["time", "level", "role", "address", "run", "logger", "message"]
 
@@ -75,22 +79,47 @@ def test_json_is_shown_readably() -> None:
     made = written.format(logging.LogRecord("x", logging.WARNING, "", 0, "a\nb", (), None))
     assert readable(made) == "WARNING a\nb"
     assert readable("{ not json") == "{ not json"
-    assert Shown(4).render(Source("ps:0").place(made)).count("| ") == 2
+    assert Shown(4).render(Source("ps:0").place(made, AT)).count("| ") == 2
 
 
 def test_the_milliseconds_shown_are_those_that_were_written() -> None:
     for milliseconds in range(1000):
         written = f"2026-11-22T00:00:01.{milliseconds:03d}Z"
-        entry = Source("ps:0").place(f"{written} INFO ps:0 127.0.0.1:1: x")
+        entry = Source("ps:0").place(f"{written} INFO ps:0 127.0.0.1:1: x", AT)
         assert Shown(4).render(entry).split()[0].endswith(f":01.{milliseconds:03d}")
         assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == written
 
 
 @pytest.mark.parametrize(("fraction", "shown"), [(0.9996, "00.999"), (0.9999996, "01.000"), (0.0009, "00.000")])
 def test_people_and_programs_are_shown_the_same_full_milliseconds(fraction: float, shown: str) -> None:
-    entry = Source("ps:0").place("of the journal", AT + fraction)
+    entry = Source("ps:0").place("of the journal", AT, AT + fraction)
     assert Shown(4).render(entry).split()[0].endswith(f":{shown}")
     assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == f"2026-11-22T00:00:{shown}Z"
+
+
+LONG = [line(1, "ps:0", "it fails"), *(f"    row {row}" for row in range(30))]
+
+
+def test_the_lines_asked_for_come_with_the_beginning_of_their_message() -> None:
+    texts = [line(0, "ps:0", "before"), *LONG]
+    assert with_beginning(texts, 20) == LONG
+    assert with_beginning(texts, 31) == LONG
+    assert with_beginning(texts, 32) == texts
+    assert with_beginning(texts, 99) == texts
+    assert with_beginning(LONG[1:], 20) == LONG[-20:]
+    assert with_beginning([*LONG, line(2, "ps:0", "after")], 1) == [line(2, "ps:0", "after")]
+    assert with_beginning([], 20) == []
+
+
+def test_lines_without_a_time_take_the_next_or_that_of_the_log_or_that_at_which_they_come() -> None:
+    def seconds(*texts: str) -> list[float]:
+        return [entry.seconds - AT for entry in Source("ps:0").place_last(texts, AT + 9)]
+
+    assert seconds(*LONG[-2:], line(2, "ps:0", "after"), "    more") == [2, 2, 2, 2]
+    assert seconds("refused", "    more") == [9, 9]
+    source = Source("ps:0")
+    source.place_last([], 0.0)
+    assert [source.place("refused", AT + came).seconds - AT for came in (1, 2)] == [1, 2]
 
 
 def test_what_comes_late_still_finds_its_place() -> None:
@@ -195,6 +224,21 @@ def test_the_logs_of_a_cluster_on_this_machine(logged: Path, fab: Fab) -> None:
         in missing.stderr
     )
     assert "--since: expected a time" in fab("deploy logs --since soon").stderr
+
+
+def test_a_traceback_at_the_end_of_a_log_is_told_in_its_place(logged: Path, fab: Fab) -> None:
+    log = logged / "runs" / RUN / "coordinator.log"
+    write(log, line(6, "coordinator:0", "it fails", RUN), *LONG[1:])
+    rows = [f"coordinator:0 {row}" for row in LONG[1:]]
+    for words in ("deploy logs", "deploy logs --role coordinator"):
+        shown = fab(words).stdout
+        assert told(shown) == rows[-20:]
+        assert {row.split()[0] for row in shown.splitlines()[1:]} == {time.strftime("%H:%M:06.000", time.localtime(AT))}
+    log.write_text("\n".join(LONG[-25:]) + "\n")
+    os.utime(log, (AT + 3, AT + 3))
+    objects = fab("deploy logs --role coordinator --json --lines 2").stdout.splitlines()
+    assert [json.loads(row)["time"] for row in objects] == ["2026-11-22T00:00:03.000Z"] * 2
+    assert told(fab("deploy logs --lines 3").stdout)[0] == rows[-1]
 
 
 def on_node(command: str) -> str:
