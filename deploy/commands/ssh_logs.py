@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from cluster.errors import ClusterError, UsageError
+from cluster.errors import ClusterError
 from deploy.commands.edge import DegradedError
 from deploy.coordinator_log import NAME
 from deploy.journal import parse_line
@@ -72,6 +72,7 @@ def logs(
     """Show the last lines of all nodes together by their times; with `follow` go on with what comes."""
     from deploy.selection import select
 
+    first = 0.0 if since is None else seconds_of(since, datetime.now().astimezone())
     run = Path(run).name if run else ""
     tasks = select(list(cluster.inventory.tasks()), roles, nodes)
     chosen = tasks if roles or nodes else ()
@@ -83,22 +84,16 @@ def logs(
     hosts = {task.node for task in tasks if task.role == "coordinator"}
     runs = runs_on_node(cluster.inventory)
     teller = Teller(names, run)
-    shown = Shown(teller.width, run, for_programs)
+    shown = Shown(teller.width, run, for_programs, first)
     lines = 1_000_000 if run else count
-
-    first = _seconds(since)
-
-    def coordinator(node: str, text: str) -> Entry | None:
-        entry = teller.coordinator(node, text)
-        return entry if entry.seconds >= first else None  # of the journals, journalctl itself sees to it
 
     def commands(name: str, following: bool) -> list[tuple[str, Place]]:
         """What is read on the node, and what makes entries of it."""
         asked: list[tuple[str, Place]] = [
-            (_journalctl(patterns[name], 0 if following else lines, since, follow=following), teller.journal)
+            (_journalctl(patterns[name], 0 if following else lines, first, follow=following), teller.journal)
         ]
         if name in hosts:
-            asked.append((coordinator_command(runs, run, lines, follow=following), coordinator))
+            asked.append((coordinator_command(runs, run, lines, follow=following), teller.coordinator))
         return asked
 
     with cluster.fleet() as fleet:
@@ -172,21 +167,13 @@ def _follow(
             thread.join(5.0)
 
 
-def _seconds(since: str | None) -> float:
-    """The time as we read it; what journalctl alone understands keeps nothing of the coordinator's log back."""
-    try:
-        return 0.0 if since is None else seconds_of(since, datetime.now().astimezone())
-    except UsageError:
-        return 0.0
-
-
 def _pattern(role: str, index: int) -> str:
     return "pscluster-job@*" if role == "coordinator" else f"pscluster-{role}-{index}.service"
 
 
-def _journalctl(patterns: Sequence[str], count: int, since: str | None, *, follow: bool) -> str:
+def _journalctl(patterns: Sequence[str], count: int, since: float, *, follow: bool) -> str:
     units = " ".join(f"-u {shlex.quote(pattern)}" for pattern in patterns)
-    when = f" --since={shlex.quote(since)}" if since else ""
+    when = f" --since=@{since:.6f}" if since > 0 else ""
     # --all: a field beyond 4096 bytes, such as a line of JSON with a traceback, would be left out.
     return f"journalctl --no-pager -q --all -o json {units}{when} -n {count}{' -f' if follow else ''}"
 

@@ -328,6 +328,13 @@ def journal_of(unit: str, seconds: int, message: str) -> str:
     return json.dumps({**fields, "MESSAGE": message})
 
 
+@pytest.mark.usefixtures("three")
+def test_a_time_that_is_not_understood_is_refused_before_any_node_is_asked(fab: Fab) -> None:
+    logs = fab("deploy logs --since 2M")
+    assert logs.code == 2
+    assert "--since: expected a time such as '10 min ago', 'today', '22:45'" in logs.stderr
+
+
 @pytest.mark.usefixtures("asked")
 @pytest.mark.parametrize("follow", [False, True])
 def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(
@@ -344,7 +351,7 @@ def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(
     (tmp_path / "none").touch()
     monkeypatch.setattr(
         ssh_logs, "_journalctl",
-        lambda patterns, count, since, follow: f"cat {shlex.quote(str(tmp_path / (patterns[0] if count else 'none')))}",
+        lambda patterns, count, first, follow: f"cat {shlex.quote(str(tmp_path / (patterns[0] if count else 'none')))}",
     )  # fmt: skip
     monkeypatch.setattr(ssh_logs, "coordinator_command", lambda *_, **__: f"cat {tmp_path}/coordinator.log")
     words = "deploy logs --role worker --role coordinator"

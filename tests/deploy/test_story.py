@@ -142,6 +142,9 @@ NOW = datetime.fromisoformat("2026-11-22T12:30:00+01:00")
     ("text", "expected"),
     [
         ("10 min ago", "2026-11-22T12:20:00+01:00"),
+        ("2m ago", "2026-11-22T12:28:00+01:00"),
+        ("10 MIN ago", "2026-11-22T12:20:00+01:00"),
+        ("2026-11-21T22:45:01.123Z", "2026-11-21T22:45:01.123+00:00"),
         ("-2h", "2026-11-22T10:30:00+01:00"),
         ("1 day ago", "2026-11-21T12:30:00+01:00"),
         ("90 seconds ago", "2026-11-22T12:28:30+01:00"),
@@ -161,7 +164,7 @@ def test_a_time_without_a_zone_is_this_machines() -> None:
     assert since("2026-11-21 22:45", NOW) == time.mktime((2026, 11, 21, 22, 45, 0, 0, 0, -1))
 
 
-@pytest.mark.parametrize("text", ["", "soon", "10 min", "25:00", "2026-13-01", "-5 years"])
+@pytest.mark.parametrize("text", ["", "soon", "10 min", "25:00", "2026-13-01", "-5 years", "2M ago", "-2 M"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="--since: expected a time such as"):
         since(text, NOW)
