@@ -2,10 +2,7 @@
 
 import json
 import os
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -15,17 +12,13 @@ from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
 from cluster.logs import Speaker, formatter, last_line
 from cluster.logs.lines import utc
-from deploy.commands.ssh_logs import coordinator_command
 from deploy.coordinator_log import CoordinatorLog
-from deploy.remote.connection import _dies_with_its_input
-from deploy.render.job_unit import NodePlaces
 from deploy.since import since
 from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable, with_beginning
 from tests.deploy.typed import Fab
 
 AT = 1795305600.0
 RUN = "20261122T000000Z-train"
-PATIENCE_SECONDS = 60.0
 
 
 def line(seconds: float, role: str, message: str, run: str = "") -> str:
@@ -242,66 +235,3 @@ def test_a_traceback_at_the_end_of_a_log_is_told_in_its_place(logged: Path, fab:
     objects = fab("deploy logs --role coordinator --json --lines 2").stdout.splitlines()
     assert [json.loads(row)["time"] for row in objects] == ["2026-11-22T00:00:03.000Z"] * 2
     assert told(fab("deploy logs --lines 3").stdout)[0] == rows[-1]
-
-
-def on_node(command: str) -> str:
-    return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60).stdout
-
-
-def test_the_coordinators_log_on_its_node(tmp_path: Path) -> None:
-    places, runs = NodePlaces(state=str(tmp_path)), str(tmp_path / "runs")
-
-    def last(count: int, run: str = "") -> str:
-        return on_node(coordinator_command(runs, run, count, follow=False, places=places))
-
-    assert last(5) == ""
-    write(tmp_path / "jobs" / "20261122T0000-pi" / "output.log", "refused")
-    assert last(5) == "refused\n"
-    write(tmp_path / "runs" / RUN / "coordinator.log", "one", "two")
-    write(tmp_path / "jobs" / "20261122T0001-train" / "run", f"{tmp_path}/runs/{RUN}")
-    assert last(1) == "two\n"
-    assert last(5, RUN) == "one\ntwo\n"
-    assert last(5, "another") == ""
-
-
-@contextmanager
-def streamed(command: str) -> "Iterator[subprocess.Popen[str]]":
-    """As `NodeConnection.stream` starts it: it ends when its input does."""
-    words = ["sh", "-c", _dies_with_its_input(command)]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as it:
-        yield it
-        assert it.stdin is not None
-        it.stdin.close()
-        it.wait(PATIENCE_SECONDS)
-
-
-def test_the_next_run_is_followed_too_and_nothing_stays_behind(tmp_path: Path) -> None:
-    places, runs = NodePlaces(state=str(tmp_path)), str(tmp_path / "runs")
-    first, second = (tmp_path / "runs" / name / "coordinator.log" for name in ("1-pi", "2-train"))
-    write(first, "old")
-    write(tmp_path / "jobs" / "20261122T0001-pi" / "run", str(first.parent))
-    with streamed(coordinator_command(runs, "", 0, follow=True, places=places)) as following:
-        assert following.stdout is not None
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not any(_tails(first)) and time.monotonic() < end:
-            time.sleep(0.05)
-        write(first, "new")
-        assert following.stdout.readline() == "new\n"
-        write(second, "begins")
-        write(tmp_path / "jobs" / "20261122T0002-train" / "run", str(second.parent))
-        assert following.stdout.readline() == "begins\n"
-    while any((*_tails(first), *_tails(second))) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not any((*_tails(first), *_tails(second)))
-
-
-def _tails(log: Path) -> Iterator[str]:
-    """Processes that read this log."""
-    for process in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(process) == str(log):
-                yield process.parts[2]
-        except OSError:
-            continue
