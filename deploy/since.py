@@ -15,7 +15,19 @@ _AGO = re.compile(
 _MONTHS = re.compile(r"\d\s*M\b")
 """Months in journalctl, which somebody who means minutes must not get, nor the other way round: neither."""
 
+_RUN_SLACK_SECONDS = 86400.0
+"""A node's clock may be so much behind that of the coordinator, which names the run."""
+
 _TIMES = ("%H:%M", "%H:%M:%S")
+
+
+def not_before(run: str) -> float:
+    """A time before every line of the run, by its name; 0 for a name that does not begin with one."""
+    try:
+        begun = datetime.strptime(run.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return 0.0
+    return max(0.0, begun.timestamp() - _RUN_SLACK_SECONDS)
 
 
 def since(text: str, now: datetime) -> float:

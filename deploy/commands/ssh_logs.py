@@ -7,12 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, UsageError
 from deploy.commands.edge import DegradedError
 from deploy.node_coordinator_log import NodeCoordinatorLog
 from deploy.node_jobs import runs_on_node
 from deploy.node_journal import NodeJournal, unit_pattern
 from deploy.remote.connection import NodeConnection
+from deploy.since import not_before
 from deploy.since import since as seconds_of
 from deploy.ssh_cluster import SshCluster
 from deploy.story import Entry, Interleaver, Shown, in_order
@@ -65,7 +66,7 @@ def logs(
         units = [unit_pattern(task.role, task.index) for task in tasks if task.node == name]
         everything = [] if chosen else ["pscluster-*"]
         column = f"{name:<{column_width}}"
-        journal = NodeJournal(name, column, [*units, *everything], lines, first)
+        journal = NodeJournal(name, column, [*units, *everything], lines, max(first, not_before(run)))
         if not any(task.role == "coordinator" and task.node == name for task in tasks):
             return [journal]
         coordinator = f"{column} coordinator-0"
@@ -88,8 +89,14 @@ def logs(
 
         with waiting_for("reading the logs"):
             found = fleet.each(last_of, names)
-        known = [entry for entries in found.values() if not isinstance(entries, ClusterError) for entry in entries]
+        answered = [entries for entries in found.values() if not isinstance(entries, ClusterError)]
+        known = [entry for entries in answered for entry in entries]
         told = [entry for entry in in_order(known) if shown.wants(entry)]
+        if run and not told and not follow and len(answered) == len(found):
+            raise UsageError(
+                f"--run {run}: expected a run that the logs name, found no line of it; "
+                "`fab job list` shows the runs there are"
+            )
         for entry in told[-count:] if count else []:
             print(shown.render(entry), flush=True)
         if follow:

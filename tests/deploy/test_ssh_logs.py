@@ -107,6 +107,13 @@ def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(journal: Path,
 
 
 @pytest.mark.usefixtures("journal")
+def test_a_run_that_no_log_names_is_an_error(fab: Fab) -> None:
+    missing = fab(f"{ROLES} --run 2-train")
+    assert missing.code == 2
+    assert "--run 2-train: expected a run that the logs name, found no line of it; `fab job list`" in missing.stderr
+
+
+@pytest.mark.usefixtures("journal")
 def test_the_coordinators_log_is_told_where_no_job_stands_in_the_journal(fab: Fab) -> None:
     assert told(fab("deploy logs --role coordinator")) == [STORY[1], STORY[3]]
 

@@ -13,7 +13,7 @@ from cluster.inventory.templates import local_inventory
 from cluster.logs import Speaker, formatter, last_line
 from cluster.logs.lines import utc
 from deploy.coordinator_log import CoordinatorLog
-from deploy.since import since
+from deploy.since import not_before, since
 from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable, with_beginning
 from tests.deploy.typed import Fab
 
@@ -161,6 +161,11 @@ def test_a_time_without_a_zone_is_this_machines() -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="--since: expected a time such as"):
         since(text, NOW)
+
+
+def test_the_lines_of_a_run_are_looked_for_from_the_day_before_it_on() -> None:
+    assert not_before("20261122T000000Z-train") == datetime.fromisoformat("2026-11-21T00:00:00Z").timestamp()
+    assert [not_before(run) for run in ("", "mine", "20261322T000000Z-train", "19700101T000000Z-pi")] == [0, 0, 0, 0]
 
 
 def write(path: Path, *lines: str) -> None:
