@@ -71,8 +71,8 @@ class NodeCoordinatorLog:
         # next comes. The trap ends both with us.
         script = (
             "p=; o=; g=; trap 'kill $o $p 2>/dev/null; exit' TERM INT HUP; "
-            'show() { [ -z "$o" ] || kill "$o"; o=$p; printf "\\036%s\\n" "$f"; tail $k -F -- "$f" 2>/dev/null & '
-            "p=$!; g=$f; k='-c +1'; }; "
+            'show() { [ -z "$o" ] || kill $o 2>/dev/null; o=$p; printf "\\036%s\\n" "$f"; '
+            "tail $k -F -- \"$f\" 2>/dev/null & p=$!; g=$f; k='-c +1'; }; "
             f'{known}; f=$w; if [ -f "$f" ]; then show; else k="-c +1"; fi; '
             f'while :; do {self._find}; [ "$f" = "$g" ] || [ ! -f "$f" ] || show; sleep 1; done'
         )
