@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,15 @@ class Log(Protocol):
     @property
     def path(self) -> Path:
         """The file; it need not be there."""
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """The last lines of a log, and when it was written to; 0 for one that is not there."""
+
+    name: str
+    lines: Sequence[str]
+    written: float
 
 
 def tail(path: Path, lines: int, end: int | None = None) -> list[str]:
@@ -45,9 +55,9 @@ class Follower:
     def __init__(self, logs: Sequence[Log]) -> None:
         self._readers = [_Reader(log) for log in logs]
 
-    def last_lines(self, count: int) -> list[tuple[str, str]]:
-        """(name, line) of the last lines of each log as it was when the Follower was made."""
-        return [(reader.name, line) for reader in self._readers for line in reader.last_lines(count)]
+    def ends(self, count: int) -> list[LogEnd]:
+        """Up to `count` last lines of each log as it was when the Follower was made."""
+        return [reader.end(count) for reader in self._readers]
 
     def new_lines(self) -> list[tuple[str, str]]:
         """(name, line) of the lines completed since the last call."""
@@ -59,16 +69,16 @@ class _Reader:
         self.name = log.name
         self._log = log
         self._begun_with = log.path
-        self._inode, self._position = self._find(self._begun_with)
+        self._inode, self._position, self._written = self._find(self._begun_with)
         self._partial = b""
         self._first_position = self._position
 
-    def last_lines(self, count: int) -> list[str]:
-        return tail(self._begun_with, count, self._first_position)
+    def end(self, count: int) -> LogEnd:
+        return LogEnd(self.name, tail(self._begun_with, count, self._first_position), self._written)
 
     def new_lines(self) -> list[str]:
         path = self._log.path
-        inode, size = self._find(path)
+        inode, size, _ = self._find(path)
         if inode != self._inode or size < self._position:  # set aside, made anew, or another run's
             self._inode, self._position, self._partial = inode, 0, b""
         if size == self._position:
@@ -80,9 +90,9 @@ class _Reader:
         *complete, self._partial = text.split(b"\n")
         return [line.decode("utf-8", errors="replace") for line in complete]
 
-    def _find(self, path: Path) -> tuple[int | None, int]:
+    def _find(self, path: Path) -> tuple[int | None, int, float]:
         try:
             status = path.stat()
         except FileNotFoundError:
-            return None, 0
-        return status.st_ino, status.st_size
+            return None, 0, 0.0
+        return status.st_ino, status.st_size, status.st_mtime

@@ -1,4 +1,7 @@
-"""`--since` for the logs of this machine: the times of journalctl that people type. Pure."""
+"""`--since` of `fab deploy logs`: the times of journalctl that people type, understood on the operator's machine. Pure.
+
+No node is given the text: it has a time zone of its own, and journalctl 252 refuses `2026-11-21T22:45:01Z`.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,7 +12,22 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(
     r"-?\s*(?P<count>\d{1,9})\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)(?P<ago>\s+ago)?"
 )
+_MONTHS = re.compile(r"\d\s*M\b")
+"""Months in journalctl, which somebody who means minutes must not get, nor the other way round: neither."""
+
+_RUN_SLACK_SECONDS = 86400.0
+"""A node's clock may be so much behind that of the coordinator, which names the run."""
+
 _TIMES = ("%H:%M", "%H:%M:%S")
+
+
+def not_before(run: str) -> float:
+    """A time before every line of the run, by its name; 0 for a name that does not begin with one."""
+    try:
+        begun = datetime.strptime(run.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return 0.0
+    return max(0.0, begun.timestamp() - _RUN_SLACK_SECONDS)
 
 
 def since(text: str, now: datetime) -> float:
@@ -23,7 +41,7 @@ def since(text: str, now: datetime) -> float:
     if words in named:
         return named[words].timestamp()
     ago = _AGO.fullmatch(words)
-    if ago and (ago["ago"] or words.startswith("-")):
+    if ago and (ago["ago"] or words.startswith("-")) and not _MONTHS.search(text):
         return now.timestamp() - int(ago["count"]) * _SECONDS[ago["unit"][0]]
     for form in _TIMES:
         try:
@@ -33,8 +51,8 @@ def since(text: str, now: datetime) -> float:
         return midnight.replace(hour=found.hour, minute=found.minute, second=found.second).timestamp()
     try:
         given = datetime.fromisoformat(words.removesuffix(" utc").upper())
-    except ValueError:
+        return (given.replace(tzinfo=UTC) if words.endswith(" utc") else given).timestamp()
+    except (ValueError, OverflowError):
         raise UsageError(
             f"--since: expected a time such as '10 min ago', 'today', '22:45' or '2026-11-21 22:45', got {text!r}"
         ) from None
-    return (given.replace(tzinfo=UTC) if words.endswith(" utc") else given).timestamp()

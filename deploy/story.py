@@ -2,13 +2,17 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.logs import LogLine, read_line
+from cluster.logs.lines import whole_milliseconds
 
 HOLD_SECONDS = 0.5
 """A line that comes waits so long for others that are older and take a longer way."""
+
+LOOK_BACK_LINES = 500
+"""So far before the lines asked for their beginning is looked for: a traceback may be the end of a log."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,20 @@ class Entry:
 class Source:
     """One log, whose lines are placed in the order they stand in it."""
 
-    def __init__(self, name: str, run: str = "", seconds: float = 0.0) -> None:
-        """`run`: of lines that name none. `seconds`: of lines before the first that has a time."""
+    def __init__(self, name: str, run: str = "") -> None:
+        """`run`: of lines that name none."""
         self.name = name
-        self._run, self._seconds = run, seconds
+        self._run = run
+        self._seconds: float | None = None
 
-    def place(self, text: str, seconds: float | None = None) -> Entry:
-        """The next line. `seconds` is its time where somebody else took it down.
+    def place_last(self, texts: Sequence[str], written: float) -> list[Entry]:
+        """The end of the log. Lines before the first that has a time take that; if none has one, `written`."""
+        dated = (line.seconds for line in map(read_line, texts) if line is not None)
+        self._seconds = next(dated, written if texts else None)
+        return [self.place(text, written) for text in texts]
+
+    def place(self, text: str, came: float, seconds: float | None = None) -> Entry:
+        """The next line, which `came` then. `seconds` is its time where somebody else took it down.
 
         What says neither when nor in which run, such as the rest of a message, belongs to the line before.
         """
@@ -42,7 +53,15 @@ class Source:
             self._seconds = seconds
         elif line is not None:
             self._seconds = line.seconds
-        return Entry(self._seconds, self.name, text, self._run, line)
+        known = came if self._seconds is None else self._seconds
+        return Entry(known, self.name, text, self._run, line)
+
+
+def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
+    """The last `count` lines, and the ones before that the first of them goes on with if their beginning is there."""
+    first = max(0, len(texts) - count)
+    begins = (at for at in range(first, -1, -1) if at < len(texts) and read_line(texts[at]) is not None)
+    return texts[next(begins, first) :]
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -89,7 +108,8 @@ class Shown:
         """`22:45:01.123 worker:0   | text`, or one JSON object."""
         if self.for_programs:
             return as_json(entry)
-        clock = time.strftime("%H:%M:%S", time.localtime(entry.seconds)) + f".{int(entry.seconds % 1 * 1000):03d}"
+        milliseconds = whole_milliseconds(entry.seconds)
+        clock = time.strftime("%H:%M:%S", time.localtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}"
         shown = entry.text if entry.line is None else entry.line.shown
         return "\n".join(f"{clock} {entry.source:<{self.width}} | {line}" for line in shown.splitlines() or [""])
 

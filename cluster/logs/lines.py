@@ -83,9 +83,14 @@ class JsonLines(logging.Formatter):
             longest //= 2
 
 
+def whole_milliseconds(seconds: float) -> int:
+    """The full milliseconds since the epoch. As a float .123 of these days is .12299990: that is .123 here."""
+    return round(seconds * 1_000_000) // 1000
+
+
 def utc(seconds: float) -> str:
     """RFC 3339 with milliseconds: `2026-11-21T22:45:01.123Z`."""
-    milliseconds = int(seconds * 1000)
+    milliseconds = whole_milliseconds(seconds)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}Z"
 
 

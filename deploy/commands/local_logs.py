@@ -12,7 +12,7 @@ from deploy.coordinator_log import CoordinatorLog
 from deploy.log_reader import POLL_SECONDS, Follower, Log
 from deploy.selection import select
 from deploy.since import since as seconds_of
-from deploy.story import Interleaver, Shown, Source, in_order
+from deploy.story import LOOK_BACK_LINES, Interleaver, Shown, Source, in_order, with_beginning
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -43,8 +43,12 @@ def logs(
     sources = {log.name: Source(log.name, run if log is coordinator else "") for log in chosen}
     follower = Follower(chosen)
     # Of a run or of a time, which lines count is known only when they are read.
-    everything = follower.last_lines(1_000_000 if run or since else count)
-    entries = [sources[name].place(line) for name, line in everything]
+    wanted_lines = 1_000_000 if run or since else count
+    entries = [
+        entry
+        for end in follower.ends(wanted_lines + LOOK_BACK_LINES)
+        for entry in sources[end.name].place_last(with_beginning(end.lines, wanted_lines), end.written)
+    ]
     told = [entry for entry in in_order(entries) if shown.wants(entry)]
     if run and not told and not follow:
         newest = ", ".join(coordinator.newest_runs(3))
@@ -58,7 +62,7 @@ def logs(
     waiting = Interleaver()
     while True:
         for name, line in follower.new_lines():
-            waiting.put(sources[name].place(line), time.monotonic())
+            waiting.put(sources[name].place(line, time.time()), time.monotonic())
         for entry in waiting.take(time.monotonic()):
             if shown.wants(entry):
                 print(shown.render(entry), flush=True)

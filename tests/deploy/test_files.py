@@ -137,7 +137,8 @@ def test_following_picks_up_new_logs_whole_lines_and_logs_set_aside(tmp_path: Pa
     first.write_text("old\n")
     follower = log_reader.Follower([LogFile("ps:0", first), LogFile("worker:0", second)])
     assert follower.new_lines() == []
-    assert follower.last_lines(5) == [("ps:0", "old")]
+    ends = [(end.name, end.lines, end.written) for end in follower.ends(5)]
+    assert ends == [("ps:0", ["old"], first.stat().st_mtime), ("worker:0", [], 0.0)]
     second.write_text("born\n")
     with first.open("a") as log:
         log.write("half a line")

@@ -1,8 +1,6 @@
 """The command lines of `connection: ssh` as somebody types them, on nodes that are one real sshd without systemd."""
 
-import getpass
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -12,27 +10,14 @@ from typing import Any
 
 import pytest
 
-from cluster.logs import Speaker, last_line
-from deploy.commands import ssh_logs
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.project import ROOT
 from deploy.release.keys import environment_key
 from deploy.release.requirements import committed
+from tests.deploy.three_nodes import HOSTS, THREE, write
 from tests.deploy.typed import Fab
 from tests.remote.sshd import ACCOUNT, Sshd, new_key, no_sudo, running_sshd, sshd_with_an_account, why_not
 
-THREE = """\
-schema: 1
-cluster: three
-connection: ssh
-ssh: {{user: {user}, port: {port}, key: "{key}"}}
-storage: {{server: pi-1}}
-nodes:
-  - {{name: pi-1, address: 10.77.0.1, ssh: {{address: 127.0.0.2}}, roles: [storage, ps, coordinator]}}
-  - {{name: pi-2, address: 10.77.0.2, ssh: {{address: 127.0.0.3}}, roles: [worker]}}
-  - {{name: pi-3, address: 10.77.0.3, ssh: {{address: 127.0.0.4}}, roles: [worker]}}
-jobs: {{pi: {{samples: 1000}}}}
-"""
 ONE = """\
 schema: 1
 cluster: one
@@ -44,7 +29,6 @@ nodes:
 jobs: {{pi: {{samples: 1000}}}}
 """
 NAMES = ["pi-1", "pi-2", "pi-3"]
-HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +66,6 @@ def asked(trusted: None) -> None:
     reason = no_sudo()
     if reason:
         pytest.skip(reason)
-
-
-def write(folder: Path, text: str, sshd: Sshd) -> None:
-    filled = text.format(user=getpass.getuser(), port=sshd.port, key=sshd.user_key)
-    (folder / "inventory.yaml").write_text(filled)
 
 
 def known_hosts(folder: Path) -> Path:
@@ -323,53 +302,6 @@ def test_day_two_where_nothing_was_ever_installed(fab: Fab) -> None:
     assert rollback.code == 3
     assert [line.partition(":")[0] for line in rollback.stderr.strip().splitlines()] == NAMES
     assert "no earlier release is left to go back to" in rollback.stderr
-
-
-def line_of(seconds: int, role: str, message: str, run: str = "") -> str:
-    place = f" run {run}" if run else ""
-    return f"2026-11-22T00:00:{seconds:02d}.000Z INFO {role} 10.77.0.2:2223{place}: {message}"
-
-
-def journal_of(unit: str, seconds: int, message: str) -> str:
-    fields = {"__REALTIME_TIMESTAMP": str(1795305600_000000 + seconds * 1_000_000), "_SYSTEMD_UNIT": unit}
-    return json.dumps({**fields, "MESSAGE": message})
-
-
-@pytest.mark.usefixtures("asked")
-@pytest.mark.parametrize("follow", [False, True])
-def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(
-    tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch, follow: bool
-) -> None:
-    """Without systemd here, files stand in for the journals; the lines come over SSH, from one thread a node."""
-    for index, seconds in ((0, 1), (1, 3)):
-        unit, role = f"pscluster-worker-{index}.service", f"worker:{index}"
-        begins = journal_of(unit, seconds, line_of(seconds, role, "run 1-train begins", "1-train"))
-        (tmp_path / unit).write_text(f"{journal_of(unit, 0, line_of(0, role, 'ready'))}\n{begins}\n")
-    (tmp_path / "pscluster-job@*").write_text(journal_of("pscluster-job@1-train.service", 5, "Deactivated") + "\n")
-    coordinator = last_line("json", Speaker("coordinator:0", run="1-train"), "one worker left")
-    (tmp_path / "coordinator.log").write_text(coordinator + "\n" + line_of(2, "coordinator:0", "two", "1-train") + "\n")
-    (tmp_path / "none").touch()
-    monkeypatch.setattr(
-        ssh_logs, "_journalctl",
-        lambda patterns, count, since, follow: f"cat {shlex.quote(str(tmp_path / (patterns[0] if count else 'none')))}",
-    )  # fmt: skip
-    monkeypatch.setattr(ssh_logs, "coordinator_command", lambda *_, **__: f"cat {tmp_path}/coordinator.log")
-    words = "deploy logs --role worker --role coordinator"
-    shown = fab(f"{words} --run 1-train{' --follow' if follow else ''}")
-    assert shown.code == 0, shown.stderr
-    told = [row.partition(" ")[2] for row in shown.stdout.splitlines()[1:]]
-    story = [
-        "pi-2 worker-0       | run 1-train begins",
-        "pi-1 coordinator-0  | two",
-        "pi-3 worker-1       | run 1-train begins",
-        "pi-1 coordinator-0  | ERROR one worker left",
-    ]
-    assert told[:4] == story
-    assert told[4:] == [story[1], story[3]] * follow
-    if not follow:
-        rows = [json.loads(row) for row in fab(f"{words} --json --lines 3").stdout.splitlines()]
-        assert [row["message"] for row in rows] == ["run 1-train begins", "Deactivated", "one worker left"]
-        assert [row["run"] for row in rows] == ["1-train", None, "1-train"]
 
 
 def test_an_account_without_sudo_is_never_taken_for_a_cluster_that_does_not_run(tmp_path: Path, fab: Fab) -> None:

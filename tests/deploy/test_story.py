@@ -2,10 +2,7 @@
 
 import json
 import os
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -15,17 +12,13 @@ from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
 from cluster.logs import Speaker, formatter, last_line
 from cluster.logs.lines import utc
-from deploy.commands.ssh_logs import coordinator_command
 from deploy.coordinator_log import CoordinatorLog
-from deploy.remote.connection import _dies_with_its_input
-from deploy.render.job_unit import NodePlaces
-from deploy.since import since
-from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable
+from deploy.since import not_before, since
+from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable, with_beginning
 from tests.deploy.typed import Fab
 
 AT = 1795305600.0
 RUN = "20261122T000000Z-train"
-PATIENCE_SECONDS = 60.0
 
 
 def line(seconds: float, role: str, message: str, run: str = "") -> str:
@@ -35,8 +28,12 @@ def line(seconds: float, role: str, message: str, run: str = "") -> str:
 
 def test_lines_of_several_logs_stand_in_the_order_of_their_times() -> None:
     ps, worker = Source("ps:0"), Source("worker:0")
-    entries = [ps.place(line(1, "ps:0", "first")), ps.place("    more of it"), ps.place(line(3, "ps:0", "third"))]
-    entries += [worker.place("Traceback"), worker.place(line(1.5, "worker:0", "second"))]
+    entries = [
+        ps.place(line(1, "ps:0", "first"), AT),
+        ps.place("    more of it", AT),
+        ps.place(line(3, "ps:0", "third"), AT),
+    ]
+    entries += [worker.place("Traceback", AT), worker.place(line(1.5, "worker:0", "second"), AT)]
     shown = Shown(8)
     told = [shown.render(entry).partition(" ")[2] for entry in in_order(entries)]
     assert told == [
@@ -55,15 +52,15 @@ def test_the_lines_of_one_run_with_what_belongs_to_them() -> None:
         line(3, "worker:0", "stopped by SIGTERM"),
         "    and more",
     ]
-    wanted = [Shown(8, RUN).wants(worker.place(text)) for text in texts]
+    wanted = [Shown(8, RUN).wants(worker.place(text, AT)) for text in texts]
     assert wanted == [False, True, True, True, False, False]
 
 
 @pytest.mark.parametrize("text", ["    more", line(1, "ps:0", "x", RUN), last_line("json", Speaker("ps:0"), "x\ny")])
 def test_for_programs_every_line_is_json(text: str) -> None:
     source = Source("ps:0", RUN)
-    source.place(line(0, "ps:0", "before", RUN))
-    fields = json.loads(Shown(8, for_programs=True).render(source.place(text)))
+    source.place(line(0, "ps:0", "before", RUN), AT)
+    fields = json.loads(Shown(8, for_programs=True).render(source.place(text, AT)))
     assert fields["role"] == "ps:0"
     assert list(fields) == ["time", "level", "role", "address", "run", "logger", "message"]
 
@@ -75,7 +72,47 @@ def test_json_is_shown_readably() -> None:
     made = written.format(logging.LogRecord("x", logging.WARNING, "", 0, "a\nb", (), None))
     assert readable(made) == "WARNING a\nb"
     assert readable("{ not json") == "{ not json"
-    assert Shown(4).render(Source("ps:0").place(made)).count("| ") == 2
+    assert Shown(4).render(Source("ps:0").place(made, AT)).count("| ") == 2
+
+
+def test_the_milliseconds_shown_are_those_that_were_written() -> None:
+    for milliseconds in range(1000):
+        written = f"2026-11-22T00:00:01.{milliseconds:03d}Z"
+        entry = Source("ps:0").place(f"{written} INFO ps:0 127.0.0.1:1: x", AT)
+        assert Shown(4).render(entry).split()[0].endswith(f":01.{milliseconds:03d}")
+        assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == written
+
+
+@pytest.mark.parametrize(("fraction", "shown"), [(0.9996, "00.999"), (0.9999996, "01.000"), (0.0009, "00.000")])
+def test_people_and_programs_are_shown_the_same_full_milliseconds(fraction: float, shown: str) -> None:
+    entry = Source("ps:0").place("of the journal", AT, AT + fraction)
+    assert Shown(4).render(entry).split()[0].endswith(f":{shown}")
+    assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == f"2026-11-22T00:00:{shown}Z"
+
+
+LONG = [line(1, "ps:0", "it fails"), *(f"    row {row}" for row in range(30))]
+
+
+def test_the_lines_asked_for_come_with_the_beginning_of_their_message() -> None:
+    texts = [line(0, "ps:0", "before"), *LONG]
+    assert with_beginning(texts, 20) == LONG
+    assert with_beginning(texts, 31) == LONG
+    assert with_beginning(texts, 32) == texts
+    assert with_beginning(texts, 99) == texts
+    assert with_beginning(LONG[1:], 20) == LONG[-20:]
+    assert with_beginning([*LONG, line(2, "ps:0", "after")], 1) == [line(2, "ps:0", "after")]
+    assert with_beginning([], 20) == []
+
+
+def test_lines_without_a_time_take_the_next_or_that_of_the_log_or_that_at_which_they_come() -> None:
+    def seconds(*texts: str) -> list[float]:
+        return [entry.seconds - AT for entry in Source("ps:0").place_last(texts, AT + 9)]
+
+    assert seconds(*LONG[-2:], line(2, "ps:0", "after"), "    more") == [2, 2, 2, 2]
+    assert seconds("refused", "    more") == [9, 9]
+    source = Source("ps:0")
+    source.place_last([], 0.0)
+    assert [source.place("refused", AT + came).seconds - AT for came in (1, 2)] == [1, 2]
 
 
 def test_what_comes_late_still_finds_its_place() -> None:
@@ -98,6 +135,9 @@ NOW = datetime.fromisoformat("2026-11-22T12:30:00+01:00")
     ("text", "expected"),
     [
         ("10 min ago", "2026-11-22T12:20:00+01:00"),
+        ("2m ago", "2026-11-22T12:28:00+01:00"),
+        ("10 MIN ago", "2026-11-22T12:20:00+01:00"),
+        ("2026-11-21T22:45:01.123Z", "2026-11-21T22:45:01.123+00:00"),
         ("-2h", "2026-11-22T10:30:00+01:00"),
         ("1 day ago", "2026-11-21T12:30:00+01:00"),
         ("90 seconds ago", "2026-11-22T12:28:30+01:00"),
@@ -117,10 +157,15 @@ def test_a_time_without_a_zone_is_this_machines() -> None:
     assert since("2026-11-21 22:45", NOW) == time.mktime((2026, 11, 21, 22, 45, 0, 0, 0, -1))
 
 
-@pytest.mark.parametrize("text", ["", "soon", "10 min", "25:00", "2026-13-01", "-5 years"])
+@pytest.mark.parametrize("text", ["", "soon", "10 min", "25:00", "2026-13-01", "-5 years", "2M ago", "-2 M"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="--since: expected a time such as"):
         since(text, NOW)
+
+
+def test_the_lines_of_a_run_are_looked_for_from_the_day_before_it_on() -> None:
+    assert not_before("20261122T000000Z-train") == datetime.fromisoformat("2026-11-21T00:00:00Z").timestamp()
+    assert [not_before(run) for run in ("", "mine", "20261322T000000Z-train", "19700101T000000Z-pi")] == [0, 0, 0, 0]
 
 
 def write(path: Path, *lines: str) -> None:
@@ -182,64 +227,16 @@ def test_the_logs_of_a_cluster_on_this_machine(logged: Path, fab: Fab) -> None:
     assert "--since: expected a time" in fab("deploy logs --since soon").stderr
 
 
-def on_node(command: str) -> str:
-    return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60).stdout
-
-
-def test_the_coordinators_log_on_its_node(tmp_path: Path) -> None:
-    places, runs = NodePlaces(state=str(tmp_path)), str(tmp_path / "runs")
-
-    def last(count: int, run: str = "") -> str:
-        return on_node(coordinator_command(runs, run, count, follow=False, places=places))
-
-    assert last(5) == ""
-    write(tmp_path / "jobs" / "20261122T0000-pi" / "output.log", "refused")
-    assert last(5) == "refused\n"
-    write(tmp_path / "runs" / RUN / "coordinator.log", "one", "two")
-    write(tmp_path / "jobs" / "20261122T0001-train" / "run", f"{tmp_path}/runs/{RUN}")
-    assert last(1) == "two\n"
-    assert last(5, RUN) == "one\ntwo\n"
-    assert last(5, "another") == ""
-
-
-@contextmanager
-def streamed(command: str) -> "Iterator[subprocess.Popen[str]]":
-    """As `NodeConnection.stream` starts it: it ends when its input does."""
-    words = ["sh", "-c", _dies_with_its_input(command)]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as it:
-        yield it
-        assert it.stdin is not None
-        it.stdin.close()
-        it.wait(PATIENCE_SECONDS)
-
-
-def test_the_next_run_is_followed_too_and_nothing_stays_behind(tmp_path: Path) -> None:
-    places, runs = NodePlaces(state=str(tmp_path)), str(tmp_path / "runs")
-    first, second = (tmp_path / "runs" / name / "coordinator.log" for name in ("1-pi", "2-train"))
-    write(first, "old")
-    write(tmp_path / "jobs" / "20261122T0001-pi" / "run", str(first.parent))
-    with streamed(coordinator_command(runs, "", 0, follow=True, places=places)) as following:
-        assert following.stdout is not None
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not any(_tails(first)) and time.monotonic() < end:
-            time.sleep(0.05)
-        write(first, "new")
-        assert following.stdout.readline() == "new\n"
-        write(second, "begins")
-        write(tmp_path / "jobs" / "20261122T0002-train" / "run", str(second.parent))
-        assert following.stdout.readline() == "begins\n"
-    while any((*_tails(first), *_tails(second))) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not any((*_tails(first), *_tails(second)))
-
-
-def _tails(log: Path) -> Iterator[str]:
-    """Processes that read this log."""
-    for process in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(process) == str(log):
-                yield process.parts[2]
-        except OSError:
-            continue
+def test_a_traceback_at_the_end_of_a_log_is_told_in_its_place(logged: Path, fab: Fab) -> None:
+    log = logged / "runs" / RUN / "coordinator.log"
+    write(log, line(6, "coordinator:0", "it fails", RUN), *LONG[1:])
+    rows = [f"coordinator:0 {row}" for row in LONG[1:]]
+    for words in ("deploy logs", "deploy logs --role coordinator"):
+        shown = fab(words).stdout
+        assert told(shown) == rows[-20:]
+        assert {row.split()[0] for row in shown.splitlines()[1:]} == {time.strftime("%H:%M:06.000", time.localtime(AT))}
+    log.write_text("\n".join(LONG[-25:]) + "\n")
+    os.utime(log, (AT + 3, AT + 3))
+    objects = fab("deploy logs --role coordinator --json --lines 2").stdout.splitlines()
+    assert [json.loads(row)["time"] for row in objects] == ["2026-11-22T00:00:03.000Z"] * 2
+    assert told(fab("deploy logs --lines 3").stdout)[0] == rows[-1]

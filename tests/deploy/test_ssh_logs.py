@@ -1,0 +1,140 @@
+"""`fab deploy logs` over SSH as somebody types it, on nodes that are one real sshd without systemd."""
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import node_journal
+from deploy.commands import ssh_logs
+from deploy.node_coordinator_log import NodeCoordinatorLog
+from deploy.render.job_unit import NodePlaces
+from tests.deploy.three_nodes import HOSTS, THREE, write
+from tests.deploy.typed import Fab, Outcome
+from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    reason = why_not() or no_sudo()
+    if reason:
+        pytest.skip(reason)
+    with running_sshd(tmp_path_factory.mktemp("sshd"), hosts=HOSTS) as server:
+        yield server
+
+
+@pytest.fixture
+def three(sshd: Sshd, tmp_path: Path) -> None:
+    """An inventory of three nodes, in the folder where commands are typed."""
+    write(tmp_path, THREE, sshd)
+
+
+@pytest.fixture
+def asked(three: None, fab: Fab) -> None:
+    """The nodes can be asked."""
+    assert fab("deploy trust --yes").code == 0
+
+
+def line_of(seconds: int, role: str, message: str, run: str = "") -> str:
+    place = f" run {run}" if run else ""
+    return f"2026-11-22T00:00:{seconds:02d}.000Z INFO {role} 10.77.0.2:2223{place}: {message}"
+
+
+def journal_of(unit: str, seconds: int, message: str) -> str:
+    fields = {"__REALTIME_TIMESTAMP": str(1795305600_000000 + seconds * 1_000_000), "_SYSTEMD_UNIT": unit}
+    return json.dumps({**fields, "MESSAGE": message}) + "\n"
+
+
+@pytest.fixture
+def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The journal that all nodes have here, where systemd is not, with a coordinator's log of the run 1-train."""
+    player = Path(__file__).with_name("play_journalctl.py")
+    monkeypatch.setattr(node_journal, "JOURNALCTL", f"{sys.executable} {player} -D {tmp_path}")
+    monkeypatch.setattr(ssh_logs, "runs_on_node", lambda _: str(tmp_path / "runs"))
+    run = tmp_path / "runs" / "1-train"
+    job = tmp_path / "state" / "jobs" / "1-train"
+    for folder in (run, job):
+        folder.mkdir(parents=True)
+    (job / "run").write_text(str(run))
+    in_state = partial(NodeCoordinatorLog, places=NodePlaces(state=str(tmp_path / "state")))
+    monkeypatch.setattr(ssh_logs, "NodeCoordinatorLog", in_state)
+    lines = [line_of(2, "coordinator:0", "two", "1-train"), line_of(4, "coordinator:0", "four", "1-train")]
+    (run / "coordinator.log").write_text("\n".join(lines) + "\n")
+    made = tmp_path / "journal"
+    for index, seconds in ((0, 1), (1, 3)):
+        unit, role = f"pscluster-worker-{index}.service", f"worker:{index}"
+        begins = line_of(seconds, role, "run 1-train begins", "1-train")
+        with made.open("a") as file:
+            file.write(journal_of(unit, 0, line_of(0, role, "ready")) + journal_of(unit, seconds, begins))
+    return made
+
+
+ROLES = "deploy logs --role worker --role coordinator"
+STORY = [
+    "pi-2 worker-0       | run 1-train begins",
+    "pi-1 coordinator-0  | two",
+    "pi-3 worker-1       | run 1-train begins",
+    "pi-1 coordinator-0  | four",
+]
+
+
+def told(shown: Outcome) -> list[str]:
+    assert shown.code == 0, shown.stderr
+    return [row.partition(" ")[2] for row in shown.stdout.splitlines()[1:]]
+
+
+@pytest.mark.usefixtures("three")
+def test_a_time_that_is_not_understood_is_refused_before_any_node_is_asked(fab: Fab) -> None:
+    logs = fab("deploy logs --since 2M")
+    assert logs.code == 2
+    assert "--since: expected a time such as '10 min ago', 'today', '22:45'" in logs.stderr
+
+
+def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(journal: Path, fab: Fab) -> None:
+    assert told(fab(f"{ROLES} --run 1-train")) == STORY
+    assert told(fab(f"{ROLES} --lines 3")) == STORY[1:]
+    assert told(fab(f"{ROLES} --since 2026-11-22T00:00:03.000Z")) == STORY[2:]
+    assert told(fab(f"{ROLES} --since 2026-11-22T00:00:01Z --lines 1")) == STORY[3:]
+    with journal.open("a") as file:
+        file.write(journal_of("pscluster-job@1-train.service", 5, "Deactivated"))
+    rows = [json.loads(row) for row in fab(f"{ROLES} --json --lines 3").stdout.splitlines()]
+    assert [row["message"] for row in rows] == ["run 1-train begins", "four", "Deactivated"]
+    assert [row["run"] for row in rows] == ["1-train", "1-train", None]
+
+
+@pytest.mark.usefixtures("journal")
+def test_a_run_that_no_log_names_is_an_error(fab: Fab) -> None:
+    missing = fab(f"{ROLES} --run 2-train")
+    assert missing.code == 2
+    assert "--run 2-train: expected a run that the logs name, found no line of it; `fab job list`" in missing.stderr
+
+
+@pytest.mark.usefixtures("journal")
+def test_the_coordinators_log_is_told_where_no_job_stands_in_the_journal(fab: Fab) -> None:
+    assert told(fab("deploy logs --role coordinator")) == [STORY[1], STORY[3]]
+
+
+def test_what_is_written_between_reading_and_following_is_told_once(
+    journal: Path, tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow = ssh_logs._follow
+
+    def between(*args: Any) -> None:
+        with journal.open("a") as file:
+            file.write(journal_of("pscluster-worker-1.service", 5, line_of(5, "worker:1", "between", "1-train")))
+        with (tmp_path / "runs" / "1-train" / "coordinator.log").open("a") as file:
+            file.write(line_of(6, "coordinator:0", "the last", "1-train") + "\n")
+        (tmp_path / "over").touch()
+        follow(*args)
+
+    def to_its_end(log: NodeCoordinatorLog) -> str:
+        return f"timeout 5 tail -c +{log._position + 1} {log._path}"
+
+    monkeypatch.setattr(ssh_logs, "_follow", between)
+    monkeypatch.setattr(NodeCoordinatorLog, "following", to_its_end)
+    more = ["pi-3 worker-1       | between", "pi-1 coordinator-0  | the last"]
+    assert told(fab(f"{ROLES} --run 1-train --follow")) == [*STORY, *more]
