@@ -18,7 +18,7 @@ from deploy.converge.desired import PHASES, Wish
 from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, of_wheelhouse
 from deploy.converge.reachability import unreachable
-from deploy.converge.recap import Recap, failed_of_last
+from deploy.converge.recap import Recap, to_do_again
 from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
 from deploy.hints import command
 from deploy.monitor.files import url as monitor_url
@@ -147,7 +147,8 @@ def converge(
     cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool
 ) -> tuple[Recap, Outlook, bool]:
     """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
-    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases))
+    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases), tuple(names))
+    kept_as = cluster.recap_name(action)
     begun = time.monotonic()
     with progress_of_deployment() as event:
         event("", LOOKING)
@@ -160,7 +161,13 @@ def converge(
             recap.notes.append(f"nothing was changed: {reason}")
             whole = False
         else:
-            whole = deployment.carry_out({phase: outlook.plans[phase] for phase in phases}, phases)
+            if outlook.changes:
+                recap.write(cluster.deployments, kept_as)  # what stays of a deployment that is killed
+            try:
+                whole = deployment.carry_out({phase: outlook.plans[phase] for phase in phases}, phases)
+            except BaseException:
+                deployment.finish().write(cluster.deployments, kept_as)
+                raise
         if recap.changed and whole:
             _verify(cluster, fleet, outlook, deployment, phases)
         if whole and "services" in phases:
@@ -170,8 +177,9 @@ def converge(
             reason = quorum.missing(cluster.inventory, recap.failures)
             if reason:
                 recap.notes.append(f"no job can run: {reason}")
+    recap.complete = whole and not recap.notes
     deployment.finish()
-    path = recap.write(cluster.deployments, cluster.recap_name(action))
+    path = recap.write(cluster.deployments, kept_as)
     show_recap(recap, path)
     return recap, outlook, whole
 
@@ -275,9 +283,10 @@ def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str,
         return cluster.chosen_nodes(limit)
     if limit:
         raise UsageError("--limit and --retry: give one of them")
-    failed = failed_of_last(cluster.deployments)
-    names = tuple(node.name for node in cluster.inventory.nodes if node.name in failed)
+    again = to_do_again(cluster.deployments)
+    names = tuple(node.name for node in cluster.inventory.nodes if node.name in again.nodes)
     if not names:
         raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
-    print(f"once more: {', '.join(names)}", file=sys.stderr)
+    why = "the last deployment was cut short; " if again.cut_short else ""
+    print(f"{why}once more: {', '.join(names)}", file=sys.stderr)
     return names

@@ -1,0 +1,112 @@
+"""`fab deploy start` over SSH that does not go well at once, and is typed again."""
+
+import getpass
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.converge.deployment import Deployment
+from deploy.converge.release_choice import ReleaseChoice
+from tests.deploy.played_nodes import KINDS, PlayedNodes
+from tests.deploy.typed import Fab
+from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
+
+THREE = """\
+schema: 1
+cluster: three
+connection: ssh
+ssh: {{user: {user}, port: {port}, key: "{key}"}}
+storage: {{server: pi-1}}
+nodes:
+  - {{name: pi-1, address: 10.77.0.1, ssh: {{address: 127.0.0.2}}, roles: [storage, ps, coordinator]}}
+  - {{name: pi-2, address: 10.77.0.2, ssh: {{address: 127.0.0.3}}, roles: [worker]}}
+  - {{name: pi-3, address: 10.77.0.3, ssh: {{address: 127.0.0.4}}, roles: [worker]}}
+jobs: {{pi: {{samples: 1000}}}}
+"""
+HUB, WORKERS = "pi-1", ("pi-2", "pi-3")
+EVERYTHING = list(KINDS)
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    reason = why_not() or no_sudo()
+    if reason:
+        pytest.skip(reason)
+    with running_sshd(tmp_path_factory.mktemp("sshd"), hosts=("127.0.0.2", "127.0.0.3", "127.0.0.4")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_release() -> Iterator[None]:
+    """The code's wheel made once: each command makes its own, which takes a second."""
+    made = ReleaseChoice.of_this_checkout()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseChoice, "of_this_checkout", lambda: made)
+        yield
+
+
+@pytest.fixture
+def nodes(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fab: Fab) -> PlayedNodes:
+    filled = THREE.format(user=getpass.getuser(), port=sshd.port, key=sshd.user_key)
+    (tmp_path / "inventory.yaml").write_text(filled)
+    assert fab("deploy trust --yes").code == 0
+    (tmp_path / "nodes").mkdir()
+    return PlayedNodes(tmp_path / "nodes", monkeypatch)
+
+
+def newest_recap(folder: Path) -> Any:
+    recaps = (folder / ".pscluster" / "three" / "deployments").glob("*.json")
+    return json.loads(max(recaps, key=lambda path: path.name).read_text())
+
+
+def test_a_retry_of_a_start_that_was_cut_short_is_for_all_its_nodes(
+    nodes: PlayedNodes, tmp_path: Path, fab: Fab
+) -> None:
+    nodes.break_down(HUB, "code")
+    first = fab("deploy start --no-jobs")
+    assert (first.code, "roles were not started: ps:0 is on pi-1" in first.stdout) == (3, True)
+    assert newest_recap(tmp_path)["complete"] is False
+    assert nodes.done("pi-2") == ["prepare", "code"]
+    nodes.mend(HUB, "code")
+
+    again = fab("deploy start --retry --no-jobs")
+
+    assert again.code == 0, again.stderr
+    assert "the last deployment was cut short; once more: pi-1, pi-2, pi-3" in again.stderr
+    assert [nodes.done(name) for name in (HUB, *WORKERS)] == [EVERYTHING] * 3
+    assert newest_recap(tmp_path)["complete"] is True
+    assert fab("deploy start --retry --no-jobs").code == 2
+
+
+def test_a_retry_of_one_that_went_on_to_its_end_is_for_those_that_failed(nodes: PlayedNodes, fab: Fab) -> None:
+    nodes.break_down("pi-2", "code")
+    assert fab("deploy start --no-jobs").code == 3
+    assert (nodes.done("pi-2"), nodes.done("pi-3")) == (["prepare"], EVERYTHING)
+    nodes.mend("pi-2", "code")
+    nodes.forget("pi-3", "code")
+    again = fab("deploy start --retry --no-jobs")
+    assert (again.code, "once more: pi-2\n" in again.stderr) == (0, True)
+    assert (nodes.done("pi-2"), nodes.done("pi-3")) == (EVERYTHING, ["prepare", "services"])
+
+
+def test_a_start_that_was_interrupted_counts_as_cut_short(
+    nodes: PlayedNodes, tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried_out = Deployment._phase
+
+    def interrupted(self: Deployment, phase: str, plans: Any) -> None:
+        if phase == "services":
+            assert newest_recap(tmp_path)["complete"] is False  # what a kill would leave
+            raise KeyboardInterrupt
+        carried_out(self, phase, plans)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Deployment, "_phase", interrupted)
+        assert fab("deploy start --no-jobs").code == 130
+    kept = newest_recap(tmp_path)
+    assert (kept["complete"], kept["changed"]) == (False, 6)
+    assert fab("deploy start --retry --no-jobs").code == 0
+    assert [nodes.done(name) for name in (HUB, *WORKERS)] == [EVERYTHING] * 3
