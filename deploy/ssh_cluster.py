@@ -14,6 +14,7 @@ from deploy.check import Finding
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.facts import recordings_here
 from deploy.memory_estimate import RoleMemory, of_training
+from deploy.pending_jobs import PendingJobs
 from deploy.places import shared_folders
 from deploy.prepared_data import PreparedData, needs_data, prepared_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
@@ -46,6 +47,11 @@ class SshCluster:
     def deployments(self) -> Path:
         """Folder of the recaps."""
         return self.folder.path / "deployments"
+
+    @property
+    def pending_jobs(self) -> PendingJobs:
+        """The jobs that a `start` has still to submit."""
+        return PendingJobs(self.folder.path / "pending_jobs.json")
 
     def fleet(self) -> Fleet:
         """The nodes; the caller closes it."""

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from invoke.exceptions import Exit
@@ -49,6 +49,16 @@ class Outlook:
     def changes(self) -> int:
         """How many changes the plans hold."""
         return sum(len(changes) for phase in self.plans.values() for changes in phase.values())
+
+    @property
+    def counts_as_start(self) -> bool:
+        """Whether the jobs run after it: a unit or a link changes."""
+        return any(
+            change.kind in ("unit", "link")
+            for phase in self.plans.values()
+            for changes in phase.values()
+            for change in changes
+        )
 
 
 def check(cluster: SshCluster, for_programs: bool) -> None:
@@ -144,9 +154,13 @@ def asked(cluster: SshCluster, names: Sequence[str], phases: Sequence[str]) -> t
 
 
 def converge(
-    cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool
-) -> tuple[Recap, Outlook, bool]:
-    """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
+    cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool,
+    before: Callable[[Outlook], None] = lambda outlook: None,
+) -> tuple[Recap, Outlook, bool]:  # fmt: skip
+    """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started.
+
+    `before` is called before the first change, if there may be one.
+    """
     recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases), tuple(names))
     kept_as = cluster.recap_name(action)
     begun = time.monotonic()
@@ -161,6 +175,7 @@ def converge(
             recap.notes.append(f"nothing was changed: {reason}")
             whole = False
         else:
+            before(outlook)
             if outlook.changes:
                 recap.write(cluster.deployments, kept_as)  # what stays of a deployment that is killed
             try:
@@ -215,26 +230,31 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
             "inventory that still has them ends their roles",
             file=sys.stderr,
         )
+    pending = cluster.pending_jobs
+    if jobs and not pending.noted:
+        pending.note()
+
+    def note_jobs(outlook: Outlook) -> None:
+        if jobs is not False and outlook.counts_as_start:
+            pending.note()
+
     with cluster.fleet() as fleet:
         with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
-        recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data)
+        recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data, note_jobs)
         if whole and recap.changed:
             _tidy(cluster, fleet, outlook, [name for name in names if name not in recap.failures])
     if not whole or recap.notes:
         raise Exit(None, ExitCode.DEGRADED)
     cluster.remember_nodes()
-    changed = any(
-        change.kind == "unit" or change.kind == "link"
-        for phase in outlook.plans.values()
-        for changes in phase.values()
-        for change in changes
-    )
     order = cluster.inventory.jobs.order
     if jobs is False:
-        print("jobs not run: --no-jobs", flush=True)
-    elif jobs is None and not changed:
+        later = "; the next start without it runs those that an earlier one did not submit" if pending.noted else ""
+        print(f"jobs not run: --no-jobs{later}", flush=True)
+    elif not pending.noted:
         print("already running, jobs not repeated (--jobs runs them)", flush=True)
     else:
+        if jobs is None and not outlook.counts_as_start:
+            print("an earlier start did not come to submit all its jobs: they are run now", flush=True)
         services = SshServices(cluster.inventory, cluster.overrides)
         end_as_the_job_did(services.run_jobs(order, ["--quiet"] if quiet else []))
     if recap.failures:
