@@ -20,6 +20,7 @@ from deploy.prepared_data import PreparedData, needs_data, prepared_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.state_folder import StateFolder
+from deploy.unfinished_rollback import UnfinishedRollback
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -52,6 +53,11 @@ class SshCluster:
     def pending_jobs(self) -> PendingJobs:
         """The jobs that a `start` has still to submit."""
         return PendingJobs(self.folder.path / "pending_jobs.json")
+
+    @property
+    def unfinished_rollback(self) -> UnfinishedRollback:
+        """Where the nodes go back to, while not all of them have."""
+        return UnfinishedRollback(self.folder.path / "rollback.json")
 
     def fleet(self) -> Fleet:
         """The nodes; the caller closes it."""

@@ -176,6 +176,8 @@ def converge(
             whole = False
         else:
             before(outlook)
+            if "code" in phases:
+                cluster.unfinished_rollback.forget()
             if outlook.changes:
                 recap.write(cluster.deployments, kept_as)  # what stays of a deployment that is killed
             try:

@@ -15,6 +15,7 @@ from deploy.node_job.records import JobRecord, JobState
 from deploy.remote.outcome import NodeUnreachableError
 from deploy.ssh_cluster import SshCluster
 from deploy.ssh_services import SshServices
+from deploy.unfinished_rollback import Rollback, UnfinishedRollback
 from tests.deploy.played_nodes import KINDS, PlayedNodes
 from tests.deploy.typed import Fab
 from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
@@ -220,3 +221,15 @@ def test_a_start_that_changed_nothing_owes_no_jobs(jobs: PlayedJobs, nodes: Play
     nodes.unreached = []
     assert fab("deploy start").code == 0  # they were asked for
     assert jobs.names == ["pi", "train"]
+
+
+@pytest.mark.parametrize(("action", "stays"), [("start --no-jobs", False), ("push", False), ("storage", True)])
+def test_new_code_ends_a_rollback_that_was_cut_off(
+    nodes: PlayedNodes, tmp_path: Path, fab: Fab, action: str, stays: bool
+) -> None:
+    kept = UnfinishedRollback(tmp_path / ".pscluster" / "three" / "rollback.json")
+    unfinished = Rollback("a" * 16, {"pi-2": "b" * 16}, ("pi-2",))
+    kept.write(unfinished)
+    assert kept.read() == unfinished
+    assert fab(f"deploy {action}").code == 0
+    assert kept.read() == (unfinished if stays else None)
