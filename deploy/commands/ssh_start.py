@@ -77,11 +77,14 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
         raise Exit(None, ExitCode.FAILED)
 
 
-def show_plan(cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool) -> None:
+def show_plan(
+    cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool, retry: bool = False
+) -> None:
     """What a start would do, with the texts that change."""
+    names = _names(cluster, limit, retry)
     with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
     with cluster.fleet() as fleet, waiting_for(LOOKING) as say:
-        outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data, say)
+        outlook = look(cluster, fleet, names, with_data, say)
     if for_programs:
         print(json.dumps({"cluster": cluster.inventory.cluster, **plans_json(outlook)}))
     else:

@@ -233,3 +233,15 @@ def test_new_code_ends_a_rollback_that_was_cut_off(
     assert kept.read() == unfinished
     assert fab(f"deploy {action}").code == 0
     assert kept.read() == (unfinished if stays else None)
+
+
+def test_a_dry_run_of_a_retry_shows_the_retry(nodes: PlayedNodes, fab: Fab) -> None:
+    nodes.break_down("pi-2", "code")
+    assert fab("deploy start --no-jobs").code == 3
+    nodes.forget("pi-3", "code")
+    shown = fab("deploy start --dry-run --retry --json")
+    assert (shown.code, "once more: pi-2\n" in shown.stderr) == (0, True)
+    phases = json.loads(shown.stdout)["phases"]
+    assert {name for changed in phases.values() for name in changed} == {"pi-2"}
+    both = fab("deploy start --dry-run --retry --limit pi-1")
+    assert (both.code, "--limit and --retry: give one of them" in both.stderr) == (2, True)
