@@ -207,7 +207,7 @@ def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:
     if nodes[0] not in addresses:
         raise UsageError(f"--node {nodes[0]}: expected one of {', '.join(addresses)}")
     address = addresses[nodes[0]]
-    options = [f"UserKnownHostsFile={cluster.known_hosts}", "StrictHostKeyChecking=yes"]
+    options = [f"UserKnownHostsFile={_quoted(cluster.known_hosts)}", "StrictHostKeyChecking=yes"]
     jump = cluster.inventory.ssh.jump
     if jump is not None:
         # OpenSSH gives a jump host none of these options: it looks into the user's own known_hosts there.
@@ -218,6 +218,12 @@ def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:
     command += [f"{address.user}@{address.host}", *([words] if words else [])]
     sys.stdout.flush()
     os.execvp("ssh", command)
+
+
+def _quoted(path: Path) -> str:
+    """One file for an option of OpenSSH that takes several, in which %h and the like stand for something."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
 
 
 def _told(results: Mapping[str, object]) -> None:
