@@ -11,6 +11,7 @@ from deploy.commands.edge import DegradedError
 from deploy.commands.ssh_day_two import restart_on
 from deploy.converge.going_back import Need, Standing, goes_on, read_runs, runs_script, target
 from deploy.converge.rolling import batches
+from deploy.hints import command
 from deploy.release.history import ListingError, read
 from deploy.release.release_scripts import list_releases, make_current
 from deploy.release.script import RefusedError, outcome
@@ -71,12 +72,14 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
                 to = replace(to, left=tuple(name for name in to.left if name in failed or name not in results))
                 cluster.unfinished_rollback.write(to)
         except KeyboardInterrupt:
-            print(f"interrupted; {_state(to, names)}", file=sys.stderr)
+            print(f"interrupted; {_state(cluster, to, names)}", file=sys.stderr)
             raise
     if failed:
-        raise DegradedError("\n".join([*(str(failed[name]) for name in names if name in failed), _state(to, names)]))
+        raise DegradedError(
+            "\n".join([*(str(failed[name]) for name in names if name in failed), _state(cluster, to, names)])
+        )
     if to.left:
-        print(_state(to, names), flush=True)
+        print(_state(cluster, to, names), flush=True)
 
 
 def _look(node: NodeConnection, tasks: Sequence["Task"]) -> Standing:
@@ -122,11 +125,15 @@ def _in_order(cluster: SshCluster, names: set[str]) -> list[str]:
     return [node.name for node in cluster.inventory.nodes if node.name in names]
 
 
-def _state(to: Rollback, names: Sequence[str]) -> str:
+def _state(cluster: SshCluster, to: Rollback, names: Sequence[str]) -> str:
     there = ", ".join(name for name in names if name not in to.left) or "no node"
+    concerned = {*to.was, *to.left}
+    all_of_them = all(node.name in concerned for node in cluster.inventory.nodes)
+    again = "deploy rollback" if all_of_them else f"deploy rollback --limit {','.join(to.left)}"
     return (
-        f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)}; `fab deploy rollback` goes on with "
-        "these, `fab deploy start` brings all nodes to the checkout's own release"
+        f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)}; "
+        f"`{command(again, cluster.inventory.path)}` goes on with these, "
+        f"`{command('deploy start', cluster.inventory.path)}` brings nodes to the checkout's own release"
     )
 
 

@@ -72,7 +72,10 @@ def test_one_that_was_interrupted_is_finished_by_the_next(
         patch.setattr(ssh_rollback, "drain", drain)
         cut_off = fab("deploy rollback --serial 1")
     assert cut_off.code == 130
-    assert f"interrupted; on release {OLD}: pi-1; not or not yet: pi-2, pi-3; `fab deploy rollback`" in cut_off.stderr
+    assert (
+        f"interrupted; on release {OLD}: pi-1; not or not yet: pi-2, pi-3; `fab deploy rollback --inventory"
+        in cut_off.stderr
+    )
     assert [machine.current for machine in machines] == [OLD, NEW, NEW]
     before = machines[0].pids
 
@@ -92,7 +95,7 @@ def test_a_node_whose_roles_did_not_come_up_goes_on_to_the_same_release(machines
     failed = fab("deploy rollback --limit pi-2")
     assert failed.code == 3
     assert "pi-2: not restarted: it does not come up" in failed.stderr
-    assert f"on release {OLD}: no node; not or not yet: pi-2" in failed.stderr
+    assert f"on release {OLD}: no node; not or not yet: pi-2; `fab deploy rollback --limit pi-2" in failed.stderr
     assert machines[1].current == OLD
     machines[1].break_down(False)
     done = fab("deploy rollback --limit pi-2")
