@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,16 +28,21 @@ def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:
     return watch(jobs, name, for_programs="--json" in flags)
 
 
-def run_in_order(jobs: NodeJobs, order: Sequence[tuple[str, Sequence[str]]], flags: Sequence[str]) -> int:
+def run_in_order(
+    jobs: NodeJobs, order: Sequence[tuple[str, Sequence[str]]], flags: Sequence[str],
+    begun: Sequence[str] = (), on_submitted: Callable[[Sequence[str]], None] = lambda ids: None,
+) -> int:  # fmt: skip
     """Submit jobs, each with overrides of its own, that follow one another, and watch them; 0, or the first other code.
 
-    All of them are there before the first one is watched: a person who leaves (130) leaves all of them running.
+    All of them are there before the first one is watched: a person who leaves (130) leaves all of them running. `begun`
+    are the ids of the first of them where those were submitted before; `on_submitted` is told all ids after each one.
     """
-    ids: list[str] = []
+    ids = list(begun)
     with _hint_when_interrupted(jobs):
-        for job, more in order:
+        for job, more in order[len(ids) :]:
             with waiting_for(f"submitting {job} to {jobs.node}"):
                 ids.append(jobs.submit(job, flags, after=ids[-1] if ids else "", more=more))
+            on_submitted(ids)
     tell(f"{', then '.join(ids)}: on {jobs.node}; Ctrl-C leaves them running")
     for number, name in enumerate(ids, 1):
         print(f"job {number} of {len(ids)}: {name}", flush=True)

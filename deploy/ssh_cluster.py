@@ -14,11 +14,13 @@ from deploy.check import Finding
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.facts import recordings_here
 from deploy.memory_estimate import RoleMemory, of_training
+from deploy.pending_jobs import PendingJobs
 from deploy.places import shared_folders
 from deploy.prepared_data import PreparedData, needs_data, prepared_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.remote.fleet import Fleet
 from deploy.state_folder import StateFolder
+from deploy.unfinished_rollback import UnfinishedRollback
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -46,6 +48,16 @@ class SshCluster:
     def deployments(self) -> Path:
         """Folder of the recaps."""
         return self.folder.path / "deployments"
+
+    @property
+    def pending_jobs(self) -> PendingJobs:
+        """The jobs that a `start` has still to submit."""
+        return PendingJobs(self.folder.path / "pending_jobs.json")
+
+    @property
+    def unfinished_rollback(self) -> UnfinishedRollback:
+        """Where the nodes go back to, while not all of them have."""
+        return UnfinishedRollback(self.folder.path / "rollback.json")
 
     def fleet(self) -> Fleet:
         """The nodes; the caller closes it."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ExitCode
 from deploy.attached_job import run_attached, run_in_order
 from deploy.converge.apply import apply
 from deploy.converge.cluster_view import cluster_status
@@ -15,6 +15,7 @@ from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
 from deploy.converge.publication import publish_changes
 from deploy.node_jobs import NodeJobs
+from deploy.pending_jobs import still_good
 from deploy.places import shared_folders
 from deploy.prepared_data import PreparedData, needs_data
 from deploy.remote.fleet import Fleet
@@ -49,13 +50,30 @@ class SshServices:
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
         """Jobs one after another, each only when the one before is done; 0, or the first other exit code.
 
-        They follow one another on the coordinator's node: also when this command has gone (130).
+        They follow one another on the coordinator's node: also when this command has gone (130). What is left to submit
+        is noted until all are; those of them that an earlier call submitted are not submitted again.
         """
+        pending = self._cluster.pending_jobs
+
+        def noted(ids: Sequence[str]) -> None:
+            if len(ids) < len(order):
+                pending.note(ids)
+            else:
+                pending.forget()
+
+        if not order:
+            pending.forget()
+            return ExitCode.DONE
         with self._cluster.fleet() as fleet:
             if any(map(needs_data, order)):
                 self._publish_data(fleet)
             jobs = self._jobs(fleet, ())
-            return run_in_order(jobs, [(job, self._cluster.job_overrides(job)) for job in order], flags)
+            submitted = pending.submitted
+            begun = still_good(submitted, order, jobs.records()) if submitted else ()
+            if begun:
+                noted(begun)
+            with_overrides = [(job, self._cluster.job_overrides(job)) for job in order]
+            return run_in_order(jobs, with_overrides, flags, begun, noted)
 
     def running_job(self) -> None:
         """See `JobServices`: no command of this machine runs a job."""

@@ -69,24 +69,7 @@ def plan(
     json_: bool = False,
 ) -> None:
     """What `start` would do now. Changes nothing."""
-    opened = opened_inventory(inventory, set_, json_)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_start
-
-        ssh_start.show_plan(ssh_cluster(opened, set_), limit or (), _wanted(jobs, no_jobs), json_)
-        return
-    only_over_ssh({"--limit": limit})
-    services = services_of(opened, set_)
-    from deploy.console import show_plan
-    from deploy.plan import plan_start
-
-    made = plan_start(_kept(opened), services.status(), opened.jobs.order, _wanted(jobs, no_jobs), opened.path)
-    if json_:
-        print(json.dumps({"cluster": opened.cluster, **made.to_json()}))
-    else:
-        show_plan(made, opened.path)
-    if made.refusals:
-        raise Exit(None, ExitCode.BAD_USAGE)
+    _show_plan(opened_inventory(inventory, set_, json_), set_, _wanted(jobs, no_jobs), limit, False, json_)
 
 
 @at_the_edge
@@ -111,7 +94,7 @@ def start(
     if json_ and not dry_run:
         raise UsageError("--json: goes with --dry-run; `fab deploy status --json` tells what came of a start")
     if dry_run:
-        plan(context, inventory, overrides, jobs, no_jobs, limit, json_)
+        _show_plan(opened_inventory(inventory, overrides, json_), overrides, wanted, limit, retry, json_)
         return
     opened = opened_inventory(inventory, overrides)
     if opened.connection == "ssh":
@@ -270,6 +253,28 @@ def logs(
     from deploy.commands import local_logs
 
     local_logs.logs(opened, services_of(opened, set_), *asked)
+
+
+def _show_plan(
+    opened: "Inventory", overrides: Names, wanted: bool | None, limit: Names, retry: bool, json_: bool
+) -> None:
+    if opened.connection == "ssh":
+        from deploy.commands import ssh_start
+
+        ssh_start.show_plan(ssh_cluster(opened, overrides), limit or (), wanted, json_, retry)
+        return
+    only_over_ssh({"--limit": limit, "--retry": retry})
+    services = services_of(opened, overrides)
+    from deploy.console import show_plan
+    from deploy.plan import plan_start
+
+    made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
+    if json_:
+        print(json.dumps({"cluster": opened.cluster, **made.to_json()}))
+    else:
+        show_plan(made, opened.path)
+    if made.refusals:
+        raise Exit(None, ExitCode.BAD_USAGE)
 
 
 def _seen(opened: "Inventory", services: Services) -> "list[RenderableType]":

@@ -17,7 +17,7 @@ HELP = {
     "role": "only this role: ps, worker or e.g. worker:1 (repeatable)",
     "node": "only the roles of this node (repeatable)",
     "limit": "only these nodes, by name or by role (repeatable, or with commas)",
-    "retry": "only the nodes that failed in the last deployment",
+    "retry": "only the nodes that failed in the last deployment; all of one that was cut short",
     "dry_run": "show the plan, change nothing",
     "serial": "restart so many nodes at a time; 0 is all at once",
     "since": "lines from then on, e.g. '10 min ago', 'today' or '22:45'",

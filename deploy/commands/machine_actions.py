@@ -29,9 +29,9 @@ def rollback(
 ) -> None:
     """Go back to the release that was current before, and restart the roles from it."""
     count = whole_number("--serial", serial, 0, 1024)
-    from deploy.commands import ssh_day_two
+    from deploy.commands import ssh_rollback
 
-    ssh_day_two.rollback(ssh_only("rollback", inventory, set_), limit or (), count)
+    ssh_rollback.rollback(ssh_only("rollback", inventory, set_), limit or (), count)
 
 
 @at_the_edge

@@ -1,4 +1,4 @@
-"""`trust`, `status`, `stop`, `restart`, `rollback`, `reset` and `ssh` for `connection: ssh`."""
+"""`trust`, `status`, `stop`, `restart`, `reset` and `ssh` for `connection: ssh`."""
 
 import json
 import os
@@ -22,9 +22,6 @@ from deploy.converge.reset import Traces, reset_script
 from deploy.converge.rolling import batches, interrupt_script, restart_script, stop_script
 from deploy.deployment_console import node_parts, show_nodes
 from deploy.job_progress import asked_on_node, progress_line
-from deploy.release.history import previous, read
-from deploy.release.release_scripts import list_releases, make_current
-from deploy.release.script import outcome
 from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, Sighting, ask_for_key
 from deploy.render.roles import unit_name
@@ -169,51 +166,19 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
         for batch in batches(list(of_node), serial):
             drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
             with waiting_for(f"restarting on {', '.join(batch)}"):
-                results = fleet.each(lambda node: _restart_on(node, of_node[node.name]), batch)
+                results = fleet.each(lambda node: restart_on(node, of_node[node.name]), batch)
             failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
             if failed:
                 raise DegradedError("\n".join(failed))
             print(f"restarted on {', '.join(batch)}", flush=True)
 
 
-def _restart_on(node: NodeConnection, tasks: Sequence["Task"]) -> None:
+def restart_on(node: NodeConnection, tasks: Sequence["Task"]) -> None:
+    """Restart the units of these roles and wait until they are up. Raises ClusterError."""
     units = [unit_name(task) for task in tasks]
     done = node.run(restart_script(units), root=True, deadline_seconds=RESTART_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
-
-
-def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
-    """Make the release current that was so before, and restart the roles from it, drained as by `restart`."""
-    names = cluster.chosen_nodes(limit)
-    kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
-    of_node = {name: [task for task in kept if task.node == name] for name in names}
-    with cluster.fleet() as fleet:
-
-        def back_on(node: NodeConnection) -> str:
-            listing = node.run(list_releases(), root=True, deadline_seconds=60.0)
-            outcome(listing.return_code, listing.text, listing.stderr)
-            before = previous(read(listing.text))
-            if before is None:
-                raise ClusterError(
-                    f"{node.name}: no earlier release is left to go back to: `fab deploy start` from the "
-                    "checkout you want"
-                )
-            flipped = node.run(make_current(before.key), root=True, deadline_seconds=60.0)
-            outcome(flipped.return_code, flipped.text, flipped.stderr)
-            if of_node[node.name]:
-                _restart_on(node, of_node[node.name])
-            return before.key
-
-        results: dict[str, str | ClusterError] = {}
-        for batch in batches(list(names), serial):
-            drain(cluster.inventory, fleet, [task for name in batch for task in of_node[name]])
-            with waiting_for(f"going back on {', '.join(batch)}"):
-                results |= fleet.each(back_on, batch)
-    for name, result in results.items():
-        if isinstance(result, str):
-            print(f"{name}: back on release {result}", flush=True)
-    _told(results)
 
 
 def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> None:
@@ -256,7 +221,7 @@ def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:
     if nodes[0] not in addresses:
         raise UsageError(f"--node {nodes[0]}: expected one of {', '.join(addresses)}")
     address = addresses[nodes[0]]
-    options = [f"UserKnownHostsFile={cluster.known_hosts}", "StrictHostKeyChecking=yes"]
+    options = [f"UserKnownHostsFile={_quoted(cluster.known_hosts)}", "StrictHostKeyChecking=yes"]
     jump = cluster.inventory.ssh.jump
     if jump is not None:
         # OpenSSH gives a jump host none of these options: it looks into the user's own known_hosts there.
@@ -267,6 +232,12 @@ def ssh(cluster: SshCluster, nodes: Sequence[str], words: str | None) -> None:
     command += [f"{address.user}@{address.host}", *([words] if words else [])]
     sys.stdout.flush()
     os.execvp("ssh", command)
+
+
+def _quoted(path: Path) -> str:
+    """One file for an option of OpenSSH that takes several, in which %h and the like stand for something."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
 
 
 def _told(results: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from invoke.exceptions import Exit
@@ -18,7 +18,7 @@ from deploy.converge.desired import PHASES, Wish
 from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, of_wheelhouse
 from deploy.converge.reachability import unreachable
-from deploy.converge.recap import Recap, failed_of_last
+from deploy.converge.recap import Recap, to_do_again
 from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
 from deploy.hints import command
 from deploy.monitor.files import url as monitor_url
@@ -50,6 +50,16 @@ class Outlook:
         """How many changes the plans hold."""
         return sum(len(changes) for phase in self.plans.values() for changes in phase.values())
 
+    @property
+    def counts_as_start(self) -> bool:
+        """Whether the jobs run after it: a unit or a link changes."""
+        return any(
+            change.kind in ("unit", "link")
+            for phase in self.plans.values()
+            for changes in phase.values()
+            for change in changes
+        )
+
 
 def check(cluster: SshCluster, for_programs: bool) -> None:
     """Everything that would make a start fail, at once; exit code 1 with a problem."""
@@ -67,11 +77,14 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
         raise Exit(None, ExitCode.FAILED)
 
 
-def show_plan(cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool) -> None:
+def show_plan(
+    cluster: SshCluster, limit: Sequence[str], jobs: bool | None, for_programs: bool, retry: bool = False
+) -> None:
     """What a start would do, with the texts that change."""
+    names = _names(cluster, limit, retry)
     with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
     with cluster.fleet() as fleet, waiting_for(LOOKING) as say:
-        outlook = look(cluster, fleet, cluster.chosen_nodes(limit), with_data, say)
+        outlook = look(cluster, fleet, names, with_data, say)
     if for_programs:
         print(json.dumps({"cluster": cluster.inventory.cluster, **plans_json(outlook)}))
     else:
@@ -144,10 +157,15 @@ def asked(cluster: SshCluster, names: Sequence[str], phases: Sequence[str]) -> t
 
 
 def converge(
-    cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool
-) -> tuple[Recap, Outlook, bool]:
-    """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started."""
-    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases))
+    cluster: SshCluster, fleet: Fleet, action: str, names: Sequence[str], phases: Sequence[str], with_data: bool,
+    before: Callable[[Outlook], None] = lambda outlook: None,
+) -> tuple[Recap, Outlook, bool]:  # fmt: skip
+    """Bring the nodes to what the inventory says: the recap (written and shown), and whether roles could be started.
+
+    `before` is called before the first change, if there may be one.
+    """
+    recap = Recap(action, cluster.inventory.cluster, asked(cluster, names, phases), tuple(names))
+    kept_as = cluster.recap_name(action)
     begun = time.monotonic()
     with progress_of_deployment() as event:
         event("", LOOKING)
@@ -160,7 +178,16 @@ def converge(
             recap.notes.append(f"nothing was changed: {reason}")
             whole = False
         else:
-            whole = deployment.carry_out({phase: outlook.plans[phase] for phase in phases}, phases)
+            before(outlook)
+            if "code" in phases:
+                cluster.unfinished_rollback.forget()
+            if outlook.changes:
+                recap.write(cluster.deployments, kept_as)  # what stays of a deployment that is killed
+            try:
+                whole = deployment.carry_out({phase: outlook.plans[phase] for phase in phases}, phases)
+            except BaseException:
+                deployment.finish().write(cluster.deployments, kept_as)
+                raise
         if recap.changed and whole:
             _verify(cluster, fleet, outlook, deployment, phases)
         if whole and "services" in phases:
@@ -170,8 +197,9 @@ def converge(
             reason = quorum.missing(cluster.inventory, recap.failures)
             if reason:
                 recap.notes.append(f"no job can run: {reason}")
+    recap.complete = whole and not recap.notes
     deployment.finish()
-    path = recap.write(cluster.deployments, cluster.recap_name(action))
+    path = recap.write(cluster.deployments, kept_as)
     show_recap(recap, path)
     return recap, outlook, whole
 
@@ -207,26 +235,31 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
             "inventory that still has them ends their roles",
             file=sys.stderr,
         )
+    pending = cluster.pending_jobs
+    if jobs and not pending.noted:
+        pending.note()
+
+    def note_jobs(outlook: Outlook) -> None:
+        if jobs is not False and outlook.counts_as_start:
+            pending.note()
+
     with cluster.fleet() as fleet:
         with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
-        recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data)
+        recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data, note_jobs)
         if whole and recap.changed:
             _tidy(cluster, fleet, outlook, [name for name in names if name not in recap.failures])
     if not whole or recap.notes:
         raise Exit(None, ExitCode.DEGRADED)
     cluster.remember_nodes()
-    changed = any(
-        change.kind == "unit" or change.kind == "link"
-        for phase in outlook.plans.values()
-        for changes in phase.values()
-        for change in changes
-    )
     order = cluster.inventory.jobs.order
     if jobs is False:
-        print("jobs not run: --no-jobs", flush=True)
-    elif jobs is None and not changed:
+        later = "; the next start without it runs those that an earlier one did not submit" if pending.noted else ""
+        print(f"jobs not run: --no-jobs{later}", flush=True)
+    elif not pending.noted:
         print("already running, jobs not repeated (--jobs runs them)", flush=True)
     else:
+        if jobs is None and not outlook.counts_as_start:
+            print("an earlier start did not come to submit all its jobs: they are run now", flush=True)
         services = SshServices(cluster.inventory, cluster.overrides)
         end_as_the_job_did(services.run_jobs(order, ["--quiet"] if quiet else []))
     if recap.failures:
@@ -275,9 +308,10 @@ def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str,
         return cluster.chosen_nodes(limit)
     if limit:
         raise UsageError("--limit and --retry: give one of them")
-    failed = failed_of_last(cluster.deployments)
-    names = tuple(node.name for node in cluster.inventory.nodes if node.name in failed)
+    again = to_do_again(cluster.deployments)
+    names = tuple(node.name for node in cluster.inventory.nodes if node.name in again.nodes)
     if not names:
         raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
-    print(f"once more: {', '.join(names)}", file=sys.stderr)
+    why = "the last deployment was cut short; " if again.cut_short else ""
+    print(f"{why}once more: {', '.join(names)}", file=sys.stderr)
     return names

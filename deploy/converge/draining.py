@@ -3,6 +3,7 @@
 The coordinator takes such a wish from its own node only, so that a script asks there.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -70,8 +71,10 @@ def read_answers(text: str, workers: Sequence[str]) -> Drained:
     """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: nobody listens) and words."""
     answers: dict[str, tuple[int, str]] = {}
     for line in text.splitlines():
-        name, code, *rest = line.split(" ", 2)
-        answers[name] = int(code), " ".join(rest)
+        name, _, answer = line.partition(" ")
+        code, _, words = answer.partition(" ")
+        if name in ("coordinator", *workers) and re.fullmatch(r"-1|\d{1,3}", code):  # else the account's own greeting
+            answers[name] = int(code), words
     status, words = answers.get("coordinator", (0, "no answer of the coordinator's node"))
     if status == -1:
         return Drained(job=False)

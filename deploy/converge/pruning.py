@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 
 from cluster.errors import ClusterError
 from deploy.places import SERVICE_USER, SharedFolders
-from deploy.release.history import read, unneeded
+from deploy.release.history import ListingError, read, unneeded
 from deploy.release.publish_scripts import prune_folders
 from deploy.release.release_scripts import list_releases, remove
-from deploy.release.script import outcome
+from deploy.release.script import RefusedError, outcome
 from deploy.remote.connection import NodeConnection
 from deploy.remote.fleet import Fleet
 
@@ -23,15 +23,18 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
     """
 
     def one(node: NodeConnection) -> str:
-        if node.run(_JOB_RUNS).text.strip():
+        if "pscluster-job@" in node.run(_JOB_RUNS).text:
             return ""
         listing = node.run(list_releases(), root=True, deadline_seconds=_LIST_SECONDS)
-        outcome(listing.return_code, listing.text, listing.stderr)
-        gone = unneeded(read(listing.text), kept=kept)
-        if not gone.releases and not gone.environments:
-            return ""
-        done = node.run(remove(gone.releases, gone.environments), root=True, deadline_seconds=_REMOVE_SECONDS)
-        return outcome(done.return_code, done.text, done.stderr).line
+        try:
+            outcome(listing.return_code, listing.text, listing.stderr)
+            gone = unneeded(read(listing.text), kept=kept)
+            if not gone.releases and not gone.environments:
+                return ""
+            done = node.run(remove(gone.releases, gone.environments), root=True, deadline_seconds=_REMOVE_SECONDS)
+            return outcome(done.return_code, done.text, done.stderr).line
+        except (RefusedError, ListingError) as error:
+            raise ClusterError(f"{node.name}: {error}") from error
 
     return fleet.each(one, names)
 

@@ -37,10 +37,16 @@ def unreachable(inventory: "Inventory", fleet: Fleet, names: Collection[str]) ->
         outcome = node.run(f"python3 - {words}", stdin=_PROBE.encode(), deadline_seconds=_SECONDS)
     except ClusterError as error:
         return [StepFailure(coordinator, "verify", "reach the roles", "", None, (str(error),), "")]
+    if not outcome.ok:
+        hint = f"`fab deploy ssh --node {coordinator}` looks at it by hand"
+        command, code, said = "python3 - ...", outcome.return_code, outcome.last_lines
+        return [StepFailure(coordinator, "verify", "reach the roles", command, code, said, hint)]
     of_name = {task.name: task for task in tasks}
     made = []
-    for line in filter(None, outcome.text.splitlines()):
+    for line in outcome.text.splitlines():
         name, _, what = line.partition(" ")
+        if name not in of_name:  # a start file of the account printed it
+            continue
         task = of_name[name]
         words = f"{coordinator} does not reach {name} at {task.address}: {what}"
         hint = "look at the cable, the switch and the node's own firewall"

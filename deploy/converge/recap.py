@@ -25,6 +25,10 @@ class Recap:
     action: str
     cluster: str
     nodes: tuple[str, ...]
+    chosen: tuple[str, ...] = ()
+    """The nodes that were asked for; `nodes` may have the storage server besides. Empty: all of `nodes`."""
+    complete: bool = False
+    """Whether it went on to its end; a retry of one that did not is for all of `chosen`."""
     phases: list[str] = field(default_factory=list)
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
     failures: dict[str, StepFailure] = field(default_factory=dict)
@@ -78,6 +82,8 @@ class Recap:
         return {
             "action": self.action,
             "cluster": self.cluster,
+            "complete": self.complete,
+            "chosen": list(self.chosen or self.nodes),
             "changed": self.changed,
             "seconds": round(self.seconds, 3),
             "notes": self.notes,
@@ -103,13 +109,29 @@ class Recap:
         return path
 
 
-def failed_of_last(folder: Path) -> tuple[str, ...]:
-    """The nodes that failed in the newest recap of `folder`; empty without one."""
+@dataclass(frozen=True)
+class Again:
+    """The nodes that a retry is for, and whether that is because the last deployment did not go on to its end."""
+
+    nodes: tuple[str, ...] = ()
+    cut_short: bool = False
+
+
+def to_do_again(folder: Path) -> Again:
+    """What the newest recap of `folder` leaves to a retry: all its nodes when it was cut short, else those that failed.
+
+    Nobody without a recap that can be read.
+    """
     newest = max(folder.glob("*.json"), default=None, key=lambda path: path.name)
     if newest is None:
-        return ()
+        return Again()
     try:
-        nodes: Mapping[str, Mapping[str, Any]] = json.loads(newest.read_text(encoding="utf-8"))["nodes"]
-        return tuple(name for name, node in nodes.items() if node.get("state") == "failed")
+        recap: Mapping[str, Any] = json.loads(newest.read_text(encoding="utf-8"))
+        nodes: Mapping[str, Mapping[str, Any]] = recap["nodes"]
+        failed = tuple(name for name, node in nodes.items() if node.get("state") == "failed")
+        # Recaps of earlier versions have neither key; whatever ended one of them early left a note.
+        if recap.get("complete", not recap.get("notes")):
+            return Again(failed)
+        return Again(tuple(str(name) for name in recap.get("chosen", nodes)), cut_short=True)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return ()
+        return Again()

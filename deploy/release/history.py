@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from cluster.errors import ClusterError
+
 KEPT = 3
 """Releases that stay, the current one among them."""
 
@@ -34,8 +36,12 @@ class Unneeded:
     environments: tuple[str, ...]
 
 
+class ListingError(ClusterError):
+    """Somebody else printed into a listing: nothing may follow from it."""
+
+
 def read(listing: str) -> Installed:
-    """The output of `list_releases`. Raises ValueError for lines that are none of its own."""
+    """The output of `list_releases`. Raises ListingError for lines that are none of its own."""
     current = None
     found: list[tuple[str, str, int]] = []
     environments = set()
@@ -46,15 +52,18 @@ def read(listing: str) -> Installed:
                 current = key
             case ["environment", key]:
                 environments.add(key)
-            case ["release", key, environment, unpacked]:
+            case ["release", key, environment, unpacked] if unpacked.isdecimal():
                 found.append((key, environment, int(unpacked)))
-            case ["history", seconds, key]:
+            case ["history", seconds, key] if seconds.isdecimal():
                 # The line's place counts, not the time: a Pi without a battery may have started in 1970.
                 made_current[key] = (number, int(seconds))
             case ["unchanged:", *_]:
                 pass
             case _:
-                raise ValueError(f"expected a line of a listing of releases, got {line!r}")
+                raise ListingError(
+                    f"expected a line of a listing of releases, got {line!r}: does a start file of the account, "
+                    "such as ~/.bashrc, print it? Let it print in interactive shells only"
+                )
     found.sort(key=lambda entry: (entry[0] == current, made_current.get(entry[0], (-1,))[0], entry[2]), reverse=True)
     releases = tuple(
         Release(key, environment, unpacked, made_current[key][1] if key in made_current else None)

@@ -4,6 +4,7 @@ import random
 import time
 
 TRIES = 6
+"""The first, and five more."""
 
 
 def server_was_busy(error: BaseException) -> bool:

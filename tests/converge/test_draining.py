@@ -39,6 +39,10 @@ def test_the_script_is_told_where_the_coordinator_listens() -> None:
             Drained(True, ("worker:1",)),
         ),
         (
+            "Welcome to this Pi!\n\ncoordinator hello\ncoordinator 200 ready\nworker:1 200 drained\nworker:2 -1 no\n",
+            Drained(True, ("worker:1",)),
+        ),
+        (
             "coordinator 200 ready\nworker:1 503 still at its work\nworker:2 200 drained\n",
             Drained(
                 True,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deploy.converge.apply import StepFailure
 from deploy.converge.quorum import minimum_workers, missing
-from deploy.converge.recap import Recap, failed_of_last
+from deploy.converge.recap import Again, Recap, to_do_again
 from deploy.converge.rolling import batches, restart_script, stop_script
 from tests.converge.pi import thesis
 
@@ -64,22 +64,43 @@ def test_a_failure_s_line_says_where_what_and_what_to_do() -> None:
 
 def test_a_recap_is_kept_and_tells_the_next_run_whom_to_try_again(tmp_path: Path) -> None:
     folder = tmp_path / "deployments"
-    assert failed_of_last(folder) == ()
-    path = recap().write(folder, "20261121T224200Z-start")
+    assert to_do_again(folder) == Again()
+    made = recap()
+    made.complete = True
+    path = made.write(folder, "20261121T224200Z-start")
     kept = json.loads(path.read_text())
-    assert (kept["action"], kept["cluster"], kept["changed"]) == ("start", "thesis", 4)
+    assert (kept["action"], kept["cluster"], kept["changed"], kept["complete"]) == ("start", "thesis", 4, True)
     assert kept["nodes"]["rpi01"]["phases"]["prepare"] == {"changed": 2, "seconds": 1.25}
     assert kept["nodes"]["rpi02"]["failure"]["return_code"] == 71
     assert kept["nodes"]["rpi03"] == {"state": "ok", "phases": {}, "failure": None}
-    assert failed_of_last(folder) == ("rpi02",)
-    Recap("start", "thesis", ("rpi02",)).write(folder, "20261121T224300Z-start")
-    assert failed_of_last(folder) == ()
+    assert to_do_again(folder) == Again(("rpi02",))
+    Recap("start", "thesis", ("rpi02",), complete=True).write(folder, "20261121T224300Z-start")
+    assert to_do_again(folder) == Again()
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"nodes": 3}', '{"nodes": {"a": 1}}', "{}"])
+def test_one_that_was_cut_short_is_tried_again_on_all_its_nodes(tmp_path: Path) -> None:
+    recap().write(tmp_path, "20261121T224200Z-start")
+    assert to_do_again(tmp_path) == Again(("rpi01", "rpi02", "rpi03"), cut_short=True)
+    of_one = Recap("start", "thesis", ("rpi02", "rpi11"), chosen=("rpi02",))
+    of_one.write(tmp_path, "20261121T224300Z-start")
+    assert to_do_again(tmp_path) == Again(("rpi02",), cut_short=True)  # the storage server has its code
+
+
+@pytest.mark.parametrize(
+    ("notes", "again"), [([], Again(("b",))), (["roles were not started: ..."], Again(("a", "b"), cut_short=True))]
+)
+def test_recaps_of_earlier_versions_are_understood(tmp_path: Path, notes: list[str], again: Again) -> None:
+    nodes = {"a": {"state": "ok"}, "b": {"state": "failed"}}
+    (tmp_path / "x.json").write_text(json.dumps({"notes": notes, "nodes": nodes}))
+    assert to_do_again(tmp_path) == again
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"nodes": 3}', '{"nodes": {"a": 1}}', "{}", '{"nodes": {}, "notes": 1}']
+)
 def test_a_damaged_recap_names_nobody(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)
-    assert failed_of_last(tmp_path) == ()
+    assert to_do_again(tmp_path).nodes == ()
 
 
 @given(names=st.lists(st.text(min_size=1), unique=True), serial=st.integers(0, 9))

@@ -247,3 +247,17 @@ def test_jobs_in_order_end_with_the_first_that_fails(node: JobNode, capsys: pyte
     assert attached_job.run_in_order(jobs, [("pi", []), ("train", [])], []) == ExitCode.FAILED
     eventually(lambda: all(record.state is JobState.FAILED for record in jobs.records()), "the end of both")
     assert len(capsys.readouterr().out.splitlines()) == 2  # which job, and its result
+
+
+def test_a_job_that_was_submitted_before_is_followed_and_watched(
+    node: JobNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.play("0")
+    jobs = node.jobs()
+    first = jobs.submit("pi", [])
+    told: list[list[str]] = []
+    order = [("pi", []), ("train", ["jobs.train.epochs=3"])]
+    assert attached_job.run_in_order(jobs, order, [], [first], lambda ids: told.append([*ids])) == ExitCode.DONE
+    assert [[record.id for record in jobs.records()]] == told
+    assert told[0][0] == first
+    assert f"job 1 of 2: {first}" in capsys.readouterr().out

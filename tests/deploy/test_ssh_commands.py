@@ -240,17 +240,24 @@ def test_nodes_that_share_nothing_are_refused(tmp_path: Path, fab: Fab, sshd: Ss
     assert "no section `storage`" in done.stderr
 
 
-@pytest.mark.usefixtures("trusted")
-def test_ssh_becomes_the_system_s_ssh_with_the_pinned_keys(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["plain", r'a "pi" \ 100%h'])
+def test_ssh_becomes_the_system_s_ssh_with_the_pinned_keys(
+    tmp_path: Path, folder: str, sshd: Sshd, fab: Fab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / folder
+    here.mkdir()
+    monkeypatch.chdir(here)
+    write(here, THREE, sshd)
+    assert fab("deploy trust --yes").code == 0
     if shutil.which("ssh") is None:
         pytest.skip("no ssh here: apt-get install openssh-client")
-    fab = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT), "deploy", "ssh", "--node", "pi-2"]
-    words = [*fab, "--run-command", "echo $SSH_CONNECTION; exit 7"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    tool = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT), "deploy", "ssh", "--node", "pi-2"]
+    words = [*tool, "--run-command", "echo $SSH_CONNECTION; exit 7"]
+    done = subprocess.run(words, cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 7
     assert "127.0.0.3" in done.stdout.splitlines()[-1]
-    known_hosts(tmp_path).write_text("")
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    known_hosts(here).write_text("")
+    done = subprocess.run(words, cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 255
     assert "Host key verification failed" in done.stderr
 

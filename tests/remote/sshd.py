@@ -108,6 +108,10 @@ def running_sshd(
         process.wait(10)
 
 
+GREETING = 'ForceCommand=echo welcome to this Pi; eval "$SSH_ORIGINAL_COMMAND"'
+"""An option: every command prints a line more, as with an `echo` in ~/.bashrc."""
+
+
 @contextmanager
 def sshd_with_an_account(folder: Path) -> Iterator[Sshd]:
     """An sshd that knows one account more, without sudo: in a mount namespace of its own, so the machine does not."""

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.release.checksums import file_sha256
 from deploy.release.code_wheel import CodeWheel
-from deploy.release.history import Installed, previous, read, unneeded
+from deploy.release.history import Installed, ListingError, previous, read, unneeded
 from deploy.release.keys import code_key
 from deploy.release.release_scripts import list_releases, make_current, remove, unpack_release
 from deploy.release.script import Done, Refusal, RefusedError
@@ -206,5 +206,6 @@ def test_what_is_no_key_never_reaches_a_script(key: str) -> None:
 
 
 def test_a_listing_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="listing"):
-        read("sudo: a password is required\n")
+    for line in ("sudo: a password is required", "release of the day", "history of machines"):
+        with pytest.raises(ListingError, match=f"listing of releases, got '{line}'"):
+            read(f"{line}\ncurrent aaaa\nunchanged: listed\n")

@@ -1,0 +1,150 @@
+"""`rollback` for `connection: ssh`: all nodes to one release, whatever ends the command on the way."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError
+from deploy.commands.drain import drain
+from deploy.commands.edge import DegradedError
+from deploy.commands.ssh_day_two import restart_on
+from deploy.converge.going_back import Need, Standing, goes_on, read_runs, runs_script, target
+from deploy.converge.rolling import batches
+from deploy.hints import command
+from deploy.release.history import ListingError, read
+from deploy.release.release_scripts import list_releases, make_current
+from deploy.release.script import RefusedError, outcome
+from deploy.remote.connection import NodeConnection
+from deploy.render.roles import unit_name
+from deploy.ssh_cluster import SshCluster
+from deploy.unfinished_rollback import Rollback
+from deploy.waiting import waiting_for
+
+if TYPE_CHECKING:
+    from cluster.inventory import Task
+
+_SECONDS = 60.0
+
+Roles = Mapping[str, Sequence["Task"]]
+"""The roles kept on each node."""
+
+
+def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
+    """Make one release current on all nodes, the one before, and restart the roles from it, drained as by `restart`.
+
+    A call that did not bring every node there is gone on with by the next one.
+    """
+    names = cluster.chosen_nodes(limit)
+    kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
+    roles = {name: [task for task in kept if task.node == name] for name in names}
+    with cluster.fleet() as fleet:
+        with waiting_for(f"looking at the releases of {len(names)} nodes"):
+            found = fleet.each(lambda node: _look(node, roles[node.name]), names)
+        standings = {name: one for name, one in found.items() if isinstance(one, Standing)}
+        failed = {name: one for name, one in found.items() if isinstance(one, ClusterError)}
+        to = _where_to(cluster, standings)
+        if to is None:
+            failed |= {name: _nothing_before(name) for name in standings}
+            raise DegradedError("\n".join(str(failed[name]) for name in names))
+        release = to.release
+        needs = {name: standing.need(release) for name, standing in standings.items()}
+        failed |= {name: _not_there(name, release) for name, need in needs.items() if need is Need.RELEASE}
+        well = [name for name, need in needs.items() if need is Need.NOTHING]
+        for name in well:
+            print(f"{name}: on release {release} already", flush=True)
+        to = replace(to, left=tuple(name for name in _in_order(cluster, {*to.left, *names}) if name not in well))
+        cluster.unfinished_rollback.write(to)
+
+        def back_on(node: NodeConnection) -> None:
+            _back_on(node, release, needs[node.name], roles[node.name])
+
+        try:
+            for batch in batches([name for name, need in needs.items() if need in (Need.FLIP, Need.RESTART)], serial):
+                drain(cluster.inventory, fleet, [task for name in batch for task in roles[name]])
+                with waiting_for(f"going back on {', '.join(batch)}"):
+                    results = fleet.each(back_on, batch)
+                for name, result in results.items():
+                    if isinstance(result, ClusterError):
+                        failed[name] = result
+                    else:
+                        print(f"{name}: back on release {release}", flush=True)
+                to = replace(to, left=tuple(name for name in to.left if name in failed or name not in results))
+                cluster.unfinished_rollback.write(to)
+        except KeyboardInterrupt:
+            print(f"interrupted; {_state(cluster, to, names)}", file=sys.stderr)
+            raise
+    if failed:
+        raise DegradedError(
+            "\n".join([*(str(failed[name]) for name in names if name in failed), _state(cluster, to, names)])
+        )
+    if to.left:
+        print(_state(cluster, to, names), flush=True)
+
+
+def _look(node: NodeConnection, tasks: Sequence["Task"]) -> Standing:
+    listing = node.run(list_releases(), root=True, deadline_seconds=_SECONDS)
+    units = [unit_name(task) for task in tasks]
+    runs = node.run(runs_script(units), root=True, deadline_seconds=_SECONDS).text if units else ""
+    try:
+        outcome(listing.return_code, listing.text, listing.stderr)
+        return Standing(read(listing.text), read_runs(runs, units))
+    except (RefusedError, ListingError) as error:
+        raise ClusterError(f"{node.name}: {error}") from error
+
+
+def _where_to(cluster: SshCluster, standings: Mapping[str, Standing]) -> Rollback | None:
+    """Where this call goes: on with the last one, if that has not come to its end, else to what was current before."""
+    now = {name: one.installed.current for name, one in standings.items()}
+    was = {name: current for name, current in now.items() if current is not None}
+    unfinished = cluster.unfinished_rollback.read()
+    if unfinished is not None and goes_on(unfinished, standings):
+        print(
+            f"going on with the rollback to release {unfinished.release}, which did not come to its end "
+            "(`fab deploy start` or `push` ends it otherwise)",
+            flush=True,
+        )
+        return replace(unfinished, was={**was, **unfinished.was})
+    (coordinator,) = cluster.inventory.of_role("coordinator")
+    release = target(standings, coordinator.node)
+    return None if release is None else Rollback(release, was)
+
+
+def _back_on(node: NodeConnection, release: str, need: Need, tasks: Sequence["Task"]) -> None:
+    if need is Need.FLIP:
+        flipped = node.run(make_current(release), root=True, deadline_seconds=_SECONDS)
+        try:
+            outcome(flipped.return_code, flipped.text, flipped.stderr)
+        except RefusedError as error:
+            raise ClusterError(f"{node.name}: {error}") from error
+    if tasks:
+        restart_on(node, tasks)
+
+
+def _in_order(cluster: SshCluster, names: set[str]) -> list[str]:
+    return [node.name for node in cluster.inventory.nodes if node.name in names]
+
+
+def _state(cluster: SshCluster, to: Rollback, names: Sequence[str]) -> str:
+    there = ", ".join(name for name in names if name not in to.left) or "no node"
+    concerned = {*to.was, *to.left}
+    all_of_them = all(node.name in concerned for node in cluster.inventory.nodes)
+    again = "deploy rollback" if all_of_them else f"deploy rollback --limit {','.join(to.left)}"
+    return (
+        f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)}; "
+        f"`{command(again, cluster.inventory.path)}` goes on with these, "
+        f"`{command('deploy start', cluster.inventory.path)}` brings nodes to the checkout's own release"
+    )
+
+
+def _nothing_before(name: str) -> ClusterError:
+    return ClusterError(
+        f"{name}: no earlier release is left to go back to: `fab deploy start` from the checkout you want"
+    )
+
+
+def _not_there(name: str, release: str) -> ClusterError:
+    return ClusterError(
+        f"{name}: release {release}, to which the others go back, is not there: `fab deploy start --limit {name}` from "
+        "the checkout of that release brings it"
+    )

@@ -1,0 +1,73 @@
+"""What a deployment finds and does, without packages and systemd: a node's state is the files in a folder of its own.
+
+Connections, phases, quorum and recap are the real ones; a change is done by a script on the node that leaves its file.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.commands import ssh_start
+from deploy.commands.ssh_start import Outlook, asked
+from deploy.converge.apply import StepFailure
+from deploy.converge.change import Change, Shell
+from deploy.converge.deployment import Survey
+from deploy.converge.desired import PHASES, Wish
+from deploy.ssh_cluster import SshCluster
+
+KINDS = {"prepare": "file", "code": "link", "services": "unit"}
+"""What each node needs, by phase."""
+
+
+class PlayedNodes:
+    """Every node lacks everything at first. `unreached` are those that the coordinator's node does not reach."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self.unreached: list[str] = []
+        patch.setattr(ssh_start, "look", self._look)
+        patch.setattr(ssh_start, "unreachable", self._unreachable)
+        for name in ("_verify", "_tidy"):
+            patch.setattr(ssh_start, name, lambda *_: None)
+
+    def break_down(self, node: str, phase: str) -> None:
+        """From now on the node fails there."""
+        self._file(node, phase, "broken").touch()
+
+    def mend(self, node: str, phase: str) -> None:
+        """And now no more."""
+        self._file(node, phase, "broken").unlink()
+
+    def forget(self, node: str, phase: str) -> None:
+        """The node differs once more."""
+        self._file(node, phase, "done").unlink()
+
+    def done(self, node: str) -> list[str]:
+        """Phases that are complete."""
+        return [phase for phase in KINDS if self._file(node, phase, "done").exists()]
+
+    def _file(self, node: str, phase: str, what: str) -> Path:
+        return self._folder / f"{node}.{phase}.{what}"
+
+    def _change(self, node: str, phase: str, kind: str) -> Change:
+        broken, done = (shlex.quote(str(self._file(node, phase, what))) for what in ("broken", "done"))
+        script = f"[ ! -e {broken} ] || {{ echo the disk is full >&2; exit 1; }}; touch {done}"
+        return Change(kind, phase, "create", "for a test", (Shell(f"do {phase}", script),))
+
+    def _look(
+        self, cluster: SshCluster, _fleet: Any, names: Sequence[str], _with_data: bool, _say: Any,
+        phases: Sequence[str] = PHASES,
+    ) -> Outlook:  # fmt: skip
+        plans: dict[str, dict[str, tuple[Change, ...]]] = {phase: {} for phase in PHASES}
+        for phase, kind in KINDS.items():
+            for node in names if phase != "prepare" else asked(cluster, names, phases):
+                missing = not self._file(node, phase, "done").exists()
+                plans[phase][node] = (self._change(node, phase, kind),) if missing else ()
+        return Outlook(Wish(cluster.inventory, cluster.release), Survey({}, {}), {}, plans)
+
+    def _unreachable(self, _inventory: Any, _fleet: Any, names: Sequence[str]) -> list[StepFailure]:
+        failed = [name for name in self.unreached if name in names]
+        return [StepFailure(name, "verify", "reach the roles", "", None, ("no route",), "") for name in failed]
