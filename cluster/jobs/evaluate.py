@@ -87,7 +87,7 @@ class EvaluateRun:
             chunks = -(-len(rows) // evaluation.CHUNK)
             self.observers.stage("test", chunks, "chunks")
             bar = self.display.bar("test", chunks)
-            evaluator = Evaluator(dispatcher, len(self.dataset.labels))
+            evaluator = Evaluator(dispatcher, len(self.dataset.labels), self.observers.evaluated)
             self.final, self.confusion = evaluator(
                 rows, self.model.standardization, told(bar, self.observers), lambda: self.cancel.asked
             )

@@ -63,8 +63,11 @@ class Runner(Protocol):
 class Evaluator:
     """Evaluates the parameters as the servers hold them."""
 
-    def __init__(self, dispatcher: Runner, classes: int) -> None:
-        self._dispatcher, self._classes = dispatcher, classes
+    def __init__(
+        self, dispatcher: Runner, classes: int, reply: Callable[[int, int, float], None] = lambda *_: None
+    ) -> None:
+        """`reply` is told the task, the windows and the seconds of each reply."""
+        self._dispatcher, self._classes, self._reply = dispatcher, classes, reply
         self._ids = count(-1, -1)
         """Below zero: an evaluation changes nothing, so its ids must never meet those of updates."""
 
@@ -86,8 +89,10 @@ class Evaluator:
             for chunk, weights in chunks(rows.astype(np.int32), CHUNK)
         )
         for outcome in self._dispatcher.run(items, stop):
-            total += np.rint(outcome.value[:-1]).astype(np.int64)
+            counts = np.rint(outcome.value[:-1]).astype(np.int64)
+            total += counts
             loss_sum += float(outcome.value[-1])
+            self._reply(outcome.task, int(counts.sum()), outcome.seconds)
             advance()
         confusion = total.reshape(self._classes, self._classes)
         return figures(confusion, loss_sum) if total.any() else None, confusion

@@ -80,6 +80,9 @@ class Observer:
     def step(self, step: WorkedStep) -> None:
         """One worker has computed a step, or its part of one."""
 
+    def evaluated(self, task: int, windows: int, seconds: float) -> None:
+        """One worker has evaluated so many windows, in a job that does nothing else."""
+
     def update(self, update: Update) -> None:
         """One update is complete."""
 

@@ -155,6 +155,11 @@ class StatusObserver(Observer):
         with self._lock:
             self._state.step(task, step.windows, step.staleness, step.seconds, step.part_seconds)
 
+    def evaluated(self, task: int, windows: int, seconds: float) -> None:
+        """See Observer."""
+        with self._lock:
+            self._state.worked(f"worker:{task}", windows, seconds)
+
     def update(self, update: Update) -> None:
         """See Observer."""
         with self._lock:

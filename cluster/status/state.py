@@ -99,12 +99,16 @@ class RunState:
             if self._stage_began is None:
                 self._stage_began = (seconds, done)
 
-    def step(self, task: str, windows: int, staleness: float, taken: float, parts: Mapping[str, float]) -> None:
-        """One worker has computed a step."""
+    def worked(self, task: str, windows: int, taken: float) -> None:
+        """A role has gone through so many windows."""
         role = self.roles.get(task)
         if role is not None:
             role.windows += windows
             role.step_seconds.append(taken)
+
+    def step(self, task: str, windows: int, staleness: float, taken: float, parts: Mapping[str, float]) -> None:
+        """One worker has computed a step."""
+        self.worked(task, windows, taken)
         self._staleness[0] += staleness
         self._staleness[1] += 1
         if self.training is not None:
@@ -135,10 +139,7 @@ class RunState:
 
     def drew(self, task: str, samples: int, taken: float, point: PiPoint) -> None:
         """A worker drew points for pi."""
-        role = self.roles.get(task)
-        if role is not None:
-            role.windows += samples
-            role.step_seconds.append(taken)
+        self.worked(task, samples, taken)
         if self.estimates.add(point):
             self.record("pi", **asdict(point))
 

@@ -34,13 +34,15 @@ class Inline:
 
 def test_every_row_counts_once_and_ids_are_below_zero() -> None:
     workers = Inline()
-    evaluate = Evaluator(cast(Dispatcher, workers), classes=2)
+    replies: list[tuple[int, int, float]] = []
+    evaluate = Evaluator(cast(Dispatcher, workers), 2, lambda *reply: replies.append(reply))
     for _ in range(2):
         found, confusion = evaluate(np.arange(CHUNK * 2 + 11), STANDARD)
         assert confusion.tolist() == [[CHUNK + 6, 0], [CHUNK + 5, 0]]
         assert found is not None
         assert found.accuracy == pytest.approx((CHUNK + 6) / (2 * CHUNK + 11))
         assert found.loss == pytest.approx(0.5)
+    assert replies == 2 * [(0, CHUNK, 0.1), (0, CHUNK, 0.1), (0, 11, 0.1)]
     assert len(set(workers.ids)) == 6
     assert max(workers.ids) < 0
 

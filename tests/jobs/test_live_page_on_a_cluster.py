@@ -133,3 +133,6 @@ def test_pi_and_evaluate_have_it_too(cluster: Cluster) -> None:
     assert (view.state, view.confusion.split) == ("done", "test")
     assert view.progress is not None
     assert view.progress.done == view.progress.total
+    by_task = {role.task: role.windows for node in view.nodes for role in node.roles if role.windows}
+    assert sum(by_task.values()) == evaluated.result["evaluated_windows"]
+    assert {task.partition(":")[0] for task in by_task} == {"worker"}
