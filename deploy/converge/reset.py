@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from deploy.converge.files import FSTAB_BEGIN, FSTAB_END
+from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
 from deploy.places import (
     CONFIGURATION,
     DEPLOY_STATE,
@@ -53,7 +53,7 @@ export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 prune() {{ parent=${{1%/*}}; while [ -n "$parent" ]; do
     grep -qxF "$parent" {DEPLOY_STATE}/folders 2>/dev/null || break; rmdir "$parent" 2>/dev/null || break
     parent=${{parent%/*}}; done; }}
-problems=
+problems= notes=
 units=$(cd {UNIT_FOLDER} && ls -d pscluster-*.service 2>/dev/null | grep -v '@')
 jobs=$(systemctl list-units --plain --no-legend 'pscluster-job@*' | awk '{{ print $1 }}')
 [ -z "$jobs$units" ] || systemctl disable --quiet --now $jobs $units 2>/dev/null
@@ -66,7 +66,9 @@ for point in {mount}/shared {mount}/runs {mount}; do
     ! grep -q " $point " /proc/mounts || umount -l "$point"
 done
 if grep -qxF '{FSTAB_BEGIN}' /etc/fstab 2>/dev/null; then
-    sed '/^{FSTAB_BEGIN}$/,/^{FSTAB_END}$/d' /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
+    sed -n '/^{FSTAB_BEGIN}$/,$p' /etc/fstab | grep -qxF '{FSTAB_END}' ||
+        notes="$notes; /etc/fstab lost our second mark: what came after the first stays there"
+    awk {shlex.quote(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
     rm -f /etc/fstab.pscluster
     [ ! -e {DEPLOY_STATE}/no-fstab ] || [ -s /etc/fstab ] || rm -f /etc/fstab
 fi
@@ -109,5 +111,5 @@ systemctl reset-failed 'pscluster*' 'nfs-*' 2>/dev/null
 left=$(ls -d {ROOT} {STATE} {CONFIGURATION} {UNIT_FOLDER}/pscluster* 2>/dev/null | tr '\\n' ' ')
 [ -z "$left" ] || problems="still there: $left; $problems"
 [ -z "$problems" ] || {{ echo "$problems" >&2; exit 1; }}
-echo "reset${{packages:+; packages removed: $packages}}"
+echo "reset${{packages:+; packages removed: $packages}}$notes"
 """
