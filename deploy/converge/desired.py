@@ -12,7 +12,7 @@ from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
-from deploy.converge.publication import Publication, Published
+from deploy.converge.publication import Publication, Published, publisher
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.system import (
     Exports,
@@ -72,8 +72,8 @@ class Wish:
 
     @property
     def publisher(self) -> str:
-        """The node through which folders are published: the storage server, or the one that writes to the NAS."""
-        return self.folders.server or self.inventory.of_role("coordinator")[0].node
+        """The node through which folders are published."""
+        return publisher(self.inventory)
 
     def tasks(self, node: str) -> "tuple[Task, ...]":
         """The parameter servers and workers of a node."""
@@ -84,6 +84,7 @@ class Wish:
         folders = self.folders
         units = [roles.unit_name(task) for task in self.tasks(node)]
         watches = node == self.inventory.monitor_node
+        published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
             units += [monitor_unit.MONITOR_UNIT, monitor_unit.PACKAGE_UNIT]
         return Questions(
@@ -97,7 +98,8 @@ class Wish:
             units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
             packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, monitor_unit.PACKAGE),
             service_uid=self.inventory.deployment.service_uid,
-            published=tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared")),
+            published=published if node == self.publisher else (),
+            bound=(f"{folders.export}/shared", f"{folders.export}/runs") if node == folders.server else (),
             space=(ENVIRONMENTS, folders.export),
         )
 
@@ -161,11 +163,7 @@ class Wish:
 
     def _mounts(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         lines = storage.fstab_lines(self.inventory, node, self.folders)
-        points = [line.split() for line in lines]
-        return (
-            FstabLines(lines),
-            *(Mounted(words[1], words[0], automount="x-systemd.automount" in words[3]) for words in points),
-        )
+        return (FstabLines(lines), *(Mounted.of(line) for line in lines))
 
     def _publish(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         if node != self.publisher:

@@ -12,7 +12,13 @@ from deploy.places import ROOT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.firewall import TABLE
 
 SECTION = "@@ "
+SILENT = "no answer"
+PUBLISHED_SECONDS = 20
+"""How long a shared folder may take to say what is in it, its mount included."""
 
+_PUBLISHED = 'for folder; do for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done; done'
+_KILLED = 137
+"""The exit code of `timeout -s KILL` for a command that did not end in time."""
 _UNIT_KEYS = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,StatusText,"
     "ExecMainStartTimestampMonotonic"
@@ -28,9 +34,14 @@ class Questions:
     packages: tuple[str, ...]
     service_uid: int
     published: tuple[str, ...]
-    """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`."""
+    """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
+
+    For the node that publishes alone: below a hard mount whose server is gone whoever looks waits for good.
+    """
     space: tuple[str, ...]
     """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
+    bound: tuple[str, ...] = ()
+    """Folders that are mounted at another place as well."""
 
 
 def fact_script(questions: Questions) -> str:
@@ -73,7 +84,8 @@ section processes
 for pid in $(systemctl show --value -p MainPID {words(questions.units)} $shown 2>/dev/null | sort -u); do
     [ "$pid" -gt 1 ] && echo "$pid $(awk '/^RssAnon:/ {{ print $2 }}' /proc/$pid/status) $(readlink /proc/$pid/cwd)"
 done
-section mounts; cat /proc/mounts
+section mounts; cat /proc/self/mountinfo
+section real; for folder in {words(questions.bound)}; do echo "$folder $(readlink -m "$folder")"; done
 section fstab; cat /etc/fstab 2>/dev/null
 section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
 section firewall
@@ -86,9 +98,8 @@ done
 section current; readlink {ROOT}/current
 section data; for mark in {ROOT}/prepared/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section published
-for folder in {words(questions.published)}; do
-    for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
-done
+timeout -s KILL {PUBLISHED_SECONDS} sh -c {shlex.quote(_PUBLISHED)} sh {words(questions.published)}
+[ $? -ne {_KILLED} ] || echo "{SILENT}"
 section listening; ss -Htlnp 2>/dev/null
 section temperature; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
 section throttled; vcgencmd get_throttled 2>/dev/null

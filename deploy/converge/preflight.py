@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploy.check import Finding
+from deploy.converge.fact_script import PUBLISHED_SECONDS
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.publication import publisher
 from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
-from deploy.places import ENVIRONMENTS, SERVICE_USER
+from deploy.places import ENVIRONMENTS, SERVICE_USER, shared_folders
 from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
 
@@ -39,11 +41,13 @@ class NodeWish:
     environment_key: str | None
     monitor: "Monitor | None" = None
     """Its settings where the node has the role."""
+    shared: str | None = None
+    """The shared folder as it is published to, where the node is the one that does."""
 
     @classmethod
     def of(cls, inventory: "Inventory", name: str, memory: RoleMemory, environment_key: str | None) -> "NodeWish":
         """The wish for the node called `name`."""
-        node = inventory.node(name)
+        node, folders = inventory.node(name), shared_folders(inventory)
         return cls(
             name=name,
             address=inventory.hosts[name],
@@ -53,6 +57,7 @@ class NodeWish:
             service_uid=inventory.deployment.service_uid,
             environment_key=environment_key,
             monitor=inventory.monitor if inventory.monitor_node == name else None,
+            shared=f"{folders.publish_folder} ({folders.source})" if publisher(inventory) == name else None,
         )
 
 
@@ -62,6 +67,7 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
         *_system(facts),
         *_python(facts),
         *_space(wish, facts),
+        *_shared(wish, facts),
         *_memory(wish, facts),
         *_clock(facts),
         *_network(wish, facts),
@@ -111,6 +117,12 @@ def _space(wish: NodeWish, facts: MachineFacts) -> _Found:
     if free < needed:
         line = f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are needed"
         yield "problem", "disk", f"{line}: remove something (`sudo apt clean`), or use a larger card"
+
+
+def _shared(wish: NodeWish, facts: MachineFacts) -> _Found:
+    if wish.shared is not None and not facts.shared_answers:
+        line = f"{wish.shared} does not answer within {PUBLISHED_SECONDS} s"
+        yield "problem", "storage", f"{line}: is its server up, and can this node reach it?"
 
 
 def _memory(wish: NodeWish, facts: MachineFacts) -> _Found:

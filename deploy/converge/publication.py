@@ -1,12 +1,16 @@
 """Folders published for all nodes: wheels of an environment, prepared windows. Pure."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deploy.converge.change import Change, Publish, PublishedFile
 from deploy.converge.machine_facts import MachineFacts
-from deploy.places import SERVICE_USER, SharedFolders
+from deploy.places import SERVICE_USER, SharedFolders, shared_folders
 from deploy.release import checksums
 from deploy.release.wheelhouse import Wheelhouse
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
 
 MEGABYTE = 10**6
 
@@ -18,6 +22,11 @@ class Publication:
     kind: str
     key: str
     files: tuple[PublishedFile, ...]
+
+
+def publisher(inventory: "Inventory") -> str:
+    """The node through which folders are published: the storage server, or the one that writes to the NAS."""
+    return shared_folders(inventory).server or inventory.of_role("coordinator")[0].node
 
 
 def of_wheelhouse(wheelhouse: Wheelhouse) -> Publication:

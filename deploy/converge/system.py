@@ -2,9 +2,10 @@
 
 import shlex
 from dataclasses import dataclass
+from typing import Self
 
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.machine_facts import MachineFacts, MountFact
 from deploy.places import DEPLOY_STATE, SERVICE_USER, STATE
 from deploy.render import firewall
 
@@ -117,23 +118,46 @@ class Mounted:
     path: str
     source: str
     automount: bool
+    read_only: bool = False
+
+    @classmethod
+    def of(cls, line: str) -> Self:
+        """As a line of fstab has it."""
+        source, path, _, options, *_ = line.split()
+        words = options.split(",")
+        return cls(path, source, "x-systemd.automount" in words, "ro" in words)
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Start it; one that comes from somewhere else is taken down first."""
-        now = facts.mounts.get(self.path, "")
-        if now.split(" ")[0] in (self.source, "systemd-1") or (now and not self.automount):
+        """Start it; one that comes from somewhere else, or with other access, is taken down first."""
+        now = facts.mounts.get(self.path)
+        if now is not None and self._is_wanted(now, facts):
             return ()
-        unit = shlex.quote(self.path)
+        point = shlex.quote(self.path)
         kind = "automount" if self.automount else "mount"
         script = (
-            f"mkdir -p {unit}; "
-            f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {unit})" 2>/dev/null; '
-            f'systemctl start "$(systemd-escape -p --suffix={kind} {unit})"'
+            f"mkdir -p {point}; "
+            f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {point})" 2>/dev/null; '
+            f'systemctl start "$(systemd-escape -p --suffix={kind} {point})"'
         )
-        if now:
-            script = f'systemctl stop "$(systemd-escape -p --suffix=automount {unit})"; umount -l {unit}; {script}'
+        if now is not None:
+            script = _taken_down(point) + script
         steps = (Shell(f"mount {self.path}", script, 60.0),)
-        return (Change("mount", self.path, "change" if now else "create", f"from {self.source}", steps),)
+        detail = f"from {self.source}" + (", read-only" if self.read_only else "")
+        return (Change("mount", self.path, "create" if now is None else "change", detail, steps),)
+
+    def _is_wanted(self, now: MountFact, facts: MachineFacts) -> bool:
+        if self.automount:
+            return now.waiting or (now.source, now.read_only) == (self.source, self.read_only)
+        return (now.device, now.root) == facts.place(self.source)
+
+
+def _taken_down(point: str) -> str:
+    """Whoever has a file open there keeps it. systemd is told last, or a start would find the old mount still up."""
+    return (
+        f'systemctl stop "$(systemd-escape -p --suffix=automount {point})" 2>/dev/null; '
+        f"while grep -qF ' '{point}' ' /proc/mounts; do umount -l {point} || break; done; "
+        f'systemctl stop "$(systemd-escape -p --suffix=mount {point})" 2>/dev/null; '
+    )
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from cluster.errors import ClusterError
 from deploy.converge.fact_reader import read_facts
 from deploy.converge.fact_script import SECTION, Questions, fact_script
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.machine_facts import MachineFacts, MountFact
 
 SECTIONS = (
     *("clock", "system", "model", "python", "memory", "controllers", "cmdline", "boot", "synchronized", "space"),
-    *("addresses", "users", "uid", "gid", "packages", "units", "processes", "mounts", "fstab", "exports"),
+    *("addresses", "users", "uid", "gid", "packages", "units", "processes", "mounts", "real", "fstab", "exports"),
     *("firewall", "environments", "releases", "current", "published", "listening", "temperature", "throttled", "files"),
 )
 UNITS = """\
@@ -62,8 +62,11 @@ PI = {
     "packages": "nfs-common ii  1:2.6.2-4\nnfs-kernel-server un  \nnftables rc  1.0.6-2",
     "units": UNITS,
     "processes": "812 90000 /opt/pscluster/releases/feedfacefeedface",
-    "mounts": "/dev/mmcblk0p2 / ext4 rw 0 0\nsystemd-1 /mnt/pscluster/shared autofs rw 0 0\n"
-    "192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro 0 0",
+    "mounts": "25 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw,errors=remount-ro\n"
+    "40 25 179:2 /a\\040b /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw\n"
+    "60 25 0:40 / /mnt/pscluster/shared rw,relatime shared:9 - autofs systemd-1 rw,fd=52,direct\n"
+    "70 60 0:50 / /mnt/pscluster/shared ro,nosuid,nodev shared:11 - nfs4 192.168.1.26:/srv/pscluster/shared rw,hard",
+    "real": "/srv/pscluster/shared /data/shared",
     "fstab": "# a comment\nproc /proc proc defaults 0 0",
     "exports": "/srv/pscluster/shared  192.168.1.16(sync,wdelay,hide,no_subtree_check,ro,root_squash)",
     "firewall": "pscluster 0123456789abcdef",
@@ -104,7 +107,11 @@ def test_a_pi_s_answer() -> None:
     assert facts.users == {"pscluster": (890, 890)}
     assert (facts.uid_owner, facts.gid_owner) == ("pscluster", "other")
     assert facts.packages == {"nfs-common": "1:2.6.2-4"}
-    assert facts.mounts["/mnt/pscluster/shared"] == "192.168.1.26:/srv/pscluster/shared nfs4"
+    shared = MountFact("192.168.1.26:/srv/pscluster/shared", "nfs4", "0:50", "/", read_only=True)
+    assert facts.mounts["/mnt/pscluster/shared"] == shared
+    assert facts.mounts["/mnt/a b"] == MountFact("/dev/mmcblk0p2", "ext4", "179:2", "/a b")
+    assert facts.place("/srv/pscluster/shared") == ("179:2", "/data/shared")
+    assert facts.place("/mnt/a b/c") == ("179:2", "/a b/c")
     assert facts.exports == ("/srv/pscluster/shared 192.168.1.16(sync,wdelay,hide,no_subtree_check,ro,root_squash)",)
     assert (facts.firewall, facts.environments) == ("0123456789abcdef", ("0123456789abcdef",))
     assert facts.release_environments == {"feedfacefeedface": "0123456789abcdef"}

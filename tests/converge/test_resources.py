@@ -88,23 +88,6 @@ def test_fstab_of_each_kind_of_node(inventory: Inventory) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("shown", "automount", "action"),
-    [
-        ("", True, "create"),
-        ("systemd-1 autofs", True, None),
-        ("192.168.1.26:/srv nfs4", True, None),
-        ("10.0.0.1:/old nfs4", True, "change"),
-        ("", False, "create"),
-        ("/dev/mmcblk0p2 ext4", False, None),
-    ],
-)
-def test_a_mount_is_made_once_and_taken_from_another_server(shown: str, automount: bool, action: str | None) -> None:
-    facts = untouched(mounts={"/mnt/pscluster": shown} if shown else {})
-    changes = Mounted("/mnt/pscluster", "192.168.1.26:/srv", automount).changes(facts)
-    assert [change.action for change in changes] == ([] if action is None else [action])
-
-
 def test_exports_are_written_and_exported_but_the_server_is_never_restarted(inventory: Inventory) -> None:
     text = storage.exports(inventory, shared_folders(inventory))
     wanted = Exports(storage.EXPORTS_PATH, text)
