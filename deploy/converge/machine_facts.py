@@ -40,6 +40,11 @@ class UnitFact:
         """Whether systemd counts it as up."""
         return self.active == "active"
 
+    @property
+    def starting(self) -> bool:
+        """Whether it is on its way up, or waits for its next attempt."""
+        return self.active == "activating"
+
 
 @dataclass(frozen=True)
 class MountFact:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
-from deploy.converge.machine_facts import MachineFacts, MountFact
+from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
 from deploy.places import DEPLOY_STATE, SERVICE_USER, STATE
 from deploy.render import firewall
 
@@ -235,11 +235,13 @@ class Running:
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Start or restart it; the step ends when systemd counts it as up (with Type=notify: when it said READY=1)."""
         now = facts.unit(self.name)
-        reason = self._reason(facts)
+        outdated = self._outdated(now, facts)
+        reason = self._not_up(now, outdated) or outdated
         enabled = now is not None and now.enabled in ("enabled", "static", "indirect", "generated", "alias")
         if not reason and enabled:
             return ()
-        verb = "restart" if reason and now is not None and now.running else "start"
+        # A start would join the one under way, whose process is of the old release and would be the one that comes up.
+        verb = "restart" if outdated else "start"
         name = shlex.quote(self.name)
         failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
         lines = [f"systemctl reset-failed {name} 2>/dev/null"] if reason else []
@@ -250,12 +252,19 @@ class Running:
         steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)
         return (Change("unit", self.name, what, reason or "it does not start at boot", steps),)
 
-    def _reason(self, facts: MachineFacts) -> str:
-        now = facts.unit(self.name)
-        if now is None or not now.running:
-            state = "not there yet" if now is None else f"{now.active} ({now.sub})"
-            return state if now is None or now.result in ("", "success") else f"{state}, result {now.result}"
-        if self.release is not None and now.release != self.release:
+    def _not_up(self, now: UnitFact | None, outdated: str) -> str:
+        if now is None:
+            return "not there yet"
+        if now.running:
+            return ""
+        state = f"{now.active} ({now.sub})" + (f", result {now.result}" if now.result not in ("", "success") else "")
+        return f"{state}, {outdated}" if outdated else state
+
+    def _outdated(self, now: UnitFact | None, facts: MachineFacts) -> str:
+        if now is None or not (now.running or now.starting):
+            return ""
+        # Between two attempts there is no process, and the next one is of the current release.
+        if self.release is not None and now.release != self.release and (now.running or now.pid):
             return f"runs release {now.release or 'unknown'}"
         if self.file_path is not None and self.text is not None:
             file = facts.files.get(self.file_path)
