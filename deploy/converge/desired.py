@@ -100,7 +100,8 @@ class Wish:
             service_uid=self.inventory.deployment.service_uid,
             published=published if node == self.publisher else (),
             bound=(f"{folders.export}/shared", f"{folders.export}/runs") if node == folders.server else (),
-            space=(ENVIRONMENTS, folders.export),
+            space=(ENVIRONMENTS, *((folders.export,) if node == folders.server else ())),
+            unfinished=published if node == folders.server else (),
         )
 
     def phase(self, phase: str, node: str, facts: MachineFacts) -> Sequence[Resource]:

@@ -60,7 +60,8 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         clock_offset_seconds=clock - (asked_seconds + answered_seconds) / 2,
         clock_error_seconds=(answered_seconds - asked_seconds) / 2,
         clock_synchronized={"yes": True, "no": False}.get(sections["synchronized"].strip()),
-        disk_free_bytes={line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(sections["space"])},
+        disk_free_bytes=_sizes(sections["space"]),
+        leftover_bytes=_sizes(sections.get("leftovers", "")),
         addresses=_addresses(sections["addresses"]),
         users=_users(sections["users"]),
         uid_owner=_first_field(sections["uid"]),
@@ -95,6 +96,10 @@ def _sections(answer: str) -> dict[str, str]:
 
 def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
+
+
+def _sizes(text: str) -> dict[str, int]:
+    return {line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(text)}
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deploy.places import ROOT, SERVICE_USER, UNIT_FOLDER
+from deploy.places import ENVIRONMENTS, ROOT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.firewall import TABLE
 
 SECTION = "@@ "
@@ -16,6 +16,8 @@ SILENT = "no answer"
 PUBLISHED_SECONDS = 20
 """How long a shared folder may take to say what is in it, its mount included."""
 
+LEFTOVER_SECONDS = 30
+"""For the sizes of 22,000 files on a slow card; those that were not looked at in time count as taken."""
 _PUBLISHED = 'for folder; do for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done; done'
 _KILLED = 137
 """The exit code of `timeout -s KILL` for a command that did not end in time."""
@@ -40,6 +42,8 @@ class Questions:
     """
     space: tuple[str, ...]
     """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
+    unfinished: tuple[str, ...] = ()
+    """Folders in which sub-folders that are not complete take room that the next attempt has, or uses."""
     bound: tuple[str, ...] = ()
     """Folders that are mounted at another place as well."""
 
@@ -70,6 +74,16 @@ section space
 for folder in {words(questions.space)}; do
     there=$folder; while [ ! -d "$there" ]; do there=${{there%/*}}; there=${{there:-/}}; done
     df -Pk "$there" | awk -v folder="$folder" 'NR == 2 {{ print folder, $4 }}'
+done
+section leftovers
+for folder in {ENVIRONMENTS} {words(questions.unfinished)}; do
+    set --
+    for left in "$folder"/.partial-* "$folder"/*; do
+        case $left in */.partial-*) ;; *) [ ! -e "$left/.complete" ] || continue ;; esac
+        [ ! -d "$left" ] || set -- "$@" "$left"
+    done
+    [ $# -eq 0 ] || timeout {LEFTOVER_SECONDS} du -sk "$@" 2>/dev/null |
+        awk -v folder="$folder" '{{ total += $1 }} END {{ print folder, total + 0 }}'
 done
 section addresses; ip -o -4 addr show
 section users; getent passwd {SERVICE_USER}

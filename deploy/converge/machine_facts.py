@@ -100,6 +100,8 @@ class MachineFacts:
     current: str | None
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)
+    leftover_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Below a folder, what attempts that did not end left: the next one removes it, or goes on with it."""
     real_paths: Mapping[str, str] = field(default_factory=dict)
     """Folders that are mounted elsewhere as well, with all links followed."""
     shared_answers: bool = True

@@ -43,9 +43,20 @@ class NodeWish:
     """Its settings where the node has the role."""
     shared: str | None = None
     """The shared folder as it is published to, where the node is the one that does."""
+    export: str | None = None
+    """The folder that it exports, where it is the storage server."""
+    publishes_bytes: int = 0
+    """What has to be published yet."""
 
     @classmethod
-    def of(cls, inventory: "Inventory", name: str, memory: RoleMemory, environment_key: str | None) -> "NodeWish":
+    def of(
+        cls,
+        inventory: "Inventory",
+        name: str,
+        memory: RoleMemory,
+        environment_key: str | None,
+        publishes_bytes: int = 0,
+    ) -> "NodeWish":
         """The wish for the node called `name`."""
         node, folders = inventory.node(name), shared_folders(inventory)
         return cls(
@@ -58,6 +69,8 @@ class NodeWish:
             environment_key=environment_key,
             monitor=inventory.monitor if inventory.monitor_node == name else None,
             shared=f"{folders.publish_folder} ({folders.source})" if publisher(inventory) == name else None,
+            export=folders.export if folders.server == name else None,
+            publishes_bytes=publishes_bytes,
         )
 
 
@@ -113,10 +126,27 @@ def _python(facts: MachineFacts) -> _Found:
 def _space(wish: NodeWish, facts: MachineFacts) -> _Found:
     installed = wish.environment_key is not None and wish.environment_key in facts.environments
     needed = RELEASE_BYTES if installed else ENVIRONMENT_BYTES
-    free = facts.disk_free_bytes.get(ENVIRONMENTS, 0)
+    leftover = 0 if installed else facts.leftover_bytes.get(ENVIRONMENTS, 0)
+    free = facts.disk_free_bytes.get(ENVIRONMENTS, 0) + leftover
     if free < needed:
         line = f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are needed"
         yield "problem", "disk", f"{line}: remove something (`sudo apt clean`), or use a larger card"
+    elif wish.export is not None and wish.publishes_bytes:
+        yield from _space_of_all(wish, wish.export, facts, needed, leftover)
+
+
+def _space_of_all(wish: NodeWish, export: str, facts: MachineFacts, own: int, leftover: int) -> _Found:
+    """For what is published; `own` bytes are for the node itself, and may have to come from the same disk."""
+    sent = sum(size for folder, size in facts.leftover_bytes.items() if folder.startswith(f"{export}/"))
+    free, needed, also = facts.disk_free_bytes.get(export, 0) + sent, wish.publishes_bytes, ""
+    if facts.place(export)[0] == facts.place(ENVIRONMENTS)[0]:
+        free, needed, also = free + leftover, needed + own, " with its own environment on the same disk"
+    if free < needed:
+        line = (
+            f"{free // MEGABYTE:,} MB are free below {export}, {needed // MEGABYTE:,} MB are needed for what all nodes"
+        )
+        remedy = "remove something, or choose a folder on a larger disk as `storage.export`"
+        yield "problem", "disk", f"{line} install{also}: {remedy}"
 
 
 def _shared(wish: NodeWish, facts: MachineFacts) -> _Found:

@@ -18,7 +18,19 @@ from deploy.converge.fact_script import SECTION, Questions, fact_script
 from deploy.converge.machine_facts import MachineFacts, MountFact
 
 SECTIONS = (
-    *("clock", "system", "model", "python", "memory", "controllers", "cmdline", "boot", "synchronized", "space"),
+    *(
+        "clock",
+        "system",
+        "model",
+        "python",
+        "memory",
+        "controllers",
+        "cmdline",
+        "boot",
+        "synchronized",
+        "space",
+        "leftovers",
+    ),
     *("addresses", "users", "uid", "gid", "packages", "units", "processes", "mounts", "real", "fstab", "exports"),
     *("firewall", "environments", "releases", "current", "published", "listening", "temperature", "throttled", "files"),
 )
@@ -54,6 +66,7 @@ PI = {
     "boot": "100.25 380.0",
     "synchronized": "yes",
     "space": "/opt/pscluster/environments 20000000\n/srv/pscluster 20000000",
+    "leftovers": "/opt/pscluster/environments 1800000",
     "addresses": "1: lo    inet 127.0.0.1/8 scope host\n2: eth0    inet 192.168.1.16/24 scope global\n"
     "2: eth0    inet 169.254.3.4/16 scope link eth0\n3: wlan0    inet6 fe80::1/64 scope link",
     "users": "pscluster:x:890:890::/var/lib/pscluster:/usr/sbin/nologin",
@@ -103,6 +116,7 @@ def test_a_pi_s_answer() -> None:
     assert facts.clock_error_seconds == pytest.approx(0.5)
     assert facts.clock_synchronized is True
     assert facts.disk_free_bytes["/srv/pscluster"] == 20_000_000 * 1024
+    assert facts.leftover_bytes == {"/opt/pscluster/environments": 1_800_000 * 1024}
     assert facts.addresses == {"lo": ("127.0.0.1",), "eth0": ("192.168.1.16", "169.254.3.4")}
     assert facts.users == {"pscluster": (890, 890)}
     assert (facts.uid_owner, facts.gid_owner) == ("pscluster", "other")
@@ -249,6 +263,19 @@ def test_this_machine(tmp_path: Path) -> None:
     assert (facts.files[f"{tmp_path}/link"].kind, facts.files[f"{tmp_path}/link"].target) == ("link", "elsewhere")
     assert f"{tmp_path}/missing" not in facts.files
     assert "nothing-of-this-name" not in facts.packages
+
+
+def test_what_attempts_left_is_measured_and_what_is_complete_is_not(tmp_path: Path) -> None:
+    for folder in (".partial-a/environment", ".partial-removed-b", "c", "d"):
+        (tmp_path / "wheels" / folder).mkdir(parents=True)
+        (tmp_path / "wheels" / folder / "file").write_bytes(b"x" * 300_000)
+    for complete in (".partial-removed-b", "d"):
+        (tmp_path / "wheels" / complete / ".complete").touch()
+    (tmp_path / "empty").mkdir()
+    wheels, nothing = f"{tmp_path}/wheels", f"{tmp_path}/empty"
+    facts = ask(Questions((), ("x.service",), (), 890, (), ("/",), unfinished=(wheels, nothing, f"{tmp_path}/none")))
+    sizes = {folder: size for folder, size in facts.leftover_bytes.items() if folder.startswith(str(tmp_path))}
+    assert sizes == {wheels: pytest.approx(900_000, rel=0.1)}
 
 
 def test_a_machine_without_most_commands(tmp_path: Path) -> None:

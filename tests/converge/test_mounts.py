@@ -182,9 +182,8 @@ def test_what_the_kernel_says_of_a_bind_mount(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "moved" / "shared").mkdir()
     (tmp_path / "link").symlink_to("moved")
-    script = fact_script(
-        Questions((), ("none.service",), (), 890, (), ("/",), (f"{tmp_path}/link/shared", f"{tmp_path}/disk/shared"))
-    )
+    bound = (f"{tmp_path}/link/shared", f"{tmp_path}/disk/shared")
+    script = fact_script(Questions((), ("none.service",), (), 890, (), ("/",), bound=bound))
     mounts = f"""set -e; cd {tmp_path}; mount -t tmpfs none disk; mkdir disk/shared
 mount --bind link/shared bound; mount --bind disk/shared bound-disk; mount -o remount,bind,ro bound-disk
 mount -t tmpfs none 'by link'; set +e

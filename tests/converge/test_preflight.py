@@ -8,7 +8,7 @@ import pytest
 
 from deploy.check import Finding
 from deploy.converge.files import File
-from deploy.converge.machine_facts import FileFact, UnitFact
+from deploy.converge.machine_facts import FileFact, MountFact, UnitFact
 from deploy.converge.preflight import NodeWish, examine
 from deploy.memory_estimate import MEGABYTE, estimate
 from deploy.places import ENVIRONMENTS, UNIT_FOLDER
@@ -123,6 +123,49 @@ def test_an_installed_environment_needs_no_room() -> None:
     little = {ENVIRONMENTS: 300 * MEGABYTE}
     assert found(disk_free_bytes=little, environments=(ENVIRONMENT,)) == {}
     assert "disk" in found(disk_free_bytes=little, environments=("ffffffffffffffff",))
+
+
+def test_what_an_attempt_left_is_room_for_the_next_one() -> None:
+    little, left = {ENVIRONMENTS: 900 * MEGABYTE}, {ENVIRONMENTS: 1_600 * MEGABYTE}
+    assert "900 MB are free below /opt" in found(disk_free_bytes=little)["disk"].line
+    assert found(disk_free_bytes=little, leftover_bytes=left) == {}
+    assert (
+        "1,000 MB are free" in found(disk_free_bytes=little, leftover_bytes={ENVIRONMENTS: 100 * MEGABYTE})["disk"].line
+    )
+
+
+def disk_of_the_server(publishes: int, free: dict[str, int], **changes: Any) -> str:
+    """What is wrong with it, for so many MB to publish."""
+    facts = untouched(
+        RPI11, controllers=("memory",), disk_free_bytes={k: v * MEGABYTE for k, v in free.items()}, **changes
+    )
+    wish = NodeWish.of(INVENTORY, "rpi11", estimate(32), ENVIRONMENT, publishes * MEGABYTE)
+    lines = [finding.line for finding in examine(wish, facts) if finding.level != "ok"]
+    return "; ".join(lines)
+
+
+SSD = {"/srv/pscluster": MountFact("/dev/sda1", "ext4", "8:1")}
+
+
+def test_the_storage_server_has_to_take_what_is_published() -> None:
+    card = {"/": MountFact("/dev/mmcblk0p2", "ext4", "179:2")}
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_400, "/srv/pscluster": 400}, mounts=card | SSD) == ""
+    line = disk_of_the_server(400, {ENVIRONMENTS: 2_400, "/srv/pscluster": 300}, mounts=card | SSD)
+    assert line.startswith("300 MB are free below /srv/pscluster, 400 MB are needed for what all nodes install: ")
+    assert "`storage.export`" in line
+    assert disk_of_the_server(0, {ENVIRONMENTS: 2_400, "/srv/pscluster": 0}, mounts=card | SSD) == ""
+    sent = {"/srv/pscluster/shared/wheels": 150 * MEGABYTE}
+    few = {ENVIRONMENTS: 2_400, "/srv/pscluster": 300}
+    assert disk_of_the_server(400, few, mounts=card | SSD, leftover_bytes=sent) == ""
+
+
+def test_one_disk_of_the_server_has_to_take_both() -> None:
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_800, "/srv/pscluster": 2_800}) == ""
+    line = disk_of_the_server(400, {ENVIRONMENTS: 2_500, "/srv/pscluster": 2_500})
+    assert "2,500 MB are free below /srv/pscluster, 2,800 MB are needed" in line
+    assert "with its own environment on the same disk" in line
+    left = {ENVIRONMENTS: 200 * MEGABYTE, "/srv/pscluster/shared/wheels": 100 * MEGABYTE}
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_500, "/srv/pscluster": 2_500}, leftover_bytes=left) == ""
 
 
 def test_several_problems_are_told_at_once() -> None:
