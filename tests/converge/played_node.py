@@ -14,7 +14,7 @@ OWN_FOLDERS = ("etc", "var", "run", "opt", "srv", "mnt", "proc")
 _OWN_PATH = re.compile(rf"(?<![\w.$/}}])/(?={'|'.join(OWN_FOLDERS)}\b)")
 TOOLS = (
     *("awk", "basename", "cat", "chmod", "comm", "cp", "cut", "dirname", "env", "false", "grep", "head", "install"),
-    *("ls", "mkdir", "mktemp", "mv", "rmdir", "sed", "sh", "sort", "sync", "tail", "touch", "tr", "true"),
+    *("ls", "mkdir", "mktemp", "mv", "rmdir", "sed", "sh", "sha256sum", "sort", "sync", "tail", "touch", "tr", "true"),
 )
 NOTED = (
     *("systemctl", "systemd-escape", "nft", "umount", "exportfs", "userdel", "groupdel", "useradd", "groupadd"),
