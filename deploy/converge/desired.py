@@ -12,6 +12,8 @@ from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
+from deploy.converge.package_scripts import BEFORE
+from deploy.converge.packages import Packages
 from deploy.converge.publication import Publication, Published, publisher
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.system import (
@@ -19,7 +21,6 @@ from deploy.converge.system import (
     Firewall,
     Masked,
     Mounted,
-    Packages,
     Remembered,
     Running,
     ServiceUser,
@@ -90,7 +91,7 @@ class Wish:
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, CONFIGURATION),
-                *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders"),
+                *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", BEFORE),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
                 *((monitor_unit.DATA, *paths_on_node(self.inventory)) if watches else ()),

@@ -11,13 +11,30 @@ fi
 """
 """Where an installation was cut off apt refuses everything until dpkg has gone on with it."""
 
+BEFORE = f"{DEPLOY_STATE}/packages.before"
+"""What there was before an installation began; as long as it is there, nobody has noted what that added."""
+
+REMEMBER = f"""\
+present() {{
+    dpkg-query -W -f '${{db:Status-Abbrev}} ${{Package}}\\n' "$@" 2>/dev/null | sed -n "$only" | LC_ALL=C sort -u
+}}
+only='s/^.[^nc]. *//p'
+remember() {{
+    [ -e {BEFORE} ] || return 0
+    present | LC_ALL=C comm -13 {BEFORE} - >>{DEPLOY_STATE}/packages && rm -f {BEFORE}
+}}
+remember
+"""
+"""Notes what an installation added that was cut off, those that are not configured too."""
+
 PURGE = f"""\
+{REMEMBER}\
 packages=$(sort -u {DEPLOY_STATE}/packages 2>/dev/null | tr '\\n' ' ')
 removed=
 if [ -n "$packages" ]; then
 {MEND}\
-    there=$(dpkg-query -W -f '${{db:Status-Abbrev}} ${{Package}}\\n' $packages 2>/dev/null |
-        sed -n 's/^.[^n]. *//p' | sort -u)
+    only='s/^.[^n]. *//p'
+    there=$(present $packages)
     others() {{
         apt-get -s -q purge "$@" 2>/dev/null | awk '/^(Purg|Remv|Inst) / {{ print $2 }}' | grep -vxF "$there"
     }}

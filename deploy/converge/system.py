@@ -1,4 +1,4 @@
-"""Packages, the service account, mounts, exports, units and the firewall, as they have to be on a node. Pure."""
+"""The service account, mounts, exports, units and the firewall, as they have to be on a node. Pure."""
 
 import shlex
 from dataclasses import dataclass
@@ -6,46 +6,12 @@ from typing import Self
 
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
+from deploy.converge.packages import KEEP_COPIES
 from deploy.places import DEPLOY_STATE, SERVICE_USER, STATE
 from deploy.render import firewall
 
-APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
-PACKAGE_SECONDS = 900.0
 ROLLBACK_SECONDS = 60
-KEEP_COPIES = (
-    f"set -e; [ -d {DEPLOY_STATE}/account ] || {{ mkdir -p {DEPLOY_STATE}/account; "
-    f"for file in passwd group shadow gshadow subuid subgid; do "
-    f"[ ! -e /etc/$file- ] || cp -p /etc/$file- {DEPLOY_STATE}/account/; done; }}; "
-)
-"""Adding an account, as packages do too, leaves copies of what was before (passwd-): `reset` puts the first back."""
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
-
-
-@dataclass(frozen=True)
-class Packages:
-    """Debian packages that have to be there; what their installation adds is remembered for `reset`."""
-
-    names: tuple[str, ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Install what is missing, in one go."""
-        missing = [name for name in self.names if name not in facts.packages]
-        if not missing:
-            return ()
-        words = " ".join(shlex.quote(name) for name in missing)
-        listing = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' | sed -n 's/^ii *//p' | sort -u"
-        script = f"""\
-{KEEP_COPIES}
-before=$(mktemp); after=$(mktemp); trap 'rm -f $before $after' EXIT
-{listing} >$before
-remember() {{ {listing} >$after; comm -13 $before $after >>{DEPLOY_STATE}/packages; }}
-install() {{ {APT} install --no-install-recommends {words}; }}
-install >/dev/null || {{ remember; {APT} update >/dev/null && install; }} || {{ remember; exit 1; }}
-remember
-"""
-        hint = "look into `apt-get update` there: the node needs its package sources, or the packages installed by hand"
-        steps = (Shell(f"install {', '.join(missing)}", script, PACKAGE_SECONDS, hint),)
-        return (Change("package", ", ".join(missing), "install", "and what it depends on", steps),)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 OWN_FOLDERS = ("etc", "var", "run", "opt", "srv", "mnt", "proc")
 _OWN_PATH = re.compile(rf"(?<![\w.$/}}])/(?={'|'.join(OWN_FOLDERS)}\b)")
 TOOLS = (
@@ -31,6 +33,19 @@ echo "apt-get $*" >>{root}/done
 exec apt-get -q -o Dir={root} -o Dir::State::status={root}/var/lib/dpkg/status -o Dir::Bin::dpkg=/usr/bin/dpkg \\
     -o DPkg::Options::=--root={root} -o Dir::Bin::methods=/usr/lib/apt/methods "$@"
 """
+
+
+needs_apt = pytest.mark.skipif(
+    os.geteuid() != 0 or any(shutil.which(name) is None for name in ("apt-get", "dpkg", "dpkg-query")),
+    reason="dpkg into a folder of one's own takes Debian and root",
+)
+
+
+def about_package(name: str, depends: str = "", state: str = "installed") -> str:
+    """A package in dpkg's list."""
+    about = f"Package: {name}\nStatus: install ok {state}\nPriority: optional\nSection: misc\n"
+    about += "Maintainer: x <x@example.org>\nArchitecture: all\nVersion: 1\n"
+    return about + (f"Depends: {depends}\n" if depends else "") + "Description: x\n\n"
 
 
 class PlayedNode:
@@ -72,18 +87,18 @@ class PlayedNode:
 
     def packages(self, depends: Mapping[str, str], before_apt: str = "") -> None:
         """Installed ones, each with what it depends on; a shell line before each call of apt. Takes Debian's tools."""
-        about = ""
-        for name, needed in depends.items():
-            about += f"Package: {name}\nStatus: install ok installed\nPriority: optional\nSection: misc\n"
-            about += "Maintainer: x <x@example.org>\nArchitecture: all\nVersion: 1\n"
-            about += (f"Depends: {needed}\n" if needed else "") + "Description: x\n\n"
+        for name in depends:
             self.write(f"/var/lib/dpkg/info/{name}.list", "")
-        self.write("/var/lib/dpkg/status", about)
+        self.write("/var/lib/dpkg/status", "".join(about_package(name, needed) for name, needed in depends.items()))
         for folder in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/log"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
-        self.write("/commands/apt-get", APT.format(root=self.root, before=before_apt)).chmod(0o755)
+        self.apt(before_apt)
         self.command("dpkg", f'PATH=/usr/sbin:/usr/bin:/sbin:/bin exec /usr/bin/dpkg --root={self.root} "$@"')
         self.command("dpkg-query", f'exec /usr/bin/dpkg-query --admindir={self.root}/var/lib/dpkg "$@"')
+
+    def apt(self, before: str) -> None:
+        """apt-get, with a shell line before each call."""
+        self.write("/commands/apt-get", APT.format(root=self.root, before=before)).chmod(0o755)
 
     def installed(self) -> set[str]:
         """What dpkg has now."""

@@ -1,7 +1,5 @@
 """What `reset` leaves on a node, with its script run in a folder that stands for the node."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from deploy.converge.files import FSTAB_BEGIN, FSTAB_END
 from deploy.converge.reset import Traces, reset_script
 from tests.converge.pi import thesis
-from tests.converge.played_node import PlayedNode
+from tests.converge.played_node import PlayedNode, needs_apt
 
 OURS = "192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro 0 0"
 THEIRS = "/dev/sda1 /data ext4 defaults 0 2"
@@ -45,10 +43,6 @@ def test_fstab_loses_our_lines_alone(
     assert sorted(path.name for path in (node.root / "etc").iterdir()) == ["fstab", "systemd"]
 
 
-needs_apt = pytest.mark.skipif(
-    os.geteuid() != 0 or any(shutil.which(name) is None for name in ("apt-get", "dpkg", "dpkg-query")),
-    reason="dpkg into a folder of one's own takes Debian and root",
-)
 ADDED = {"nfs-common": "libnfs, keyutils", "libnfs": "", "keyutils": "", "nftables": "libnft", "libnft": ""}
 
 
