@@ -67,13 +67,13 @@ def loaded_mark(rules: str) -> str:
 
 
 def unit() -> str:
-    """Loads the table at boot, before the network is up."""
+    """Loads the table at boot, before the network is up, and after Debian's own, whose file begins by flushing all."""
     return f"""\
 # Written by pscluster.
 [Unit]
 Description=pscluster: only the cluster's nodes reach the cluster's ports
 DefaultDependencies=no
-After=local-fs.target
+After=local-fs.target nftables.service
 Before=network-pre.target shutdown.target
 Wants=network-pre.target
 Conflicts=shutdown.target
