@@ -11,6 +11,7 @@ from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.publication import publisher
 from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
 from deploy.places import ENVIRONMENTS, SERVICE_USER, shared_folders
+from deploy.render.firewall import closed_ports
 from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
 
@@ -47,6 +48,9 @@ class NodeWish:
     """The folder that it exports, where it is the storage server."""
     publishes_bytes: int = 0
     """What has to be published yet."""
+    ssh_port: int = 22
+    closed_ports: frozenset[int] = frozenset()
+    """Those that the firewall will keep for the nodes."""
 
     @classmethod
     def of(
@@ -71,6 +75,8 @@ class NodeWish:
             shared=f"{folders.publish_folder} ({folders.source})" if publisher(inventory) == name else None,
             export=folders.export if folders.server == name else None,
             publishes_bytes=publishes_bytes,
+            ssh_port=node.ssh.port or inventory.ssh.port,
+            closed_ports=closed_ports(inventory) if inventory.deployment.firewall else frozenset(),
         )
 
 
@@ -84,6 +90,7 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
         *_memory(wish, facts),
         *_clock(facts),
         *_network(wish, facts),
+        *_way_in(wish, facts),
         *_account(wish, facts),
         *_ports(wish.tasks, facts),
         *_monitor(wish, facts),
@@ -198,6 +205,18 @@ def _network(wish: NodeWish, facts: MachineFacts) -> _Found:
     elif wish.address not in own:
         line = f"{wish.address} is no address of this node (it has {', '.join(sorted(own))})"
         yield "problem", "network", f"{line}: correct its `address:`; `ssh.address` is where it is logged into"
+
+
+def _way_in(wish: NodeWish, facts: MachineFacts) -> _Found:
+    """The port that is logged into may be another machine's, which passes it on: who listens here counts."""
+    for port in sorted(wish.closed_ports & facts.listening.keys()):
+        holder = facts.listening[port]
+        # With socket activation it is systemd that listens.
+        if "(sshd" in holder or ("(systemd" in holder and port == wish.ssh_port):
+            line = (
+                f"the SSH server listens on port {port}, which the firewall will close to all but the cluster's nodes"
+            )
+            yield "problem", "ssh", f"{line}: give the cluster's processes other ports (`ports`), or sshd another"
 
 
 def _account(wish: NodeWish, facts: MachineFacts) -> _Found:

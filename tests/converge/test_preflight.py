@@ -192,6 +192,24 @@ def test_ports_of_a_role_that_gets_another_index_are_free_by_then() -> None:
     assert "port" in found(**changes | {"units": {"pscluster-worker-7.service": running(active="failed")}})
 
 
+def test_a_way_in_that_the_firewall_would_close_is_told() -> None:
+    line = found(listening={2222: "process 700 (sshd)"})["ssh"].line  # the parameter server's port, on another node
+    assert "the SSH server listens on port 2222, which the firewall will close to all but the cluster's nodes" in line
+    assert "(`ports`)" in line
+    assert "ssh" in found(listening={9100: "process 700 (sshd)"})
+    assert found(listening={22: "process 700 (sshd)", 2222: "process 9 (nc)"}) == {}
+    by_socket: dict[str, Any] = {"listening": {2222: "process 1 (systemd)"}}
+    assert found(**by_socket) == {}
+    for overrides, topics in (
+        (("ssh.port=2222",), ["ssh"]),
+        (("ssh.port=2222", "deployment.firewall=false"), []),
+        (("ssh.port=2222", "ports.ps=2322"), []),
+    ):
+        wish = NodeWish.of(thesis(*overrides), "rpi01", estimate(32), ENVIRONMENT)
+        facts = untouched(RPI01, controllers=("memory",), **by_socket)
+        assert [one.topic for one in examine(wish, facts) if one.level != "ok"] == topics
+
+
 def test_the_service_account_is_no_stranger() -> None:
     assert found(users={"pscluster": (890, 890)}, uid_owner="pscluster", gid_owner="pscluster") == {}
 
