@@ -85,6 +85,9 @@ class Wish:
         folders = self.folders
         units = [roles.unit_name(task) for task in self.tasks(node)]
         watches = node == self.inventory.monitor_node
+        # Only there: elsewhere, and with an external export, the same path may lie below the mount.
+        serves = node == folders.server
+        exported = (f"{folders.export}/shared", f"{folders.export}/runs")
         published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
             units += [monitor_unit.MONITOR_UNIT, monitor_unit.PACKAGE_UNIT]
@@ -93,16 +96,16 @@ class Wish:
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, CONFIGURATION),
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", BEFORE),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
-                *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
+                *((folders.export, *exported) if serves else ()),
                 *((monitor_unit.DATA, *paths_on_node(self.inventory)) if watches else ()),
             ),
             units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
             packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, monitor_unit.PACKAGE),
             service_uid=self.inventory.deployment.service_uid,
             published=published if node == self.publisher else (),
-            bound=(f"{folders.export}/shared", f"{folders.export}/runs") if node == folders.server else (),
-            space=(ENVIRONMENTS, *((folders.export,) if node == folders.server else ())),
-            unfinished=published if node == folders.server else (),
+            bound=exported if serves else (),
+            space=(ENVIRONMENTS, *((folders.export,) if serves else ())),
+            unfinished=published if serves else (),
         )
 
     def phase(self, phase: str, node: str, facts: MachineFacts) -> Sequence[Resource]:

@@ -59,7 +59,7 @@ class MountFact:
     @property
     def waiting(self) -> bool:
         """Whether nothing is mounted yet, and systemd does so when somebody looks."""
-        return self.kind == "autofs"
+        return (self.source, self.kind) == ("systemd-1", "autofs")
 
 
 @dataclass(frozen=True)

@@ -118,11 +118,15 @@ class Mounted:
 
 
 def _taken_down(point: str) -> str:
-    """Whoever has a file open there keeps it. systemd is told last, or a start would find the old mount still up."""
+    """Whoever has a file open there keeps it. Until systemd has seen that it is gone, a start would find it still up.
+
+    The mount's own unit is not stopped: that would end a job, which requires it.
+    """
     return (
         f'systemctl stop "$(systemd-escape -p --suffix=automount {point})" 2>/dev/null; '
         f"while grep -qF ' '{point}' ' /proc/mounts; do umount -l {point} || break; done; "
-        f'systemctl stop "$(systemd-escape -p --suffix=mount {point})" 2>/dev/null; '
+        f"unit=$(systemd-escape -p --suffix=mount {point}); tries=0; "
+        'while systemctl -q is-active "$unit" && [ $tries -lt 50 ]; do tries=$((tries + 1)); sleep 0.2; done; '
     )
 
 
