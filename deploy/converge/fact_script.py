@@ -54,6 +54,10 @@ def fact_script(questions: Questions) -> str:
     def words(values: Sequence[str]) -> str:
         return " ".join(shlex.quote(value) for value in values)
 
+    listed = (
+        f"timeout -s KILL {PUBLISHED_SECONDS} sh -c {shlex.quote(_PUBLISHED)} sh {words(questions.published)}\n"
+        f'[ $? -ne {_KILLED} ] || echo "{SILENT}"'
+    )
     return f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() {{ printf '\\n{SECTION}%s\\n' "$1"; }}
@@ -112,8 +116,7 @@ done
 section current; readlink {ROOT}/current
 section data; for mark in {ROOT}/prepared/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section published
-timeout -s KILL {PUBLISHED_SECONDS} sh -c {shlex.quote(_PUBLISHED)} sh {words(questions.published)}
-[ $? -ne {_KILLED} ] || echo "{SILENT}"
+{listed if questions.published else ":"}
 section listening; ss -Htlnp 2>/dev/null
 section temperature; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
 section throttled; vcgencmd get_throttled 2>/dev/null
