@@ -100,6 +100,6 @@ set -e
 [ ! -e {target}/.complete ] || {{ touch {target}; exit 0; }}
 mkdir -p {DATA}; rm -rf {DATA}/.partial-* {target}
 cp -r {source} {partial}; cd {partial}; sha256sum --check --quiet SHA256SUMS; chmod -R a+rX .
-cd {DATA}; mv -T {partial} {target}
+sync -f .; cd {DATA}; mv -T {partial} {target}
 ls -dt */ | tail -n +4 | while read -r old; do rm -rf "$old"; done
 """

@@ -16,6 +16,7 @@ from deploy.converge.fact_reader import read_facts
 from deploy.converge.fact_script import fact_script
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.preflight import NodeWish, examine
+from deploy.converge.publication import room_needed
 from deploy.converge.recap import Recap
 from deploy.memory_estimate import RoleMemory
 from deploy.remote.connection import NodeConnection
@@ -81,15 +82,22 @@ def _lost(name: str, error: ClusterError) -> StepFailure:
 
 def findings(wish: Wish, survey: Survey, memory: RoleMemory) -> tuple[Finding, ...]:
     """Everything that would make a start fail, and what else is worth knowing, node by node."""
-    found: list[Finding] = []
-    for node in wish.inventory.nodes:
-        if node.name in survey.lost:
-            found.append(Finding("problem", f"{node.name} connection", survey.lost[node.name].last_lines[0], node.name))
-        elif node.name in survey.facts:
-            facts = survey.facts[node.name]
-            one = NodeWish.of(wish.inventory, node.name, memory, wish.release.environment_for(facts))
-            found += examine(one, facts)
-    return tuple(found)
+    found: dict[str, tuple[Finding, ...]] = {}
+    for name, failure in survey.lost.items():
+        found[name] = (Finding("problem", f"{name} connection", failure.last_lines[0], name),)
+    needed: set[str] = set()
+    # The publisher last: it has to take what those that are fit will install.
+    for name, facts in sorted(survey.facts.items(), key=lambda one: one[0] == wish.publisher):
+        environment = wish.release.environment_for(facts)
+        lacks = set() if environment is None or environment in facts.environments else {environment}
+        publishes_bytes = 0
+        if name == wish.publisher:
+            publishes_bytes = room_needed(wish.publications, needed | lacks, facts.published, wish.folders)
+        one = NodeWish.of(wish.inventory, name, memory, environment, publishes_bytes)
+        found[name] = examine(one, facts)
+        if not any(finding.level == "problem" for finding in found[name]):
+            needed |= lacks
+    return tuple(finding for node in wish.inventory.nodes for finding in found.get(node.name, ()))
 
 
 def plan(wish: Wish, facts: Mapping[str, MachineFacts]) -> dict[str, dict[str, tuple[Change, ...]]]:

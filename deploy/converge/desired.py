@@ -12,14 +12,15 @@ from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
-from deploy.converge.publication import Publication, Published
+from deploy.converge.package_scripts import BEFORE
+from deploy.converge.packages import Packages
+from deploy.converge.publication import Publication, Published, publisher
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.system import (
     Exports,
     Firewall,
     Masked,
     Mounted,
-    Packages,
     Remembered,
     Running,
     ServiceUser,
@@ -72,8 +73,8 @@ class Wish:
 
     @property
     def publisher(self) -> str:
-        """The node through which folders are published: the storage server, or the one that writes to the NAS."""
-        return self.folders.server or self.inventory.of_role("coordinator")[0].node
+        """The node through which folders are published."""
+        return publisher(self.inventory)
 
     def tasks(self, node: str) -> "tuple[Task, ...]":
         """The parameter servers and workers of a node."""
@@ -84,21 +85,27 @@ class Wish:
         folders = self.folders
         units = [roles.unit_name(task) for task in self.tasks(node)]
         watches = node == self.inventory.monitor_node
+        # Only there: elsewhere, and with an external export, the same path may lie below the mount.
+        serves = node == folders.server
+        exported = (f"{folders.export}/shared", f"{folders.export}/runs")
+        published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
             units += [monitor_unit.MONITOR_UNIT, monitor_unit.PACKAGE_UNIT]
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, CONFIGURATION),
-                *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders"),
+                *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", BEFORE),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
-                *(folders.export, f"{folders.export}/shared", f"{folders.export}/runs"),
+                *((folders.export, *exported) if serves else ()),
                 *((monitor_unit.DATA, *paths_on_node(self.inventory)) if watches else ()),
             ),
             units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
             packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, monitor_unit.PACKAGE),
             service_uid=self.inventory.deployment.service_uid,
-            published=tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared")),
-            space=(ENVIRONMENTS, folders.export),
+            published=published if node == self.publisher else (),
+            bound=exported if serves else (),
+            space=(ENVIRONMENTS, *((folders.export,) if serves else ())),
+            unfinished=published if serves else (),
         )
 
     def phase(self, phase: str, node: str, facts: MachineFacts) -> Sequence[Resource]:
@@ -161,11 +168,7 @@ class Wish:
 
     def _mounts(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         lines = storage.fstab_lines(self.inventory, node, self.folders)
-        points = [line.split() for line in lines]
-        return (
-            FstabLines(lines),
-            *(Mounted(words[1], words[0], automount="x-systemd.automount" in words[3]) for words in points),
-        )
+        return (FstabLines(lines), *(Mounted.of(line) for line in lines))
 
     def _publish(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         if node != self.publisher:

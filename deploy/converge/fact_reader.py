@@ -7,8 +7,8 @@ import tarfile
 from collections.abc import Mapping
 
 from cluster.errors import ClusterError
-from deploy.converge.fact_script import SECTION
-from deploy.converge.machine_facts import FileFact, MachineFacts, UnitFact
+from deploy.converge.fact_script import SECTION, SILENT
+from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
 
 _KIB = 1024
 
@@ -60,7 +60,8 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         clock_offset_seconds=clock - (asked_seconds + answered_seconds) / 2,
         clock_error_seconds=(answered_seconds - asked_seconds) / 2,
         clock_synchronized={"yes": True, "no": False}.get(sections["synchronized"].strip()),
-        disk_free_bytes={line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(sections["space"])},
+        disk_free_bytes=_sizes(sections["space"]),
+        leftover_bytes=_sizes(sections.get("leftovers", "")),
         addresses=_addresses(sections["addresses"]),
         users=_users(sections["users"]),
         uid_owner=_first_field(sections["uid"]),
@@ -69,6 +70,7 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         files=_files(sections["files"]),
         units=_units(sections["units"], sections["processes"], booted_seconds),
         mounts=_mounts(sections["mounts"]),
+        real_paths=dict(_pair(line) for line in _lines(sections.get("real", ""))),
         fstab=tuple(sections["fstab"].splitlines()),
         exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
         firewall=firewall[-1] if firewall else None,
@@ -76,7 +78,8 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         release_environments=dict(_release(line) for line in _lines(sections["releases"])),
         current=sections["current"].strip().split("/")[-1] or None,
         data=tuple(line.split("/")[-2] for line in _lines(sections.get("data", ""))),
-        published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"])),
+        published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"]) if line != SILENT),
+        shared_answers=SILENT not in _lines(sections["published"]),
         listening=_listening(sections["listening"]),
         temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None,
         throttled=int(throttled, 16) if throttled else None,
@@ -93,6 +96,15 @@ def _sections(answer: str) -> dict[str, str]:
 
 def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
+
+
+def _sizes(text: str) -> dict[str, int]:
+    return {line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(text)}
+
+
+def _pair(line: str) -> tuple[str, str]:
+    path, _, real = line.partition(" ")
+    return path, real
 
 
 def _release(line: str) -> tuple[str, str]:
@@ -181,10 +193,22 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
     return found
 
 
-def _mounts(text: str) -> dict[str, str]:
-    """Source and type by mount point; of several on one point the last, which is the one that is seen."""
-    fields = (line.split() for line in _lines(text))
-    return {words[1]: f"{words[0]} {words[2]}" for words in fields if len(words) > 2}
+def _mounts(text: str) -> dict[str, MountFact]:
+    """From /proc/self/mountinfo (proc(5)); of several on one point the last, which is the one that is seen."""
+    found: dict[str, MountFact] = {}
+    for line in _lines(text):
+        here, _, there = line.partition(" - ")
+        words, origin = here.split(" "), there.split(" ")
+        if len(words) > 5 and len(origin) > 1:
+            device, root, point, options = words[2:6]
+            read_only = "ro" in options.split(",")
+            found[_plain(point)] = MountFact(_plain(origin[1]), origin[0], device, _plain(root), read_only)
+    return found
+
+
+def _plain(word: str) -> str:
+    """Without the kernel's escapes of blanks."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
 
 
 def _listening(text: str) -> dict[int, str]:

@@ -8,11 +8,19 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deploy.places import ROOT, SERVICE_USER, UNIT_FOLDER
+from deploy.places import ENVIRONMENTS, ROOT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.firewall import TABLE
 
 SECTION = "@@ "
+SILENT = "no answer"
+PUBLISHED_SECONDS = 20
+"""How long a shared folder may take to say what is in it, its mount included."""
 
+LEFTOVER_SECONDS = 30
+"""For the sizes of 22,000 files on a slow card; those that were not looked at in time count as taken."""
+_PUBLISHED = 'for folder; do for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done; done'
+_KILLED = 137
+"""The exit code of `timeout -s KILL` for a command that did not end in time."""
 _UNIT_KEYS = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,StatusText,"
     "ExecMainStartTimestampMonotonic"
@@ -28,9 +36,16 @@ class Questions:
     packages: tuple[str, ...]
     service_uid: int
     published: tuple[str, ...]
-    """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`."""
+    """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
+
+    For the node that publishes alone: below a hard mount whose server is gone whoever looks waits for good.
+    """
     space: tuple[str, ...]
     """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
+    unfinished: tuple[str, ...] = ()
+    """Folders in which sub-folders that are not complete take room that the next attempt has, or uses."""
+    bound: tuple[str, ...] = ()
+    """Folders that are mounted at another place as well."""
 
 
 def fact_script(questions: Questions) -> str:
@@ -39,6 +54,10 @@ def fact_script(questions: Questions) -> str:
     def words(values: Sequence[str]) -> str:
         return " ".join(shlex.quote(value) for value in values)
 
+    listed = (
+        f"timeout -s KILL {PUBLISHED_SECONDS} sh -c {shlex.quote(_PUBLISHED)} sh {words(questions.published)}\n"
+        f'[ $? -ne {_KILLED} ] || echo "{SILENT}"'
+    )
     return f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() {{ printf '\\n{SECTION}%s\\n' "$1"; }}
@@ -60,6 +79,16 @@ for folder in {words(questions.space)}; do
     there=$folder; while [ ! -d "$there" ]; do there=${{there%/*}}; there=${{there:-/}}; done
     df -Pk "$there" | awk -v folder="$folder" 'NR == 2 {{ print folder, $4 }}'
 done
+section leftovers
+for folder in {ENVIRONMENTS} {words(questions.unfinished)}; do
+    set --
+    for left in "$folder"/.partial-* "$folder"/*; do
+        case $left in */.partial-*) ;; *) [ ! -e "$left/.complete" ] || continue ;; esac
+        [ ! -d "$left" ] || set -- "$@" "$left"
+    done
+    [ $# -eq 0 ] || timeout {LEFTOVER_SECONDS} du -sk "$@" 2>/dev/null |
+        awk -v folder="$folder" '{{ total += $1 }} END {{ print folder, total + 0 }}'
+done
 section addresses; ip -o -4 addr show
 section users; getent passwd {SERVICE_USER}
 section uid; getent passwd {questions.service_uid}
@@ -73,7 +102,8 @@ section processes
 for pid in $(systemctl show --value -p MainPID {words(questions.units)} $shown 2>/dev/null | sort -u); do
     [ "$pid" -gt 1 ] && echo "$pid $(awk '/^RssAnon:/ {{ print $2 }}' /proc/$pid/status) $(readlink /proc/$pid/cwd)"
 done
-section mounts; cat /proc/mounts
+section mounts; cat /proc/self/mountinfo
+section real; for folder in {words(questions.bound)}; do echo "$folder $(readlink -m "$folder")"; done
 section fstab; cat /etc/fstab 2>/dev/null
 section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
 section firewall
@@ -86,9 +116,7 @@ done
 section current; readlink {ROOT}/current
 section data; for mark in {ROOT}/prepared/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section published
-for folder in {words(questions.published)}; do
-    for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
-done
+{listed if questions.published else ":"}
 section listening; ss -Htlnp 2>/dev/null
 section temperature; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
 section throttled; vcgencmd get_throttled 2>/dev/null

@@ -81,7 +81,7 @@ class FstabLines:
             return ()
         text = "\n".join(wanted) + "\n" if wanted else ""
         script = (
-            f"awk {shlex.quote(_WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
+            f"awk {shlex.quote(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
             f"printf %s {shlex.quote(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
             "mv -f /etc/fstab.pscluster /etc/fstab && systemctl daemon-reload"
         )
@@ -93,10 +93,10 @@ class FstabLines:
 FSTAB_BEGIN = "# pscluster: begin"
 FSTAB_END = "# pscluster: end"
 
-_WITHOUT_OURS = (
-    f'$0 == "{FSTAB_BEGIN}" {{ held = 1; lines = ""; next }} '
-    f'$0 == "{FSTAB_END}" && held {{ held = 0; next }} '
-    'held { lines = lines $0 "\\n"; next } { print } END { if (held) printf "%s", lines }'
+WITHOUT_OURS = (
+    f'$0 == "{FSTAB_BEGIN}" {{ printf "%s", lines; held = 1; lines = ""; next }} '
+    f'$0 == "{FSTAB_END}" && held {{ held = 0; lines = ""; next }} '
+    'held { lines = lines $0 "\\n"; next } { print } END { printf "%s", lines }'
 )
 """For awk. Where somebody removed the second mark, what follows the first is theirs as well as ours, and stays."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,27 @@ class UnitFact:
         """Whether systemd counts it as up."""
         return self.active == "active"
 
+    @property
+    def starting(self) -> bool:
+        """Whether it is on its way up, or waits for its next attempt."""
+        return self.active == "activating"
+
+
+@dataclass(frozen=True)
+class MountFact:
+    """What is mounted at a point: `root` is the part of the file system `device` (major:minor) that is seen there."""
+
+    source: str
+    kind: str
+    device: str
+    root: str = "/"
+    read_only: bool = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing is mounted yet, and systemd does so when somebody looks."""
+        return (self.source, self.kind) == ("systemd-1", "autofs")
+
 
 @dataclass(frozen=True)
 class MachineFacts:
@@ -68,7 +90,8 @@ class MachineFacts:
     packages: Mapping[str, str]
     files: Mapping[str, FileFact]
     units: Mapping[str, UnitFact]
-    mounts: Mapping[str, str]
+    mounts: Mapping[str, MountFact]
+    """By mount point; of several on one point the one that is seen."""
     fstab: tuple[str, ...]
     exports: tuple[str, ...]
     firewall: str | None
@@ -77,6 +100,12 @@ class MachineFacts:
     current: str | None
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)
+    leftover_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Below a folder, what attempts that did not end left: the next one removes it, or goes on with it."""
+    real_paths: Mapping[str, str] = field(default_factory=dict)
+    """Folders that are mounted elsewhere as well, with all links followed."""
+    shared_answers: bool = True
+    """Whether the folder that was asked for what is published there said anything in time."""
     data: tuple[str, ...] = ()
     systemd: int = 0
     temperature_celsius: float | None = None
@@ -86,6 +115,15 @@ class MachineFacts:
     def python_version(self) -> str | None:
         """`3.11`, without what comes after."""
         return None if self.python is None else ".".join(self.python.split(".")[:2])
+
+    def place(self, path: str) -> tuple[str, str]:
+        """The file system that a path is on, and where in it: a bind mount of it shows the same."""
+        path = self.real_paths.get(path, path)
+        point = max((one for one in self.mounts if PurePosixPath(path).is_relative_to(one)), key=len, default=None)
+        if point is None:
+            return "", path
+        mount = self.mounts[point]
+        return mount.device, str(PurePosixPath(mount.root) / PurePosixPath(path).relative_to(point))
 
     def unit(self, name: str) -> UnitFact | None:
         """A unit that systemd has a file for."""

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploy.check import Finding
+from deploy.converge.fact_script import PUBLISHED_SECONDS
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.publication import publisher
 from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
-from deploy.places import ENVIRONMENTS, SERVICE_USER
+from deploy.places import ENVIRONMENTS, SERVICE_USER, shared_folders
+from deploy.render.firewall import closed_ports
 from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
 
@@ -39,11 +42,27 @@ class NodeWish:
     environment_key: str | None
     monitor: "Monitor | None" = None
     """Its settings where the node has the role."""
+    shared: str | None = None
+    """The shared folder as it is published to, where the node is the one that does."""
+    export: str | None = None
+    """The folder that it exports, where it is the storage server."""
+    publishes_bytes: int = 0
+    """What has to be published yet."""
+    ssh_port: int = 22
+    closed_ports: frozenset[int] = frozenset()
+    """Those that the firewall will keep for the nodes."""
 
     @classmethod
-    def of(cls, inventory: "Inventory", name: str, memory: RoleMemory, environment_key: str | None) -> "NodeWish":
+    def of(
+        cls,
+        inventory: "Inventory",
+        name: str,
+        memory: RoleMemory,
+        environment_key: str | None,
+        publishes_bytes: int = 0,
+    ) -> "NodeWish":
         """The wish for the node called `name`."""
-        node = inventory.node(name)
+        node, folders = inventory.node(name), shared_folders(inventory)
         return cls(
             name=name,
             address=inventory.hosts[name],
@@ -53,6 +72,11 @@ class NodeWish:
             service_uid=inventory.deployment.service_uid,
             environment_key=environment_key,
             monitor=inventory.monitor if inventory.monitor_node == name else None,
+            shared=f"{folders.publish_folder} ({folders.source})" if publisher(inventory) == name else None,
+            export=folders.export if folders.server == name else None,
+            publishes_bytes=publishes_bytes,
+            ssh_port=node.ssh.port or inventory.ssh.port,
+            closed_ports=closed_ports(inventory) if inventory.deployment.firewall else frozenset(),
         )
 
 
@@ -62,9 +86,11 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
         *_system(facts),
         *_python(facts),
         *_space(wish, facts),
+        *_shared(wish, facts),
         *_memory(wish, facts),
         *_clock(facts),
         *_network(wish, facts),
+        *_way_in(wish, facts),
         *_account(wish, facts),
         *_ports(wish.tasks, facts),
         *_monitor(wish, facts),
@@ -107,10 +133,33 @@ def _python(facts: MachineFacts) -> _Found:
 def _space(wish: NodeWish, facts: MachineFacts) -> _Found:
     installed = wish.environment_key is not None and wish.environment_key in facts.environments
     needed = RELEASE_BYTES if installed else ENVIRONMENT_BYTES
-    free = facts.disk_free_bytes.get(ENVIRONMENTS, 0)
+    leftover = 0 if installed else facts.leftover_bytes.get(ENVIRONMENTS, 0)
+    free = facts.disk_free_bytes.get(ENVIRONMENTS, 0) + leftover
     if free < needed:
         line = f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are needed"
         yield "problem", "disk", f"{line}: remove something (`sudo apt clean`), or use a larger card"
+    elif wish.export is not None and wish.publishes_bytes:
+        yield from _space_of_all(wish, wish.export, facts, needed, leftover)
+
+
+def _space_of_all(wish: NodeWish, export: str, facts: MachineFacts, own: int, leftover: int) -> _Found:
+    """For what is published; `own` bytes are for the node itself, and may have to come from the same disk."""
+    sent = sum(size for folder, size in facts.leftover_bytes.items() if folder.startswith(f"{export}/"))
+    free, needed, also = facts.disk_free_bytes.get(export, 0) + sent, wish.publishes_bytes, ""
+    if facts.place(export)[0] == facts.place(ENVIRONMENTS)[0]:
+        free, needed, also = free + leftover, needed + own, " with its own environment on the same disk"
+    if free < needed:
+        line = (
+            f"{free // MEGABYTE:,} MB are free below {export}, {needed // MEGABYTE:,} MB are needed for what all nodes"
+        )
+        remedy = "remove something, or choose a folder on a larger disk as `storage.export`"
+        yield "problem", "disk", f"{line} install{also}: {remedy}"
+
+
+def _shared(wish: NodeWish, facts: MachineFacts) -> _Found:
+    if wish.shared is not None and not facts.shared_answers:
+        line = f"{wish.shared} does not answer within {PUBLISHED_SECONDS} s"
+        yield "problem", "storage", f"{line}: is its server up, and can this node reach it?"
 
 
 def _memory(wish: NodeWish, facts: MachineFacts) -> _Found:
@@ -156,6 +205,18 @@ def _network(wish: NodeWish, facts: MachineFacts) -> _Found:
     elif wish.address not in own:
         line = f"{wish.address} is no address of this node (it has {', '.join(sorted(own))})"
         yield "problem", "network", f"{line}: correct its `address:`; `ssh.address` is where it is logged into"
+
+
+def _way_in(wish: NodeWish, facts: MachineFacts) -> _Found:
+    """The port that is logged into may be another machine's, which passes it on: who listens here counts."""
+    for port in sorted(wish.closed_ports & facts.listening.keys()):
+        holder = facts.listening[port]
+        # With socket activation it is systemd that listens.
+        if "(sshd" in holder or ("(systemd" in holder and port == wish.ssh_port):
+            line = (
+                f"the SSH server listens on port {port}, which the firewall will close to all but the cluster's nodes"
+            )
+            yield "problem", "ssh", f"{line}: give the cluster's processes other ports (`ports`), or sshd another"
 
 
 def _account(wish: NodeWish, facts: MachineFacts) -> _Found:

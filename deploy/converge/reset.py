@@ -4,7 +4,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from deploy.converge.files import FSTAB_BEGIN, FSTAB_END
+from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
+from deploy.converge.package_scripts import PURGE
 from deploy.places import (
     CONFIGURATION,
     DEPLOY_STATE,
@@ -41,7 +42,8 @@ class Traces:
 def reset_script(traces: Traces, node: str) -> str:
     """Stops and removes everything of ours; prints what was removed, in a line.
 
-    It does not stop at a failure: whatever can go, goes, and what is left over is told at the end.
+    It does not stop at a failure: whatever can go, goes, and what is left over is told at the end. While packages are
+    left that could not be removed, the node keeps what it remembers, so that a repeated reset finishes.
     """
     mount = shlex.quote(traces.folders.mount)
     export = shlex.quote(traces.folders.export)
@@ -53,7 +55,7 @@ export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 prune() {{ parent=${{1%/*}}; while [ -n "$parent" ]; do
     grep -qxF "$parent" {DEPLOY_STATE}/folders 2>/dev/null || break; rmdir "$parent" 2>/dev/null || break
     parent=${{parent%/*}}; done; }}
-problems=
+problems= notes= unfinished=
 units=$(cd {UNIT_FOLDER} && ls -d pscluster-*.service 2>/dev/null | grep -v '@')
 jobs=$(systemctl list-units --plain --no-legend 'pscluster-job@*' | awk '{{ print $1 }}')
 [ -z "$jobs$units" ] || systemctl disable --quiet --now $jobs $units 2>/dev/null
@@ -66,7 +68,9 @@ for point in {mount}/shared {mount}/runs {mount}; do
     ! grep -q " $point " /proc/mounts || umount -l "$point"
 done
 if grep -qxF '{FSTAB_BEGIN}' /etc/fstab 2>/dev/null; then
-    sed '/^{FSTAB_BEGIN}$/,/^{FSTAB_END}$/d' /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
+    sed -n '/^{FSTAB_BEGIN}$/,$p' /etc/fstab | grep -qxF '{FSTAB_END}' ||
+        notes="$notes; /etc/fstab lost our second mark: what came after the first stays there"
+    awk {shlex.quote(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
     rm -f /etc/fstab.pscluster
     [ ! -e {DEPLOY_STATE}/no-fstab ] || [ -s /etc/fstab ] || rm -f /etc/fstab
 fi
@@ -75,13 +79,7 @@ rmdir {mount}/shared {mount}/runs {mount} 2>/dev/null; prune {mount}
 {data}
 rm -f {storage.SETTINGS_PATH}
 rm -rf {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice {UNIT_FOLDER}/*.wants/pscluster-* {CONFIGURATION}
-packages=$(sort -u {DEPLOY_STATE}/packages 2>/dev/null | tr '\\n' ' ')
-if [ -n "$packages" ]; then
-    apt-get -o DPkg::Lock::Timeout=120 -q -y purge $packages >/dev/null 2>/run/pscluster-reset.log ||
-        problems="packages stay ($packages): $(tail -n 1 /run/pscluster-reset.log)"
-    rm -f /run/pscluster-reset.log
-fi
-case " $packages" in *" {PROMETHEUS_ACCOUNT} "* | *" {PROMETHEUS_ACCOUNT}-"*)
+{PURGE}case " $packages" in *" {PROMETHEUS_ACCOUNT} "* | *" {PROMETHEUS_ACCOUNT}-"*)
     if ! dpkg -l '{PROMETHEUS_ACCOUNT}*' 2>/dev/null | grep -q '^ii'; then
         ! getent passwd {PROMETHEUS_ACCOUNT} >/dev/null || userdel {PROMETHEUS_ACCOUNT}
         ! getent group {PROMETHEUS_ACCOUNT} >/dev/null || groupdel {PROMETHEUS_ACCOUNT}
@@ -103,11 +101,12 @@ if [ -f {DEPLOY_STATE}/masked ]; then
     systemctl unmask --quiet $(cut -d ' ' -f 1 {DEPLOY_STATE}/masked)
     systemctl start $(sed -n 's/ active$//p' {DEPLOY_STATE}/masked) 2>/dev/null
 fi
-rm -rf {DEPLOY_STATE} /run/pscluster-firewall.before
+rm -f /run/pscluster-firewall.before
+[ -n "$unfinished" ] || rm -rf {DEPLOY_STATE}
 systemctl daemon-reload
 systemctl reset-failed 'pscluster*' 'nfs-*' 2>/dev/null
 left=$(ls -d {ROOT} {STATE} {CONFIGURATION} {UNIT_FOLDER}/pscluster* 2>/dev/null | tr '\\n' ' ')
 [ -z "$left" ] || problems="still there: $left; $problems"
 [ -z "$problems" ] || {{ echo "$problems" >&2; exit 1; }}
-echo "reset${{packages:+; packages removed: $packages}}"
+echo "reset${{removed:+; packages removed: $removed}}$notes"
 """

@@ -1,50 +1,17 @@
-"""Packages, the service account, mounts, exports, units and the firewall, as they have to be on a node. Pure."""
+"""The service account, mounts, exports, units and the firewall, as they have to be on a node. Pure."""
 
 import shlex
 from dataclasses import dataclass
+from typing import Self
 
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
+from deploy.converge.packages import KEEP_COPIES
 from deploy.places import DEPLOY_STATE, SERVICE_USER, STATE
 from deploy.render import firewall
 
-APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
-PACKAGE_SECONDS = 900.0
 ROLLBACK_SECONDS = 60
-KEEP_COPIES = (
-    f"set -e; [ -d {DEPLOY_STATE}/account ] || {{ mkdir -p {DEPLOY_STATE}/account; "
-    f"for file in passwd group shadow gshadow subuid subgid; do "
-    f"[ ! -e /etc/$file- ] || cp -p /etc/$file- {DEPLOY_STATE}/account/; done; }}; "
-)
-"""Adding an account, as packages do too, leaves copies of what was before (passwd-): `reset` puts the first back."""
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
-
-
-@dataclass(frozen=True)
-class Packages:
-    """Debian packages that have to be there; what their installation adds is remembered for `reset`."""
-
-    names: tuple[str, ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Install what is missing, in one go."""
-        missing = [name for name in self.names if name not in facts.packages]
-        if not missing:
-            return ()
-        words = " ".join(shlex.quote(name) for name in missing)
-        listing = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' | sed -n 's/^ii *//p' | sort -u"
-        script = f"""\
-{KEEP_COPIES}
-before=$(mktemp); after=$(mktemp); trap 'rm -f $before $after' EXIT
-{listing} >$before
-remember() {{ {listing} >$after; comm -13 $before $after >>{DEPLOY_STATE}/packages; }}
-install() {{ {APT} install --no-install-recommends {words}; }}
-install >/dev/null || {{ remember; {APT} update >/dev/null && install; }} || {{ remember; exit 1; }}
-remember
-"""
-        hint = "look into `apt-get update` there: the node needs its package sources, or the packages installed by hand"
-        steps = (Shell(f"install {', '.join(missing)}", script, PACKAGE_SECONDS, hint),)
-        return (Change("package", ", ".join(missing), "install", "and what it depends on", steps),)
 
 
 @dataclass(frozen=True)
@@ -117,23 +84,50 @@ class Mounted:
     path: str
     source: str
     automount: bool
+    read_only: bool = False
+
+    @classmethod
+    def of(cls, line: str) -> Self:
+        """As a line of fstab has it."""
+        source, path, _, options, *_ = line.split()
+        words = options.split(",")
+        return cls(path, source, "x-systemd.automount" in words, "ro" in words)
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Start it; one that comes from somewhere else is taken down first."""
-        now = facts.mounts.get(self.path, "")
-        if now.split(" ")[0] in (self.source, "systemd-1") or (now and not self.automount):
+        """Start it; one that comes from somewhere else, or with other access, is taken down first."""
+        now = facts.mounts.get(self.path)
+        if now is not None and self._is_wanted(now, facts):
             return ()
-        unit = shlex.quote(self.path)
+        point = shlex.quote(self.path)
         kind = "automount" if self.automount else "mount"
         script = (
-            f"mkdir -p {unit}; "
-            f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {unit})" 2>/dev/null; '
-            f'systemctl start "$(systemd-escape -p --suffix={kind} {unit})"'
+            f"mkdir -p {point}; "
+            f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {point})" 2>/dev/null; '
+            f'systemctl start "$(systemd-escape -p --suffix={kind} {point})"'
         )
-        if now:
-            script = f'systemctl stop "$(systemd-escape -p --suffix=automount {unit})"; umount -l {unit}; {script}'
+        if now is not None:
+            script = _taken_down(point) + script
         steps = (Shell(f"mount {self.path}", script, 60.0),)
-        return (Change("mount", self.path, "change" if now else "create", f"from {self.source}", steps),)
+        detail = f"from {self.source}" + (", read-only" if self.read_only else "")
+        return (Change("mount", self.path, "create" if now is None else "change", detail, steps),)
+
+    def _is_wanted(self, now: MountFact, facts: MachineFacts) -> bool:
+        if self.automount:
+            return now.waiting or (now.source, now.read_only) == (self.source, self.read_only)
+        return (now.device, now.root) == facts.place(self.source)
+
+
+def _taken_down(point: str) -> str:
+    """Whoever has a file open there keeps it. Until systemd has seen that it is gone, a start would find it still up.
+
+    The mount's own unit is not stopped: that would end a job, which requires it.
+    """
+    return (
+        f'systemctl stop "$(systemd-escape -p --suffix=automount {point})" 2>/dev/null; '
+        f"while grep -qF ' '{point}' ' /proc/mounts; do umount -l {point} || break; done; "
+        f"unit=$(systemd-escape -p --suffix=mount {point}); tries=0; "
+        'while systemctl -q is-active "$unit" && [ $tries -lt 50 ]; do tries=$((tries + 1)); sleep 0.2; done; '
+    )
 
 
 @dataclass(frozen=True)
@@ -211,11 +205,13 @@ class Running:
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Start or restart it; the step ends when systemd counts it as up (with Type=notify: when it said READY=1)."""
         now = facts.unit(self.name)
-        reason = self._reason(facts)
+        outdated = self._outdated(now, facts)
+        reason = self._not_up(now, outdated) or outdated
         enabled = now is not None and now.enabled in ("enabled", "static", "indirect", "generated", "alias")
         if not reason and enabled:
             return ()
-        verb = "restart" if reason and now is not None and now.running else "start"
+        # A start would join the one under way, whose process is of the old release and would be the one that comes up.
+        verb = "restart" if outdated else "start"
         name = shlex.quote(self.name)
         failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
         lines = [f"systemctl reset-failed {name} 2>/dev/null"] if reason else []
@@ -226,12 +222,19 @@ class Running:
         steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)
         return (Change("unit", self.name, what, reason or "it does not start at boot", steps),)
 
-    def _reason(self, facts: MachineFacts) -> str:
-        now = facts.unit(self.name)
-        if now is None or not now.running:
-            state = "not there yet" if now is None else f"{now.active} ({now.sub})"
-            return state if now is None or now.result in ("", "success") else f"{state}, result {now.result}"
-        if self.release is not None and now.release != self.release:
+    def _not_up(self, now: UnitFact | None, outdated: str) -> str:
+        if now is None:
+            return "not there yet"
+        if now.running:
+            return ""
+        state = f"{now.active} ({now.sub})" + (f", result {now.result}" if now.result not in ("", "success") else "")
+        return f"{state}, {outdated}" if outdated else state
+
+    def _outdated(self, now: UnitFact | None, facts: MachineFacts) -> str:
+        if now is None or not (now.running or now.starting):
+            return ""
+        # Between two attempts there is no process, and the next one is of the current release.
+        if self.release is not None and now.release != self.release and (now.running or now.pid):
             return f"runs release {now.release or 'unknown'}"
         if self.file_path is not None and self.text is not None:
             file = facts.files.get(self.file_path)

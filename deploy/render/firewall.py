@@ -24,11 +24,7 @@ def ruleset(inventory: "Inventory") -> str:
     All other ports are left as they are. The table's comment carries a hash of the rules, by which a node tells what
     is loaded.
     """
-    tasks = inventory.tasks()
-    tensorflow = sorted({task.port for task in tasks} | {NFS_PORT})
-    pages = {task.page_port for task in tasks if task.page_port and inventory.page.listen == "cluster"}
-    monitor = {inventory.monitor.port} if inventory.monitor_node is not None else set()
-    metrics = sorted({task.metrics_port for task in tasks} | pages | monitor | {NODE_EXPORTER_PORT})
+    metrics, closed = sorted(_metrics_ports(inventory)), sorted(closed_ports(inventory))
     nodes = sorted(set(inventory.hosts.values()))
     readers = [line for line in (_set("readers", inventory.deployment.allow, interval=True),) if line]
     reading = [f"        tcp dport {{ {_list(metrics)} }} ip saddr @readers accept"] if readers else []
@@ -39,9 +35,9 @@ def ruleset(inventory: "Inventory") -> str:
             "    chain input {",
             "        type filter hook input priority -10; policy accept;",
             '        iif "lo" accept',
-            f"        tcp dport {{ {_list(sorted({*tensorflow, *metrics}))} }} ip saddr @nodes accept",
+            f"        tcp dport {{ {_list(closed)} }} ip saddr @nodes accept",
             *reading,
-            f"        tcp dport {{ {_list(sorted({*tensorflow, *metrics}))} }} drop",
+            f"        tcp dport {{ {_list(closed)} }} drop",
             "    }",
         ]
     )
@@ -56,6 +52,18 @@ def ruleset(inventory: "Inventory") -> str:
     )
 
 
+def closed_ports(inventory: "Inventory") -> frozenset[int]:
+    """All that the table is about, on every node the same: nobody but the nodes and the readers reaches them."""
+    return frozenset({task.port for task in inventory.tasks()} | {NFS_PORT} | _metrics_ports(inventory))
+
+
+def _metrics_ports(inventory: "Inventory") -> set[int]:
+    tasks = inventory.tasks()
+    pages = {task.page_port for task in tasks if task.page_port and inventory.page.listen == "cluster"}
+    monitor = {inventory.monitor.port} if inventory.monitor_node is not None else set()
+    return {task.metrics_port for task in tasks} | pages | monitor | {NODE_EXPORTER_PORT}
+
+
 def fingerprint(text: str) -> str:
     """Sixteen hexadecimal digits of SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -67,13 +75,13 @@ def loaded_mark(rules: str) -> str:
 
 
 def unit() -> str:
-    """Loads the table at boot, before the network is up."""
+    """Loads the table at boot, before the network is up, and after Debian's own, whose file begins by flushing all."""
     return f"""\
 # Written by pscluster.
 [Unit]
 Description=pscluster: only the cluster's nodes reach the cluster's ports
 DefaultDependencies=no
-After=local-fs.target
+After=local-fs.target nftables.service
 Before=network-pre.target shutdown.target
 Wants=network-pre.target
 Conflicts=shutdown.target

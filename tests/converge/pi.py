@@ -15,7 +15,7 @@ from deploy.converge.change import Change, Publish, Shell, Upload
 from deploy.converge.deployment import plan
 from deploy.converge.desired import PHASES, Wish
 from deploy.converge.files import own_fstab_lines
-from deploy.converge.machine_facts import FileFact, MachineFacts, UnitFact
+from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
 from deploy.converge.publication import Publication
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.places import ENVIRONMENTS, UNIT_FOLDER
@@ -85,7 +85,7 @@ def untouched(address: str = "192.168.1.16", **changes: Any) -> MachineFacts:
         packages={},
         files={},
         units={},
-        mounts={"/": "/dev/mmcblk0p2 ext4"},
+        mounts={"/": MountFact("/dev/mmcblk0p2", "ext4", "179:2")},
         fstab=("proc /proc proc defaults 0 0", "PARTUUID=1-02 / ext4 defaults,noatime 0 1"),
         exports=(),
         firewall=None,
@@ -162,7 +162,10 @@ def _after_script(facts: MachineFacts, change: Change, script: str) -> MachineFa
             kept = [line for line in facts.fstab if line not in own_fstab_lines(facts.fstab)]
             facts = replace(facts, fstab=(*kept, *text.splitlines()))
         case "mount", path:
-            shown = "systemd-1 autofs" if "--suffix=automount" in script else "/dev/mmcblk0p2 ext4"
+            shown = MountFact("systemd-1", "autofs", "0:40")
+            if 'start "$(systemd-escape -p --suffix=mount' in script:
+                device, place = facts.place(change.detail.split()[1].rstrip(","))
+                shown = MountFact(facts.mounts["/"].source, "ext4", device, place)
             facts = replace(facts, mounts={**facts.mounts, path: shown})
         case "export", path if "exportfs" in script:
             text = (facts.files[path].content or b"").decode()

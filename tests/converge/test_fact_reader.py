@@ -15,11 +15,23 @@ from hypothesis import strategies as st
 from cluster.errors import ClusterError
 from deploy.converge.fact_reader import read_facts
 from deploy.converge.fact_script import SECTION, Questions, fact_script
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.machine_facts import MachineFacts, MountFact
 
 SECTIONS = (
-    *("clock", "system", "model", "python", "memory", "controllers", "cmdline", "boot", "synchronized", "space"),
-    *("addresses", "users", "uid", "gid", "packages", "units", "processes", "mounts", "fstab", "exports"),
+    *(
+        "clock",
+        "system",
+        "model",
+        "python",
+        "memory",
+        "controllers",
+        "cmdline",
+        "boot",
+        "synchronized",
+        "space",
+        "leftovers",
+    ),
+    *("addresses", "users", "uid", "gid", "packages", "units", "processes", "mounts", "real", "fstab", "exports"),
     *("firewall", "environments", "releases", "current", "published", "listening", "temperature", "throttled", "files"),
 )
 UNITS = """\
@@ -54,6 +66,7 @@ PI = {
     "boot": "100.25 380.0",
     "synchronized": "yes",
     "space": "/opt/pscluster/environments 20000000\n/srv/pscluster 20000000",
+    "leftovers": "/opt/pscluster/environments 1800000",
     "addresses": "1: lo    inet 127.0.0.1/8 scope host\n2: eth0    inet 192.168.1.16/24 scope global\n"
     "2: eth0    inet 169.254.3.4/16 scope link eth0\n3: wlan0    inet6 fe80::1/64 scope link",
     "users": "pscluster:x:890:890::/var/lib/pscluster:/usr/sbin/nologin",
@@ -62,8 +75,11 @@ PI = {
     "packages": "nfs-common ii  1:2.6.2-4\nnfs-kernel-server un  \nnftables rc  1.0.6-2",
     "units": UNITS,
     "processes": "812 90000 /opt/pscluster/releases/feedfacefeedface",
-    "mounts": "/dev/mmcblk0p2 / ext4 rw 0 0\nsystemd-1 /mnt/pscluster/shared autofs rw 0 0\n"
-    "192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro 0 0",
+    "mounts": "25 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw,errors=remount-ro\n"
+    "40 25 179:2 /a\\040b /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw\n"
+    "60 25 0:40 / /mnt/pscluster/shared rw,relatime shared:9 - autofs systemd-1 rw,fd=52,direct\n"
+    "70 60 0:50 / /mnt/pscluster/shared ro,nosuid,nodev shared:11 - nfs4 192.168.1.26:/srv/pscluster/shared rw,hard",
+    "real": "/srv/pscluster/shared /data/shared",
     "fstab": "# a comment\nproc /proc proc defaults 0 0",
     "exports": "/srv/pscluster/shared  192.168.1.16(sync,wdelay,hide,no_subtree_check,ro,root_squash)",
     "firewall": "pscluster 0123456789abcdef",
@@ -100,11 +116,16 @@ def test_a_pi_s_answer() -> None:
     assert facts.clock_error_seconds == pytest.approx(0.5)
     assert facts.clock_synchronized is True
     assert facts.disk_free_bytes["/srv/pscluster"] == 20_000_000 * 1024
+    assert facts.leftover_bytes == {"/opt/pscluster/environments": 1_800_000 * 1024}
     assert facts.addresses == {"lo": ("127.0.0.1",), "eth0": ("192.168.1.16", "169.254.3.4")}
     assert facts.users == {"pscluster": (890, 890)}
     assert (facts.uid_owner, facts.gid_owner) == ("pscluster", "other")
     assert facts.packages == {"nfs-common": "1:2.6.2-4"}
-    assert facts.mounts["/mnt/pscluster/shared"] == "192.168.1.26:/srv/pscluster/shared nfs4"
+    shared = MountFact("192.168.1.26:/srv/pscluster/shared", "nfs4", "0:50", "/", read_only=True)
+    assert facts.mounts["/mnt/pscluster/shared"] == shared
+    assert facts.mounts["/mnt/a b"] == MountFact("/dev/mmcblk0p2", "ext4", "179:2", "/a b")
+    assert facts.place("/srv/pscluster/shared") == ("179:2", "/data/shared")
+    assert facts.place("/mnt/a b/c") == ("179:2", "/a b/c")
     assert facts.exports == ("/srv/pscluster/shared 192.168.1.16(sync,wdelay,hide,no_subtree_check,ro,root_squash)",)
     assert (facts.firewall, facts.environments) == ("0123456789abcdef", ("0123456789abcdef",))
     assert facts.release_environments == {"feedfacefeedface": "0123456789abcdef"}
@@ -242,6 +263,19 @@ def test_this_machine(tmp_path: Path) -> None:
     assert (facts.files[f"{tmp_path}/link"].kind, facts.files[f"{tmp_path}/link"].target) == ("link", "elsewhere")
     assert f"{tmp_path}/missing" not in facts.files
     assert "nothing-of-this-name" not in facts.packages
+
+
+def test_what_attempts_left_is_measured_and_what_is_complete_is_not(tmp_path: Path) -> None:
+    for folder in (".partial-a/environment", ".partial-removed-b", "c", "d"):
+        (tmp_path / "wheels" / folder).mkdir(parents=True)
+        (tmp_path / "wheels" / folder / "file").write_bytes(b"x" * 300_000)
+    for complete in (".partial-removed-b", "d"):
+        (tmp_path / "wheels" / complete / ".complete").touch()
+    (tmp_path / "empty").mkdir()
+    wheels, nothing = f"{tmp_path}/wheels", f"{tmp_path}/empty"
+    facts = ask(Questions((), ("x.service",), (), 890, (), ("/",), unfinished=(wheels, nothing, f"{tmp_path}/none")))
+    sizes = {folder: size for folder, size in facts.leftover_bytes.items() if folder.startswith(str(tmp_path))}
+    assert sizes == {wheels: pytest.approx(900_000, rel=0.1)}
 
 
 def test_a_machine_without_most_commands(tmp_path: Path) -> None:

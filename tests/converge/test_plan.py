@@ -208,6 +208,20 @@ REASONS: Sequence[Any] = [
     ({"active": "failed", "sub": "failed", "result": "exit-code"}, "start", "failed (failed), result exit-code"),
     ({"active": "inactive", "sub": "dead", "result": "success"}, "start", "inactive (dead)"),
     ({"active": "activating", "sub": "auto-restart"}, "start", "activating (auto-restart)"),
+    ({"active": "activating", "sub": "start"}, "start", "activating (start)"),
+    (
+        {"active": "activating", "sub": "start", "release": "0000000000000000"},
+        *("restart", "activating (start), runs release 0000000000000000"),
+    ),
+    (
+        {"active": "activating", "sub": "start", "started_seconds": -100.0},
+        *("restart", "activating (start), its unit file is newer than its process"),
+    ),
+    (
+        {"active": "activating", "sub": "auto-restart", "release": None, "pid": 0, "result": "exit-code"},
+        *("start", "activating (auto-restart), result exit-code"),
+    ),
+    ({"active": "failed", "sub": "failed", "release": None, "pid": 0}, "start", "failed (failed)"),
     ({"release": "0000000000000000"}, "restart", "runs release 0000000000000000"),
     ({"release": None}, "restart", "runs release unknown"),
     ({"started_seconds": -100.0}, "restart", "its unit file is newer than its process"),
@@ -238,6 +252,13 @@ def test_a_unit_file_that_somebody_edited_is_put_back_and_its_role_restarted() -
         ("restart", "pscluster-worker-0.service"),
     ]
     assert "-Restart=no" in planned[0].diff
+
+
+def test_a_role_that_is_still_starting_from_the_old_unit_file_is_restarted() -> None:
+    cluster, _ = converged(wish_for(small(16)), {})
+    cluster = with_unit(cluster, "pi-1", "pscluster-worker-0.service", active="activating", sub="start")
+    plans = plan(wish_for(small(17)), {"pi-1": cluster["pi-1"]})
+    assert verbs(plans) >= {("restart", "pscluster-worker-0.service")}
 
 
 def test_a_memory_controller_that_was_switched_on_changes_the_slice_alone() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from deploy.check import Finding
 from deploy.converge.files import File
-from deploy.converge.machine_facts import FileFact, UnitFact
+from deploy.converge.machine_facts import FileFact, MountFact, UnitFact
 from deploy.converge.preflight import NodeWish, examine
 from deploy.memory_estimate import MEGABYTE, estimate
 from deploy.places import ENVIRONMENTS, UNIT_FOLDER
@@ -125,6 +125,49 @@ def test_an_installed_environment_needs_no_room() -> None:
     assert "disk" in found(disk_free_bytes=little, environments=("ffffffffffffffff",))
 
 
+def test_what_an_attempt_left_is_room_for_the_next_one() -> None:
+    little, left = {ENVIRONMENTS: 900 * MEGABYTE}, {ENVIRONMENTS: 1_600 * MEGABYTE}
+    assert "900 MB are free below /opt" in found(disk_free_bytes=little)["disk"].line
+    assert found(disk_free_bytes=little, leftover_bytes=left) == {}
+    assert (
+        "1,000 MB are free" in found(disk_free_bytes=little, leftover_bytes={ENVIRONMENTS: 100 * MEGABYTE})["disk"].line
+    )
+
+
+def disk_of_the_server(publishes: int, free: dict[str, int], **changes: Any) -> str:
+    """What is wrong with it, for so many MB to publish."""
+    facts = untouched(
+        RPI11, controllers=("memory",), disk_free_bytes={k: v * MEGABYTE for k, v in free.items()}, **changes
+    )
+    wish = NodeWish.of(INVENTORY, "rpi11", estimate(32), ENVIRONMENT, publishes * MEGABYTE)
+    lines = [finding.line for finding in examine(wish, facts) if finding.level != "ok"]
+    return "; ".join(lines)
+
+
+SSD = {"/srv/pscluster": MountFact("/dev/sda1", "ext4", "8:1")}
+
+
+def test_the_storage_server_has_to_take_what_is_published() -> None:
+    card = {"/": MountFact("/dev/mmcblk0p2", "ext4", "179:2")}
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_400, "/srv/pscluster": 400}, mounts=card | SSD) == ""
+    line = disk_of_the_server(400, {ENVIRONMENTS: 2_400, "/srv/pscluster": 300}, mounts=card | SSD)
+    assert line.startswith("300 MB are free below /srv/pscluster, 400 MB are needed for what all nodes install: ")
+    assert "`storage.export`" in line
+    assert disk_of_the_server(0, {ENVIRONMENTS: 2_400, "/srv/pscluster": 0}, mounts=card | SSD) == ""
+    sent = {"/srv/pscluster/shared/wheels": 150 * MEGABYTE}
+    few = {ENVIRONMENTS: 2_400, "/srv/pscluster": 300}
+    assert disk_of_the_server(400, few, mounts=card | SSD, leftover_bytes=sent) == ""
+
+
+def test_one_disk_of_the_server_has_to_take_both() -> None:
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_800, "/srv/pscluster": 2_800}) == ""
+    line = disk_of_the_server(400, {ENVIRONMENTS: 2_500, "/srv/pscluster": 2_500})
+    assert "2,500 MB are free below /srv/pscluster, 2,800 MB are needed" in line
+    assert "with its own environment on the same disk" in line
+    left = {ENVIRONMENTS: 200 * MEGABYTE, "/srv/pscluster/shared/wheels": 100 * MEGABYTE}
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_500, "/srv/pscluster": 2_500}, leftover_bytes=left) == ""
+
+
 def test_several_problems_are_told_at_once() -> None:
     together = found(python=None, clock_offset_seconds=900.0, disk_free_bytes={}, addresses={})
     assert set(together) == {"python", "clock", "disk", "network"}
@@ -147,6 +190,24 @@ def test_ports_of_a_role_that_gets_another_index_are_free_by_then() -> None:
     }
     assert found(**changes) == {}
     assert "port" in found(**changes | {"units": {"pscluster-worker-7.service": running(active="failed")}})
+
+
+def test_a_way_in_that_the_firewall_would_close_is_told() -> None:
+    line = found(listening={2222: "process 700 (sshd)"})["ssh"].line  # the parameter server's port, on another node
+    assert "the SSH server listens on port 2222, which the firewall will close to all but the cluster's nodes" in line
+    assert "(`ports`)" in line
+    assert "ssh" in found(listening={9100: "process 700 (sshd)"})
+    assert found(listening={22: "process 700 (sshd)", 2222: "process 9 (nc)"}) == {}
+    by_socket: dict[str, Any] = {"listening": {2222: "process 1 (systemd)"}}
+    assert found(**by_socket) == {}
+    for overrides, topics in (
+        (("ssh.port=2222",), ["ssh"]),
+        (("ssh.port=2222", "deployment.firewall=false"), []),
+        (("ssh.port=2222", "ports.ps=2322"), []),
+    ):
+        wish = NodeWish.of(thesis(*overrides), "rpi01", estimate(32), ENVIRONMENT)
+        facts = untouched(RPI01, controllers=("memory",), **by_socket)
+        assert [one.topic for one in examine(wish, facts) if one.level != "ok"] == topics
 
 
 def test_the_service_account_is_no_stranger() -> None:

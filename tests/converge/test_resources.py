@@ -11,7 +11,8 @@ from cluster.inventory import Inventory
 from deploy.converge.change import Resource, Shell, Upload
 from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, Absent, Folder, FstabLines, own_fstab_lines
 from deploy.converge.machine_facts import FileFact
-from deploy.converge.system import Exports, Firewall, Mounted, Packages, Remembered, Running, ServiceUser
+from deploy.converge.packages import Packages
+from deploy.converge.system import Exports, Firewall, Mounted, Remembered, Running, ServiceUser
 from deploy.places import shared_folders
 from deploy.render import firewall, storage
 from deploy.render.storage import fstab_lines
@@ -86,23 +87,6 @@ def test_fstab_of_each_kind_of_node(inventory: Inventory) -> None:
         "/srv/pscluster/shared /mnt/pscluster/shared none bind,nofail 0 0",
         "/srv/pscluster/runs /mnt/pscluster/runs none bind,nofail 0 0",
     )
-
-
-@pytest.mark.parametrize(
-    ("shown", "automount", "action"),
-    [
-        ("", True, "create"),
-        ("systemd-1 autofs", True, None),
-        ("192.168.1.26:/srv nfs4", True, None),
-        ("10.0.0.1:/old nfs4", True, "change"),
-        ("", False, "create"),
-        ("/dev/mmcblk0p2 ext4", False, None),
-    ],
-)
-def test_a_mount_is_made_once_and_taken_from_another_server(shown: str, automount: bool, action: str | None) -> None:
-    facts = untouched(mounts={"/mnt/pscluster": shown} if shown else {})
-    changes = Mounted("/mnt/pscluster", "192.168.1.26:/srv", automount).changes(facts)
-    assert [change.action for change in changes] == ([] if action is None else [action])
 
 
 def test_exports_are_written_and_exported_but_the_server_is_never_restarted(inventory: Inventory) -> None:

@@ -81,3 +81,8 @@ def test_nft_loads_them_twice(tmp_path: Path, inventory: Inventory) -> None:
     assert done.returncode == 0, done.stderr
     assert f"pscluster {firewall.loaded_mark(rules.read_text())}" in done.stdout
     assert done.stdout.count("@nodes accept") == 1
+
+
+def test_debian_s_own_rules_come_first_because_they_begin_by_flushing_all() -> None:
+    (line,) = [line for line in firewall.unit().splitlines() if line.startswith("After=")]
+    assert "nftables.service" in line.removeprefix("After=").split()

@@ -1,0 +1,128 @@
+"""A folder that stands for a node's root: scripts of a deployment run in it, with real tools and a real apt.
+
+What would reach beyond the folder (systemd, accounts, mounts) is only written down.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+OWN_FOLDERS = ("etc", "var", "run", "opt", "srv", "mnt", "proc")
+_OWN_PATH = re.compile(rf"(?<![\w.$/}}])/(?={'|'.join(OWN_FOLDERS)}\b)")
+TOOLS = (
+    *("awk", "basename", "cat", "chmod", "comm", "cp", "cut", "dirname", "env", "false", "grep", "head", "install"),
+    *("ls", "mkdir", "mktemp", "mv", "rmdir", "sed", "sh", "sha256sum", "sort", "sync", "tail", "touch", "tr", "true"),
+)
+NOTED = (
+    *("systemctl", "systemd-escape", "nft", "umount", "exportfs", "userdel", "groupdel", "useradd", "groupadd"),
+    *("journalctl", "id"),
+)
+"""Commands that only leave a line in `done`, and succeed."""
+ABSENT = ("getent",)
+"""Commands that find nothing."""
+APT = """\
+#!/bin/sh
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+echo "apt-get $*" >>{root}/done
+{before}
+exec apt-get -q -o Dir={root} -o Dir::State::status={root}/var/lib/dpkg/status -o Dir::Bin::dpkg=/usr/bin/dpkg \\
+    -o DPkg::Options::=--root={root} -o Dir::Bin::methods=/usr/lib/apt/methods "$@"
+"""
+
+
+needs_apt = pytest.mark.skipif(
+    os.geteuid() != 0 or any(shutil.which(name) is None for name in ("apt-get", "dpkg", "dpkg-query")),
+    reason="dpkg into a folder of one's own takes Debian and root",
+)
+
+
+def about_package(name: str, depends: str = "", state: str = "installed") -> str:
+    """A package in dpkg's list."""
+    about = f"Package: {name}\nStatus: install ok {state}\nPriority: optional\nSection: misc\n"
+    about += "Maintainer: x <x@example.org>\nArchitecture: all\nVersion: 1\n"
+    return about + (f"Depends: {depends}\n" if depends else "") + "Description: x\n\n"
+
+
+class PlayedNode:
+    """`root` is the node's `/`; `done` has a line for each command that was only noted, and for each call of apt."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.commands = root / "commands"
+        self.commands.mkdir(parents=True)
+        for folder in (*OWN_FOLDERS, "etc/systemd/system", "var/lib/dpkg/info", "var/lib/dpkg/updates", "proc/self"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        for name in TOOLS:
+            there = shutil.which(name)
+            assert there is not None, name
+            (self.commands / name).symlink_to(there)
+        for name in NOTED:
+            self.command(name, f'echo "{name} $*" >>{root}/done')
+        for name in ABSENT:
+            self.command(name, "exit 2")
+        # The scripts run as root in some checkouts: nothing outside of the folder is ever removed.
+        self.command("rm", f'for one; do case $one in -*|{root}/*) ;; *) exit 99 ;; esac; done; exec /bin/rm "$@"')
+        for name in ("mounts", "self/mountinfo"):
+            (root / "proc" / name).touch()
+        (root / "done").touch()
+
+    def command(self, name: str, body: str) -> None:
+        """A command that the scripts find under this name."""
+        path = self.commands / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    def write(self, path: str, text: str) -> Path:
+        """A file of the node, by its path there."""
+        file = self.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def packages(self, depends: Mapping[str, str], before_apt: str = "") -> None:
+        """Installed ones, each with what it depends on; a shell line before each call of apt. Takes Debian's tools."""
+        for name in depends:
+            self.write(f"/var/lib/dpkg/info/{name}.list", "")
+        self.write("/var/lib/dpkg/status", "".join(about_package(name, needed) for name, needed in depends.items()))
+        for folder in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/log"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        self.apt(before_apt)
+        self.command("dpkg", f'PATH=/usr/sbin:/usr/bin:/sbin:/bin exec /usr/bin/dpkg --root={self.root} "$@"')
+        self.command("dpkg-query", f'exec /usr/bin/dpkg-query --admindir={self.root}/var/lib/dpkg "$@"')
+
+    def apt(self, before: str) -> None:
+        """apt-get, with a shell line before each call."""
+        self.write("/commands/apt-get", APT.format(root=self.root, before=before)).chmod(0o755)
+
+    def installed(self) -> set[str]:
+        """What dpkg has now."""
+        words = ["dpkg-query", f"--admindir={self.root}/var/lib/dpkg", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n"]
+        listed = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+        return {line.split()[1] for line in listed.splitlines() if line.startswith("ii")}
+
+    @property
+    def done(self) -> list[str]:
+        """The lines so far."""
+        return (self.root / "done").read_text().splitlines()
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of a deployment with the node's paths and commands in place of this machine's."""
+        path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        here = _OWN_PATH.sub(f"{self.root}/", script.replace(path, f"PATH={self.commands}"))
+        left = re.findall(rf"/(?:{'|'.join(OWN_FOLDERS)})/\S*", here.replace(str(self.root), ""))
+        assert all(f"{self.root}{one}" in here for one in left), left
+        return subprocess.run(
+            ["/bin/sh", "-c", here],
+            capture_output=True,
+            text=True,
+            env={"PATH": str(self.commands), "LC_ALL": "C", "HOME": os.devnull},
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
