@@ -44,7 +44,7 @@ class NodeCoordinatorLog:
         """The command that shows the end of it, after size, time and name of the file."""
         # The size is settled first: what is written meanwhile belongs to what comes.
         script = (
-            f'{self._find}; h=$(stat -c "%s %Y %n" -- "$f" 2>/dev/null) || exit 0; printf "%s\\n" "$h"; '
+            f'{self._find}; h=$(stat -c "%s %Y %n" -- "$f" 2>/dev/null) || exit 0; printf "\\036%s\\n" "$h"; '
             f'head -c "${{h%% *}}" -- "$f" | tail -n {self._count + LOOK_BACK_LINES}'
         )
         return f"sh -c {shlex.quote(script)}"
@@ -52,7 +52,8 @@ class NodeCoordinatorLog:
     def read(self, output: bytes, follow: bool = False) -> list[Entry]:
         """The lines in what `reading` printed. With `follow` one that is not whole yet is left for later."""
         self._path = ""
-        head, _, content = output.partition(b"\n")
+        # What a start file of the account prints comes first.
+        head, _, content = output.partition(_MARK.encode())[2].partition(b"\n")
         if not head:
             return []
         size, written, self._path = head.decode("utf-8", errors="replace").split(" ", 2)
@@ -71,7 +72,9 @@ class NodeCoordinatorLog:
         # next comes. The trap ends both with us.
         script = (
             "p=; o=; g=; trap 'kill $o $p 2>/dev/null; exit' TERM INT HUP; "
-            'show() { [ -z "$o" ] || kill $o 2>/dev/null; o=$p; printf "\\036%s\\n" "$f"; '
+            # What a job said before it got as far as a run stands in the run's log too.
+            'show() { [ -z "$o" ] || kill $o 2>/dev/null; o=$p; '
+            '[ -z "$o" ] || [ "$g" != "$j/output.log" ] || { kill $o 2>/dev/null; o=; }; printf "\\036%s\\n" "$f"; '
             "tail $k -F -- \"$f\" 2>/dev/null & p=$!; g=$f; k='-c +1'; }; "
             f'{known}; f=$w; if [ -f "$f" ]; then show; else k="-c +1"; fi; '
             f'while :; do {self._find}; [ "$f" = "$g" ] || [ ! -f "$f" ] || show; sleep 1; done'

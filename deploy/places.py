@@ -67,6 +67,8 @@ def shared_folders(inventory: "Inventory") -> SharedFolders:
     assert storage is not None  # refused before anything is planned
     if storage.server is None:
         assert storage.external is not None  # the inventory has one of the two
-        return SharedFolders(None, storage.external.partition(":")[2], storage.mount, storage.external)
+        server, _, folder = storage.external.partition(":")
+        folder = "/" + "/".join(filter(None, folder.split("/")))  # as the mount table of a node will have it
+        return SharedFolders(None, folder, storage.mount, f"{server}:{folder}")
     address = inventory.hosts[storage.server]
     return SharedFolders(storage.server, storage.export, storage.mount, f"{address}:{storage.export}")

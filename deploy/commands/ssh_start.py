@@ -240,7 +240,7 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
         pending.note()
 
     def note_jobs(outlook: Outlook) -> None:
-        if jobs is not False and outlook.counts_as_start:
+        if jobs is not False and outlook.counts_as_start and not pending.noted:
             pending.note()
 
     with cluster.fleet() as fleet:

@@ -12,7 +12,7 @@ from deploy.converge.fact_script import Questions
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
-from deploy.converge.package_scripts import BEFORE
+from deploy.converge.package_scripts import PLANNED
 from deploy.converge.packages import Packages
 from deploy.converge.publication import Publication, Published, publisher
 from deploy.converge.release_choice import ReleaseChoice
@@ -94,7 +94,7 @@ class Wish:
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, CONFIGURATION),
-                *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", BEFORE),
+                *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", PLANNED),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *((folders.export, *exported) if serves else ()),
                 *((monitor_unit.DATA, *paths_on_node(self.inventory)) if watches else ()),

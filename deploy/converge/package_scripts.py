@@ -11,8 +11,11 @@ fi
 """
 """Where an installation was cut off apt refuses everything until dpkg has gone on with it."""
 
-BEFORE = f"{DEPLOY_STATE}/packages.before"
-"""What there was before an installation began; as long as it is there, nobody has noted what that added."""
+PLANNED = f"{DEPLOY_STATE}/packages.planned"
+"""What apt was about to add; as long as it is there, nobody has noted how much of that was added.
+
+Not what there was before: after an installation that was cut off a person may install what they like.
+"""
 
 REMEMBER = f"""\
 present() {{
@@ -20,8 +23,8 @@ present() {{
 }}
 only='s/^.[^nc]. *//p'
 remember() {{
-    [ -e {BEFORE} ] || return 0
-    present | LC_ALL=C comm -13 {BEFORE} - >>{DEPLOY_STATE}/packages && rm -f {BEFORE}
+    [ -e {PLANNED} ] || return 0
+    present | LC_ALL=C comm -12 {PLANNED} - >>{DEPLOY_STATE}/packages && rm -f {PLANNED}
 }}
 remember
 """
@@ -29,7 +32,7 @@ remember
 
 PURGE = f"""\
 {REMEMBER}\
-packages=$(sort -u {DEPLOY_STATE}/packages 2>/dev/null | tr '\\n' ' ')
+packages=$(sort -u {DEPLOY_STATE}/packages 2>/dev/null | grep . | tr '\\n' ' ')
 removed=
 if [ -n "$packages" ]; then
 {MEND}\

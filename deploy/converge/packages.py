@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.package_scripts import APT, BEFORE, MEND, REMEMBER
+from deploy.converge.package_scripts import APT, MEND, PLANNED, REMEMBER
 from deploy.places import DEPLOY_STATE
 
 PACKAGE_SECONDS = 900.0
@@ -27,16 +27,21 @@ class Packages:
         """Install what is missing, in one go."""
         missing = [name for name in self.names if name not in facts.packages]
         if not missing:
-            return _note() if BEFORE in facts.files else ()
+            return _note() if PLANNED in facts.files else ()
         words = " ".join(shlex.quote(name) for name in missing)
         script = f"""\
 {KEEP_COPIES}
 {REMEMBER}\
 {MEND}\
-present >{BEFORE}.new; sync {BEFORE}.new; mv -f {BEFORE}.new {BEFORE}
+install() {{ {APT} "$@" install --no-install-recommends {words}; }}
+plan() {{
+    {{ present | sed 's/^/there /'; install -s 2>/dev/null || :; }} | awk '
+        {{ sub(/:.*/, "", $2) }} $1 == "there" {{ there[$2] }} $1 == "Inst" && !($2 in there) {{ print $2 }}
+    ' | LC_ALL=C sort -u >{PLANNED}.new
+    sync {PLANNED}.new; mv -f {PLANNED}.new {PLANNED}
+}}
 trap remember EXIT; trap 'exit 143' TERM; trap 'exit 130' INT HUP
-install() {{ {APT} install --no-install-recommends {words}; }}
-install >/dev/null || {{ {APT} update >/dev/null && install; }}
+plan; install >/dev/null || {{ {APT} update >/dev/null && remember && plan && install; }}
 """
         hint = "look into `apt-get update` there: the node needs its package sources, or the packages installed by hand"
         steps = (Shell(f"install {', '.join(missing)}", script, PACKAGE_SECONDS, hint),)

@@ -209,14 +209,16 @@ def _network(wish: NodeWish, facts: MachineFacts) -> _Found:
 
 def _way_in(wish: NodeWish, facts: MachineFacts) -> _Found:
     """The port that is logged into may be another machine's, which passes it on: who listens here counts."""
-    for port in sorted(wish.closed_ports & facts.listening.keys()):
-        holder = facts.listening[port]
-        # With socket activation it is systemd that listens.
-        if "(sshd" in holder or ("(systemd" in holder and port == wish.ssh_port):
-            line = (
-                f"the SSH server listens on port {port}, which the firewall will close to all but the cluster's nodes"
-            )
-            yield "problem", "ssh", f"{line}: give the cluster's processes other ports (`ports`), or sshd another"
+    # With socket activation it is systemd that listens.
+    ways = {
+        port
+        for port, holder in facts.listening.items()
+        if "(sshd" in holder or ("(systemd" in holder and port == wish.ssh_port)
+    }
+    if ways and ways <= wish.closed_ports:
+        ports = ", ".join(map(str, sorted(ways)))
+        line = f"the SSH server listens on port {ports} alone, which the firewall will close to all but the nodes"
+        yield "problem", "ssh", f"{line}: give the cluster's processes other ports (`ports`), or sshd another"
 
 
 def _account(wish: NodeWish, facts: MachineFacts) -> _Found:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from fabric import Connection
 
 KEEPALIVE_SECONDS = 10
-SILENCE_SECONDS = 30
-"""A peer that acknowledges nothing for so long is gone: paramiko sends keepalives and never looks for an answer, and
-TCP by itself tries on for a quarter of an hour."""
+SILENCE_SECONDS = 120
+"""A peer that acknowledges nothing, or takes nothing, for so long is gone: paramiko sends keepalives and never looks
+for an answer, and TCP by itself tries on for a quarter of an hour. An upload may wait half a minute for a slow card."""
 GRACE_SECONDS = 5
 """After its deadline a command is asked to end, and killed so much later."""
 
@@ -208,8 +208,7 @@ class NodeConnection:
             connection.transport.set_keepalive(KEEPALIVE_SECONDS)
             # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
             connection.transport.channel_timeout = address.connect_seconds
-            if self._jump is None:
-                _end_when_silent(connection.transport.sock)
+            _end_when_silent(connection.transport.sock)
             return connection
         raise AssertionError("the last attempt returns or raises")
 
@@ -243,9 +242,10 @@ class NodeConnection:
         )
 
 
-def _end_when_silent(connected: socket.socket) -> None:
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None:  # Linux has it
+def _end_when_silent(connected: object) -> None:
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+    # Through a jump host, or a proxy of the person's own SSH configuration, it is no socket of ours.
+    if option is not None and isinstance(connected, socket.socket):
         connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 

@@ -194,10 +194,11 @@ def test_ports_of_a_role_that_gets_another_index_are_free_by_then() -> None:
 
 def test_a_way_in_that_the_firewall_would_close_is_told() -> None:
     line = found(listening={2222: "process 700 (sshd)"})["ssh"].line  # the parameter server's port, on another node
-    assert "the SSH server listens on port 2222, which the firewall will close to all but the cluster's nodes" in line
+    assert "the SSH server listens on port 2222 alone, which the firewall will close to all but the nodes" in line
     assert "(`ports`)" in line
     assert "ssh" in found(listening={9100: "process 700 (sshd)"})
     assert found(listening={22: "process 700 (sshd)", 2222: "process 9 (nc)"}) == {}
+    assert found(listening={22: "process 700 (sshd)", 2222: "process 701 (sshd)"}) == {}  # there is another way
     by_socket: dict[str, Any] = {"listening": {2222: "process 1 (systemd)"}}
     assert found(**by_socket) == {}
     for overrides, topics in (

@@ -277,6 +277,27 @@ def test_the_next_run_is_followed_too_and_nothing_stays_behind(tmp_path: Path) -
     assert _ended(second)
 
 
+def test_a_job_that_gets_as_far_as_a_run_is_told_once(tmp_path: Path) -> None:
+    log = coordinators(tmp_path)
+    assert log.read(on_node(log.reading()), follow=True) == []
+    output = tmp_path / "jobs" / "1-train" / "output.log"
+    with streamed(log.following()) as following:
+        write(output, "it begins")
+        assert lines_of(log, following, "it begins") == ["it begins"]
+        path = job_with_run(tmp_path, "1-train", RUN)
+        write(path, line(1, "the run"))
+        assert lines_of(log, following, "the run") == [line(1, "the run")]
+        assert _ended(output), "what goes to both is told by the run's log alone"
+    assert _ended(path)
+
+
+def test_what_a_start_file_prints_is_no_log(tmp_path: Path) -> None:
+    log = coordinators(tmp_path)
+    assert log.read(b"Welcome to pi-1\n" + on_node(log.reading())) == []
+    write(job_with_run(tmp_path, "1-train", RUN), line(1, "one"))
+    assert [entry.text for entry in log.read(b"Welcome to pi-1\n" + on_node(log.reading()))] == [line(1, "one")]
+
+
 def test_the_log_of_a_run_that_has_not_begun_is_followed_from_its_beginning(tmp_path: Path) -> None:
     log = coordinators(tmp_path, 20, RUN)
     assert log.read(on_node(log.reading()), follow=True) == []

@@ -200,6 +200,15 @@ def test_what_was_submitted_is_not_submitted_again(jobs: PlayedJobs, fab: Fab) -
     assert f"job 1 of 2: {jobs.began[0].id}" in again.stdout  # its result is fetched now
 
 
+def test_nor_when_a_node_changes_meanwhile(jobs: PlayedJobs, nodes: PlayedNodes, fab: Fab) -> None:
+    jobs.refuses = {"train"}
+    assert fab("deploy start").code == 1
+    jobs.refuses = set()
+    nodes.forget("pi-3", "services")
+    assert fab("deploy start").code == 0
+    assert jobs.names == ["pi", "train"]
+
+
 def test_jobs_that_no_cluster_was_there_for_run_when_it_is(jobs: PlayedJobs, nodes: PlayedNodes, fab: Fab) -> None:
     nodes.unreached = [*WORKERS]
     first = fab("deploy start")

@@ -1,9 +1,11 @@
 """A node that falls silent, in a network namespace of its own whose cable is pulled: nothing says that it is gone."""
 
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,14 @@ def pinned(server: Sshd, folder: Path) -> NodeConnection:
     keys = PinnedKeys(folder / "known_hosts")
     keys.record([keys.standing(address, ask_for_key(address))])
     return NodeConnection(address, keys)
+
+
+def test_what_is_no_socket_of_ours_is_left_alone() -> None:
+    """A proxy of the person's own SSH configuration: paramiko's ProxyCommand, or a channel of another connection."""
+    connection._end_when_silent(BytesIO())
+    with socket.socket() as ours:
+        connection._end_when_silent(ours)
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == connection.SILENCE_SECONDS * 1000
 
 
 def test_a_stream_from_a_node_whose_cable_was_pulled_ends(node: NodeConnection, namespace: str) -> None:
