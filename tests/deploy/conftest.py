@@ -7,10 +7,13 @@ import pytest
 from fabric.main import program
 
 from deploy.commands import opening
+from deploy.converge.release_choice import ReleaseChoice
 from deploy.inventory_choice import InventoryOpener
 from deploy.project import ROOT
 from tests.deploy.playing import PlayedCluster
+from tests.deploy.three_nodes import HOSTS, THREE, write
 from tests.deploy.typed import Fab, Outcome
+from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
 
 
 @pytest.fixture
@@ -37,3 +40,42 @@ def played(tmp_path: Path) -> Iterator[PlayedCluster]:
     cluster = PlayedCluster(tmp_path)
     yield cluster
     cluster.end()
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """The nodes of `three_nodes`; this machine's account becomes root there."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with running_sshd(tmp_path_factory.mktemp("sshd"), hosts=HOSTS) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def one_release() -> Iterator[None]:
+    """The code's wheel made once: each command makes its own, which takes a second."""
+    made = ReleaseChoice.of_this_checkout()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseChoice, "of_this_checkout", lambda: made)
+        yield
+
+
+@pytest.fixture
+def three(sshd: Sshd, tmp_path: Path) -> None:
+    """An inventory of three nodes, in the folder where commands are typed."""
+    write(tmp_path, THREE, sshd)
+
+
+@pytest.fixture
+def trusted(three: None, fab: Fab) -> None:
+    """Their keys are pinned."""
+    assert fab("deploy trust --yes").code == 0
+
+
+@pytest.fixture
+def asked(trusted: None) -> None:
+    """The nodes can be asked, which takes root there."""
+    reason = no_sudo()
+    if reason:
+        pytest.skip(reason)

@@ -4,19 +4,20 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.converge.release_choice import ReleaseChoice
 from deploy.project import ROOT
 from deploy.release.keys import environment_key
 from deploy.release.requirements import committed
-from tests.deploy.three_nodes import HOSTS, THREE, write
+from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
 from tests.remote.sshd import ACCOUNT, Sshd, new_key, no_sudo, running_sshd, sshd_with_an_account, why_not
+
+pytestmark = pytest.mark.usefixtures("one_release")
 
 ONE = """\
 schema: 1
@@ -29,43 +30,6 @@ nodes:
 jobs: {{pi: {{samples: 1000}}}}
 """
 NAMES = ["pi-1", "pi-2", "pi-3"]
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
-    with running_sshd(tmp_path_factory.mktemp("sshd"), hosts=HOSTS) as server:
-        yield server
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_release() -> Iterator[None]:
-    """The code's wheel made once: each command makes its own, which takes a second."""
-    made = ReleaseChoice.of_this_checkout()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseChoice, "of_this_checkout", lambda: made)
-        yield
-
-
-@pytest.fixture
-def three(sshd: Sshd, tmp_path: Path) -> None:
-    """An inventory of three nodes, in the folder where commands are typed."""
-    write(tmp_path, THREE, sshd)
-
-
-@pytest.fixture
-def trusted(three: None, fab: Fab) -> None:
-    assert fab("deploy trust --yes").code == 0
-
-
-@pytest.fixture
-def asked(trusted: None) -> None:
-    """The nodes can be asked, which takes root there."""
-    reason = no_sudo()
-    if reason:
-        pytest.skip(reason)
 
 
 def known_hosts(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,30 +12,7 @@ from deploy import node_journal
 from deploy.commands import ssh_logs
 from deploy.node_coordinator_log import NodeCoordinatorLog
 from deploy.render.job_unit import NodePlaces
-from tests.deploy.three_nodes import HOSTS, THREE, write
 from tests.deploy.typed import Fab, Outcome
-from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    reason = why_not() or no_sudo()
-    if reason:
-        pytest.skip(reason)
-    with running_sshd(tmp_path_factory.mktemp("sshd"), hosts=HOSTS) as server:
-        yield server
-
-
-@pytest.fixture
-def three(sshd: Sshd, tmp_path: Path) -> None:
-    """An inventory of three nodes, in the folder where commands are typed."""
-    write(tmp_path, THREE, sshd)
-
-
-@pytest.fixture
-def asked(three: None, fab: Fab) -> None:
-    """The nodes can be asked."""
-    assert fab("deploy trust --yes").code == 0
 
 
 def line_of(seconds: int, role: str, message: str, run: str = "") -> str:

@@ -1,8 +1,6 @@
 """`fab deploy start` over SSH that does not go well at once, and is typed again."""
 
-import getpass
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,56 +8,26 @@ import pytest
 
 from cluster.inventory import load
 from deploy.converge.deployment import Deployment
-from deploy.converge.release_choice import ReleaseChoice
 from deploy.node_job.records import JobRecord, JobState
 from deploy.remote.outcome import NodeUnreachableError
 from deploy.ssh_cluster import SshCluster
 from deploy.ssh_services import SshServices
 from deploy.unfinished_rollback import Rollback, UnfinishedRollback
 from tests.deploy.played_nodes import KINDS, PlayedNodes
+from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
-from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
+from tests.remote.sshd import Sshd
 
-THREE = """\
-schema: 1
-cluster: three
-connection: ssh
-ssh: {{user: {user}, port: {port}, key: "{key}"}}
-storage: {{server: pi-1}}
-nodes:
-  - {{name: pi-1, address: 10.77.0.1, ssh: {{address: 127.0.0.2}}, roles: [storage, ps, coordinator]}}
-  - {{name: pi-2, address: 10.77.0.2, ssh: {{address: 127.0.0.3}}, roles: [worker]}}
-  - {{name: pi-3, address: 10.77.0.3, ssh: {{address: 127.0.0.4}}, roles: [worker]}}
-jobs: {{pi: {{samples: 1000}}, train: {{epochs: 1}}}}
-"""
+pytestmark = pytest.mark.usefixtures("one_release")
+
 HUB, WORKERS = "pi-1", ("pi-2", "pi-3")
 EVERYTHING = list(KINDS)
 REPEATED = "already running, jobs not repeated (--jobs runs them)"
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    reason = why_not() or no_sudo()
-    if reason:
-        pytest.skip(reason)
-    with running_sshd(tmp_path_factory.mktemp("sshd"), hosts=("127.0.0.2", "127.0.0.3", "127.0.0.4")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_release() -> Iterator[None]:
-    """The code's wheel made once: each command makes its own, which takes a second."""
-    made = ReleaseChoice.of_this_checkout()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseChoice, "of_this_checkout", lambda: made)
-        yield
-
-
 @pytest.fixture
-def nodes(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fab: Fab) -> PlayedNodes:
-    filled = THREE.format(user=getpass.getuser(), port=sshd.port, key=sshd.user_key)
-    (tmp_path / "inventory.yaml").write_text(filled)
-    assert fab("deploy trust --yes").code == 0
+def nodes(asked: None, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedNodes:
+    write(tmp_path, THREE.replace("1000}}", "1000}}, train: {{epochs: 1}}"), sshd)
     (tmp_path / "nodes").mkdir()
     return PlayedNodes(tmp_path / "nodes", monkeypatch)
 
