@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
+from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
@@ -73,7 +74,7 @@ def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
     except ClusterError as problem:
         error = problem
     where = "" if parsed.host is None else f"{parsed.host}:{parsed.port}"
-    print(last_line(parsed.log_format or "text", Speaker(f"{role}:{parsed.task}", where), str(error)), file=sys.stderr)
+    say(last_line(parsed.log_format or "text", Speaker(f"{role}:{parsed.task}", where), str(error)), error=True)
     return error.exit_code
 
 
