@@ -90,10 +90,10 @@ class SshServices:
         return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
 
     def _publish_data(self, fleet: Fleet) -> None:
-        with waiting_for("preparing the recordings, if they are not yet") as say:
+        with waiting_for("preparing the recordings, if they are not yet") as tell:
             data = self._cluster.data
             if data is not None:
-                say("bringing the recordings to the nodes, where they are not yet")
+                tell("bringing the recordings to the nodes, where they are not yet")
                 self._publish(fleet, data)
 
     def _publish(self, fleet: Fleet, data: PreparedData) -> None:

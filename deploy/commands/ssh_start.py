@@ -82,8 +82,8 @@ def show_plan(
     """What a start would do, with the texts that change."""
     names = _names(cluster, limit, retry)
     with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
-    with cluster.fleet() as fleet, waiting_for(LOOKING) as say:
-        outlook = look(cluster, fleet, names, with_data, say)
+    with cluster.fleet() as fleet, waiting_for(LOOKING) as tell:
+        outlook = look(cluster, fleet, names, with_data, tell)
     if for_programs:
         say_json({"cluster": cluster.inventory.cluster, **plans_json(outlook)})
     else:
@@ -110,12 +110,12 @@ def plans_json(outlook: Outlook) -> dict[str, object]:
 
 
 def look(
-    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, say: Say,
+    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, tell: Say,
     phases: Sequence[str] = PHASES,
 ) -> Outlook:  # fmt: skip
     """Survey and plan. Wheels that a node needs in one of the phases are downloaded here if the cache has none.
 
-    `say` is told what takes time.
+    `tell` is told what takes time.
     """
     wish = Wish(cluster.inventory, cluster.release)
     seen = survey(fleet, wish, asked(cluster, names, phases))
@@ -133,12 +133,12 @@ def look(
             if wish.release.environment_for(facts) not in facts.environments
         }
         for python, machine in sorted(missing):
-            say(f"packages for Python {python} on {machine}: downloading what the cache lacks")
+            tell(f"packages for Python {python} on {machine}: downloading what the cache lacks")
             wheelhouse = cluster.wheelhouse(python, machine)
             wheelhouses[wheelhouse.key] = wheelhouse
             publications.append(of_wheelhouse(wheelhouse))
     if with_data:
-        say("preparing the recordings, if they are not yet")
+        tell("preparing the recordings, if they are not yet")
         publications += [] if cluster.data is None else [cluster.data.publication]
     wish = Wish(cluster.inventory, cluster.release, tuple(publications), wheelhouses)
     plans = plan(wish, fit)

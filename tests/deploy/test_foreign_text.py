@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ os._exit(0)
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Iterator[StateFolder]:
+def state(tmp_path: Path) -> StateFolder:
     (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
     inventory = load(tmp_path / "inventory.yaml")
     made = StateFolder.beside(inventory.path, inventory.cluster)
@@ -95,7 +94,7 @@ def test_a_graph_of_a_stranger_prints_in_a_real_role(tmp_path: Path) -> None:
     started = subprocess.run([*fab, "start", "--no-jobs"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     try:
         assert started.returncode == 0, started.stderr
-        ports = [str(inventory.task(role, 0).port) for role in ("coordinator", "ps", "worker")]
+        ports = [str(task.port) for role in ("coordinator", "ps", "worker") for task in inventory.of_role(role)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         words = [sys.executable, "-c", TF_PRINT, *ports, HOSTILE]
         subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True)

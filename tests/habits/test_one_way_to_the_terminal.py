@@ -21,7 +21,13 @@ def modules() -> list[Path]:
 
 def ways_around(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, what) of everything that reaches a terminal by another way."""
+    ours = any("cluster.logs.terminal.say" in imports(node) for node in ast.walk(tree))
     for node in ast.walk(tree):
+        bound = (isinstance(node, ast.arg) and node.arg) or (
+            isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id
+        )
+        if ours and bound == "say":
+            yield node.lineno, "another say hides cluster.logs.terminal.say"  # type: ignore[attr-defined]
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             first = node.args[0] if node.args else None
@@ -70,6 +76,7 @@ def test_nothing_else_reaches_the_terminal(path: Path) -> None:
         "from rich.markup import escape",
         "Text.from_markup(x)",
         "Text(x)",
+        "from cluster.logs.terminal import say\nwith a as say:\n    say(x)",
         "logging.Formatter('%(message)s')",
     ],
 )
