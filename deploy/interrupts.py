@@ -1,12 +1,15 @@
-"""Ctrl-C before a command has begun ends `fab` at once and quietly. The rest is in tools/fab_begins.py."""
+"""Ctrl-C before a command has begun ends `fab` quietly (see tools/fab_begins.py); a bug is shown harmlessly."""
 
 import os
 import signal
 import sys
+import threading
+import traceback
 from pathlib import Path
+from types import TracebackType
 
 from cluster.errors import ExitCode
-from cluster.logs.terminal import show_bugs
+from cluster.logs.terminal import say
 
 
 def leave_before_anything_began(_number: int, _frame: object) -> None:
@@ -31,3 +34,13 @@ def a_command_begins() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if getattr(handler, "__name__", "") == leave_before_anything_began.__name__:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def show_bugs() -> None:
+    """Tracebacks of this process are shown as any other text: a bug's message may quote what was read."""
+    sys.excepthook = _shown
+    threading.excepthook = lambda bug: _shown(bug.exc_type, bug.exc_value, bug.exc_traceback)
+
+
+def _shown(kind: type[BaseException], problem: BaseException | None, trace: TracebackType | None) -> None:
+    say("".join(traceback.format_exception(kind, problem, trace)), error=True, end="")
