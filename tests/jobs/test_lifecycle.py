@@ -163,3 +163,18 @@ def test_a_run_that_is_told_of_can_be_gone_on_with(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(lifecycle, "write_whole", refused)
     with pytest.raises(ClusterError, match="killed here"):
         conduct(Small(), tmp_path / "runs", Cancel())
+
+
+def test_a_log_that_no_disk_takes_costs_neither_result_nor_reason(tmp_path: Path) -> None:
+    for name, run, state in (("a", nothing, "done"), ("b", raising(ClusterError("no workers left")), "failed")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "coordinator.log").symlink_to("/dev/full")
+        try:
+            conduct(Small(run=run), tmp_path, Cancel(), resumed=folder)
+        except ClusterError as problem:
+            ended = str(problem)
+        else:
+            ended = ""
+        assert ended == ("no workers left" if state == "failed" else "")
+        assert json.loads((folder / "result.json").read_text())["status"] == state
