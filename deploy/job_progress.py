@@ -20,14 +20,14 @@ def of_coordinator(metrics_address: str) -> str:
         return ""
 
 
-def asked_on_node(metrics_address: str) -> str:
-    """A command line for the coordinator's node that prints the same: the firewall keeps others away."""
+def asked_on_node(metrics_address: str) -> list[str]:
+    """A command for the coordinator's node that prints the same: the firewall keeps others away."""
     script = (
         "import sys, urllib.request as u; "
         "o = u.build_opener(u.ProxyHandler({})); "
         f"sys.stdout.write(o.open(sys.argv[1], timeout={ANSWER_SECONDS}).read().decode())"
     )
-    return f"python3 -c '{script}' 'http://{metrics_address}{UNCOUNTED}' 2>/dev/null"
+    return ["python3", "-c", script, f"http://{metrics_address}{UNCOUNTED}"]
 
 
 def progress_line(exported: str) -> str:
