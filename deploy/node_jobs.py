@@ -249,8 +249,8 @@ class NodeJobs:
         self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
         why = " ".join(said.text.split())
         if not why:  # it did not get as far as its log
-            journal = ["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", "-u", unit_of_job(folder.id)]
-            heard = self._node.run(journal, root=True)
+            of_unit = f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"  # not -u: systemd's own lines come last
+            heard = self._node.run(["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True)
             why = " ".join((*heard.last_lines, *begun.last_lines))
         raise ClusterError(f"{self.node}: the job was not begun: {why}")
 
