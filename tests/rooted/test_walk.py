@@ -5,6 +5,7 @@ import os
 import stat
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -146,6 +147,13 @@ def test_what_an_older_version_gave_away_is_taken_back_with_its_rights(place: Pa
     assert done(make_folder(str(theirs), 0o755)).returncode == 0
     assert owner(theirs) == (0, 0o755)
     assert os.listxattr(theirs) == []
+
+
+def test_a_tree_that_is_deeper_than_a_program_goes_is_removed(place: Path) -> None:
+    deep = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    subprocess.run([sys.executable, "-c", deep], cwd=place / "theirs", check=True)
+    assert done(remove(str(place / "theirs"))).returncode == 0
+    assert sorted(path.name for path in place.iterdir()) == ["treasure"]
 
 
 @contextmanager
