@@ -5,9 +5,11 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+from cluster.control.drain import DrainRequests
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, device
@@ -19,11 +21,10 @@ from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Bar, Display
-from cluster.jobs.role_metrics import processor_of
+from cluster.jobs.role_metrics import ANSWER_SECONDS, processor_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
-from cluster.metrics.drain import DrainRequests
 from cluster.server.guard import guard_loopback
 from cluster.server.ports import check_free
 from cluster.server.probe import answers
@@ -35,6 +36,9 @@ log = logging.getLogger(__name__)
 SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
 LOOK_UP_SECONDS = 1.0
+_ALL_ANSWERS_SECONDS = 10.0
+"""What the job waits at most for what all roles say about themselves."""
+_MOST_AT_ONCE = 16
 
 
 class Session:
@@ -149,16 +153,24 @@ class Session:
 
     def processors(self) -> set[str | None]:
         """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
-        return {processor_of(task.host, task.metrics_port) for task in (*self.servers, *self._workers)}
+        tasks = (*self.servers, *self._workers)
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(tasks)), thread_name_prefix="processors") as pool:
+            end = time.monotonic() + _ALL_ANSWERS_SECONDS
+            return set(pool.map(lambda task: processor_of(task.host, task.metrics_port, _left(end)), tasks))
 
     def server_traffic(self) -> Traffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
         try:
-            totals = [traffic_of(server.host, server.metrics_port) for server in self.servers]
+            end = time.monotonic() + _ALL_ANSWERS_SECONDS
+            totals = [traffic_of(server.host, server.metrics_port, _left(end)) for server in self.servers]
         except ClusterError as problem:
             log.warning("bytes on the wire are not counted for a while: %s", problem)
             return None
         return sum(totals, Traffic(0, 0, 0))
+
+
+def _left(end: float) -> float:
+    return max(0.0, min(ANSWER_SECONDS, end - time.monotonic()))
 
 
 def _silent(task: Task, flag: str) -> str:

@@ -12,13 +12,15 @@ from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
 
+from cluster.control.descriptors import raise_limit
+from cluster.control.restart import RestartRequests
+from cluster.control.runs import RunRequests
+from cluster.control.seldom import Seldom
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
 from cluster.metrics import exporter, standard
 from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
-from cluster.metrics.restart import RestartRequests
-from cluster.metrics.runs import RunRequests
 from cluster.server import ports, probe, watchdog
 from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
 from cluster.server.crash import report_crashes
@@ -37,6 +39,7 @@ PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LOOPBACK = "127.0.0.1"
+RUN_LINES_A_MINUTE = 60
 
 ENVIRONMENT = {
     # Without it a call to a task that is coming back fails at once instead of waiting for its own deadline.
@@ -60,6 +63,7 @@ def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_DFL)  # until the server is up there is nothing to end in an orderly way
     parsed = parse(role, arguments)
+    raise_limit()
     try:
         if parsed.die_with_parent is not None:
             die_with_parent(parsed.die_with_parent)
@@ -151,20 +155,26 @@ def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests |
 
 def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
     """The run that a coordinator names stands in every line from then on, until it is over or there is another."""
+    told = Seldom(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
+    giving = threading.Lock()
+
+    def freed() -> None:
+        with giving:
+            give_back()
 
     def begins(run: str) -> None:
         if run == speaker.run:
-            logger.debug("run %s: told once more", run)
-            return
+            return  # a coordinator repeats it
         speaker.run = run
-        logger.info("run %s begins", run)
+        told.say(f"run {run} begins")
 
     def ends(run: str) -> None:
         if run == speaker.run:
-            logger.info("run %s is over", run)
+            told.say(f"run {run} is over")
             speaker.run = ""
             # The coordinator has left the cluster before it tells us; it does not wait for what we do with that.
-            threading.Thread(target=give_back, name="give-back", daemon=True).start()
+            if not giving.locked():
+                threading.Thread(target=freed, name="give-back", daemon=True).start()
 
     return RunRequests(role.coordinator, begins, ends)
 

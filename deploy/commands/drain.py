@@ -44,7 +44,7 @@ def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds
     try:
         done = fleet.nodes[coordinator.node].run(
             drain_words(coordinator, workers, seconds),
-            stdin=SCRIPT.encode(),
+            stdin=SCRIPT,
             deadline_seconds=seconds + SPARE_SECONDS,
         )
     except ClusterError as error:

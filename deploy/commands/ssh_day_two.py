@@ -109,7 +109,8 @@ def _watch(cluster: SshCluster, wish: Wish, limit: Sequence[str], every_seconds:
         def look() -> "list[RenderableType]":
             rows = node_rows(wish, survey(fleet, wish, cluster.chosen_nodes(limit)))
             try:
-                exported = fleet.nodes[coordinator.node].run(asked_on_node(coordinator.metrics_address)).text
+                words, script = asked_on_node(coordinator.metrics_address)
+                exported = fleet.nodes[coordinator.node].run(words, stdin=script).text
             except ClusterError:  # its row says so
                 exported = ""
             return [*node_parts(rows, watching.columns()), escape(progress_line(exported) or "no job runs")]

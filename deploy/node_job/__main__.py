@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.control.descriptors import raise_limit
 from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot
 from deploy.node_job.run import run
 from deploy.project import module_command
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--root", type=Path, default=Path(os.environ.get(ROOT_VARIABLE, DEFAULT_ROOT)), help="folder that holds jobs/"
     )
     given = parser.parse_args(arguments)
+    raise_limit()
     _, *words = module_command("cluster")
     return run(JobsRoot(given.root), given.id, (str(_this_python()), *words))
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import cluster.inventory
+from cluster.control.descriptors import raise_limit
 from cluster.errors import ClusterError
 from cluster.logs import LogSettings
 from deploy.state_folder import StateFolder
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--inventory", type=Path, required=True, help="the cluster to keep running")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of it")
     flags = parser.parse_args()
+    raise_limit()
     try:
         inventory = cluster.inventory.load(flags.inventory, flags.set)
         folder = StateFolder.beside(inventory.path, inventory.cluster)
