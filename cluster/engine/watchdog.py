@@ -31,6 +31,7 @@ import sys
 import time
 from pathlib import Path
 
+from cluster.logs.terminal import say
 from cluster.server.probe import answers
 
 SILENCE_SECONDS = 3.0
@@ -128,7 +129,7 @@ class Watchdog:
             case ["cut", host, port]:
                 self.cut({(host, int(port))})
             case _:
-                print(f"watchdog: cannot read the command {line!r}", file=sys.stderr, flush=True)
+                say(f"watchdog: cannot read the command {line!r}", error=True)
 
     def fence(self, name: str, address: tuple[str, int]) -> None:
         """Cut `name` off now, and again whenever the coordinator reconnects."""
@@ -152,29 +153,27 @@ class Watchdog:
             return  # the coordinator has ended: so will our input
         except OSError as problem:
             self.powerless = True
-            print(
+            say(
                 f"watchdog: this kernel does not let us cut the coordinator's sockets ({problem.strerror}): from now "
                 "on a stopped worker is only killed, where there is a supervisor to do it",
-                file=sys.stderr,
-                flush=True,
+                error=True,
             )
 
     def look(self) -> None:
         """Act on missing beats."""
         silent = time.monotonic() - self.last_beat
         if silent > self.patience:
-            print(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", file=sys.stderr, flush=True)
+            say(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", error=True)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.coordinator, signal.SIGKILL)
             raise SystemExit(1)
         if silent > self.silence:
             for name, (host, port) in list(self.watched.items()):
                 if name not in self.fenced and not answers(host, port, PROBE_SECONDS):
-                    print(
+                    say(
                         f"watchdog: no beat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does "
                         "not answer: cutting it off",
-                        file=sys.stderr,
-                        flush=True,
+                        error=True,
                     )
                     self.fence(name, (host, port))
 

@@ -18,6 +18,7 @@ from cluster.control.runs import RunRequests
 from cluster.control.seldom import Seldom
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
+from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
@@ -77,7 +78,7 @@ def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
     except ClusterError as problem:
         error = problem
     where = "" if parsed.host is None else f"{parsed.host}:{parsed.port}"
-    print(last_line(parsed.log_format or "text", Speaker(f"{role}:{parsed.task}", where), str(error)), file=sys.stderr)
+    say(last_line(parsed.log_format or "text", Speaker(f"{role}:{parsed.task}", where), str(error)), error=True)
     return error.exit_code
 
 

@@ -8,6 +8,7 @@ import cluster.inventory
 from cluster.control.descriptors import raise_limit
 from cluster.errors import ClusterError
 from cluster.logs import LogSettings
+from cluster.logs.terminal import say
 from deploy.state_folder import StateFolder
 from deploy.supervisor.launches import role_launches
 from deploy.supervisor.serve import serve
@@ -27,7 +28,7 @@ def main() -> int:
         logs = LogSettings(inventory.logging.format, inventory.logging.level)
         serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
     except ClusterError as error:
-        print(error, file=sys.stderr)
+        say(error, error=True)
         return error.exit_code
     return 0
 
