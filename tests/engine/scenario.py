@@ -303,6 +303,29 @@ def server_lost(roles: Roles) -> dict[str, Any]:
     return {"message": message, "seconds": seconds}
 
 
+def lane_places(roles: Roles) -> dict[str, Any]:
+    """Where a call's arguments and its reply lie while it is made inside a worker's lane."""
+    story = Story(roles)
+    story.dispatcher.wait_for_workers(1, 30.0)
+    places: dict[str, Any] = {}
+
+    def spy(operation: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            made = operation(*arguments, **named)
+            places.setdefault(name, []).append(made.device)
+            return made
+
+        return call
+
+    # The lane's own thread makes them; nothing else of this process does meanwhile.
+    with (
+        mock.patch.object(tf, "constant", spy(tf.constant, "arguments")),
+        mock.patch.object(tf.raw_ops, "Identity", spy(tf.raw_ops.Identity, "reply")),
+    ):
+        story.run(2)
+    return story.end(**places)
+
+
 def left(roles: Roles) -> dict[str, Any]:
     """Two jobs after one another on one parameter server: what the first held is free for the second."""
     roles.start("ps:0")
@@ -330,6 +353,7 @@ STORIES = {
         (stopped_while_joining, 1, 3),
         (late_reply, 2, 3),
         (server_lost, 1, 2),
+        (lane_places, 1, 1),
         (left, 1, 1),
     ]
 }
