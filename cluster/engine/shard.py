@@ -81,7 +81,8 @@ class ShardOnServer:
             self.statistics = tf.Variable(statistics) if statistics.size else None
             self.counts = tf.Variable(tf.constant([state.next_id, 0, state.optimizer_updates], tf.int64))
             # A name of this run's own: the lock of a run that was killed may still be held on the server.
-            self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{shard.index}_{np.random.SeedSequence().entropy}")
+            self.unique_name = f"{shard.index}_{np.random.SeedSequence().entropy}"
+            self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{self.unique_name}")
 
     def _cut(self, layout: Layout, state: VectorState) -> tuple[Vector, Vector, list[Vector]]:
         mine = slice(*self.shard.trained)

@@ -59,7 +59,7 @@ class Story:
                 lambda step, _: step < spin, lambda step, x: (step + 1, tf.sin(x) + 1.0), [0, tf.reduce_sum(trained)]
             )[1]
             gradient = tf.fill([SIZE], -1.0 + 0.0 * busy)
-            outcome, _ = self.shards.push(gradient, statistics, identifier, tf.constant(1.0), versions)
+            outcome = self.shards.push(gradient, statistics, identifier, tf.constant(1.0), versions)
             return tf.stack([outcome.fresh, outcome.staleness])
 
         if during_trace is not None:

@@ -62,7 +62,7 @@ def store(
     )  # fmt: skip
 
     def push(gradient: Any, statistics: Any, identifier: Any, rate: Any, versions: Any) -> Any:
-        outcome, _ = made.push(gradient, statistics, identifier, rate, versions)
+        outcome = made.push(gradient, statistics, identifier, rate, versions)
         return tf.stack([outcome.fresh, outcome.staleness])
 
     return Store(

@@ -132,3 +132,8 @@ class AllreduceMode:
     def settle(self) -> Item | None:
         """See Mode: a step is applied when it is answered."""
         return None
+
+    @property
+    def memories_lost(self) -> int:
+        """See Mode: workers keep nothing."""
+        return 0

@@ -174,3 +174,8 @@ class SynchronousMode:
     def settle(self) -> Item | None:
         """See Mode: the last step is applied when the next one pulls, unless somebody asks for it."""
         return Item(-1, SETTLE, self._before())
+
+    @property
+    def memories_lost(self) -> int:
+        """See Mode: workers keep nothing."""
+        return 0
