@@ -1,6 +1,5 @@
 """How far the running job is, from what its coordinator exports. Pure, but for `of_coordinator`."""
 
-import shlex
 from collections.abc import Mapping
 
 from cluster.control.client import NoAnswerError, ask, program
@@ -22,12 +21,12 @@ def of_coordinator(metrics_address: str) -> str:
         return ""
 
 
-def asked_on_node(metrics_address: str) -> tuple[str, bytes]:
-    """A command line for the coordinator's node, and its standard input: it prints the same.
+def asked_on_node(metrics_address: str) -> tuple[list[str], bytes]:
+    """A command for the coordinator's node, and its standard input: it prints the same.
 
     The firewall keeps others away.
     """
-    return f"python3 - {shlex.quote(metrics_address)} 2>/dev/null", program(_MAIN)
+    return ["python3", "-", metrics_address], program(_MAIN)
 
 
 def progress_line(exported: str) -> str:

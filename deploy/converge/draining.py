@@ -61,9 +61,9 @@ def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> 
     return [] if servers or len(ours) == len(workers) else ours
 
 
-def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DRAIN_SECONDS) -> str:
-    """The command line that SCRIPT is the standard input of."""
-    return " ".join(["python3 -", coordinator.metrics_address, f"{seconds:g}", *workers])
+def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DRAIN_SECONDS) -> list[str]:
+    """The command that SCRIPT is the standard input of."""
+    return ["python3", "-", coordinator.metrics_address, f"{seconds:g}", *workers]
 
 
 def read_answers(text: str, workers: Sequence[str]) -> Drained:

@@ -4,10 +4,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cluster.control.descriptors import raise_limit
-from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot
+from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot, is_job_id
+from deploy.node_job.output import say_into
 from deploy.node_job.run import run
 from deploy.project import module_command
 
@@ -22,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     raise_limit()
     _, *words = module_command("cluster")
-    return run(JobsRoot(given.root), given.id, (str(_this_python()), *words))
+    root = JobsRoot(given.root)
+    if is_job_id(given.id):
+        with suppress(FileNotFoundError):  # not submitted: `run` says so, to the journal
+            say_into(root.job(given.id))
+    return run(root, given.id, (str(_this_python()), *words))
 
 
 def _this_python() -> Path:
