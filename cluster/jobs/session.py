@@ -24,7 +24,7 @@ from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
 from cluster.metrics.drain import DrainRequests
-from cluster.server.guard import guard_loopback
+from cluster.server.port_guard import PortGuard
 from cluster.server.ports import check_free
 from cluster.server.probe import answers
 
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
 LOOK_UP_SECONDS = 1.0
+OWN_ANSWER_SECONDS = 5.0
 
 
 class Session:
@@ -75,6 +76,7 @@ class Session:
             tuple(server.address for server in self.servers),
             tuple(worker.address for worker in self._workers),
         )
+        guard = PortGuard(coordinator.port, coordinator.host) if self.inventory.connection == "local" else None
         try:
             self.runtime = Runtime(peers)
         except tf.errors.OpError as problem:
@@ -84,9 +86,10 @@ class Session:
                 f"`fab deploy status{self._inventory_flag}` shows what runs"
             ) from None
         stack.callback(self.runtime.close)
-        if self.inventory.connection == "local":
-            outcome = guard_loopback(coordinator.port, coordinator.host)
-            log.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+        if guard is not None:
+            guard.put_up()
+            guard.answers(OWN_ANSWER_SECONDS)
+            guard.report(log)
 
     @property
     def _inventory_flag(self) -> str:
