@@ -25,7 +25,7 @@ from cluster.jobs.role_metrics import ANSWER_SECONDS, processor_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
-from cluster.server.guard import guard_loopback
+from cluster.server.port_guard import PortGuard
 from cluster.server.ports import check_free
 from cluster.server.probe import answers
 
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
 LOOK_UP_SECONDS = 1.0
+OWN_ANSWER_SECONDS = 5.0
 _ALL_ANSWERS_SECONDS = 10.0
 """What the job waits at most for what all roles say about themselves."""
 _MOST_AT_ONCE = 16
@@ -79,6 +80,7 @@ class Session:
             tuple(server.address for server in self.servers),
             tuple(worker.address for worker in self._workers),
         )
+        guard = PortGuard(coordinator.port, coordinator.host) if self.inventory.connection == "local" else None
         try:
             self.runtime = Runtime(peers)
         except tf.errors.OpError as problem:
@@ -88,9 +90,10 @@ class Session:
                 f"`fab deploy status{self._inventory_flag}` shows what runs"
             ) from None
         stack.callback(self.runtime.close)
-        if self.inventory.connection == "local":
-            outcome = guard_loopback(coordinator.port, coordinator.host)
-            log.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+        if guard is not None:
+            guard.put_up()
+            guard.answers(OWN_ANSWER_SECONDS)
+            guard.report(log)
 
     @property
     def _inventory_flag(self) -> str:

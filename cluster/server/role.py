@@ -33,6 +33,7 @@ from cluster.server.memory import check_memory
 from cluster.server.notify import notify
 from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse
 from cluster.server.parent import die_with_parent
+from cluster.server.port_guard import PortGuard
 from cluster.server.resolve import resolve
 from cluster.server.stock import StockServer
 
@@ -113,16 +114,20 @@ def run(role: RoleOptions) -> NoReturn:
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")
+    guard = PortGuard(role.port, role.host) if role.guard == "loopback" else None
     try:
         server = _listen(role)
     except ClusterError:
         ports.check_free(every_interface, role.port, purpose)  # somebody may have taken it since
         raise
-    if role.guard == "loopback":
-        _guard(role)
+    if guard is not None:
+        guard.put_up()
     server.start()
-    if not probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS):
+    first_answer = guard.answers(FIRST_ANSWER_SECONDS) if guard else probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
+    if not first_answer:
         raise ClusterError(f"the server on {role.address} does not answer after {FIRST_ANSWER_SECONDS:.0f} s")
+    if guard is not None:
+        _report(guard, role)
     logger.info(
         "ready after %.2f s: %s server, %d inter-op threads, metrics on %s port %d",
         *(time.monotonic() - began, role.server, role.inter_op_threads, role.host, role.metrics_port),
@@ -190,9 +195,8 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     report_crashes(lambda words: last_line(role.logging.format, speaker, words))
 
 
-def _guard(role: RoleOptions) -> None:
-    outcome = guard_loopback(role.port, role.host)
-    logger.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+def _report(guard: PortGuard, role: RoleOptions) -> None:
+    guard.report(logger)
     if not is_loopback(role.host):
         outcome = guard_loopback(role.metrics_port, role.host)
         if not outcome.guarded:
