@@ -32,10 +32,18 @@ class Door:
         self.closed_until = float("-inf")
         """Until then nothing is accepted."""
 
-    def accept(self) -> socket.socket | None:
-        """The next connection, non-blocking; None if none waits, or if none can be had now: see `closed_until`."""
+    @property
+    def pause_seconds(self) -> float:
+        """How long nothing is accepted from now on; 0 as a rule."""
+        return max(0.0, self.closed_until - self._clock())
+
+    def accept(self) -> tuple[socket.socket, str] | None:
+        """The next connection, non-blocking, and the address of its client.
+
+        None if none waits, or if none can be had now: see `closed_until`.
+        """
         try:
-            connection, _ = self.listener.accept()
+            connection, client = self.listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return None
         except OSError as problem:
@@ -44,7 +52,7 @@ class Door:
             self._short.say(f"{self._purpose}: {why} ({problem.strerror}): asked again every second")
             return None
         connection.setblocking(False)
-        return connection
+        return connection, str(client[0])
 
     def full(self, client: str) -> None:
         """Say, rarely, that there were too many connections when `client` came."""

@@ -177,22 +177,18 @@ class Server:
             accepted = self._door.accept()
             now = time.monotonic()
             if accepted is None:
-                if now < self._door.closed_until:
+                if self._door.pause_seconds:
                     self._evict()  # its descriptor serves who comes next
                 return
-            try:
-                client = accepted.getpeername()[0]
-            except OSError:
-                accepted.close()
-                continue
+            connected, client = accepted
             if len(self._connections) >= self._door.most:
                 self._door.full(client)
                 if not self._evict():
-                    accepted.close()
+                    connected.close()
                     continue
-            connection = _Connection(accepted, client, now, now + REQUEST_SECONDS)
+            connection = _Connection(connected, client, now, now + REQUEST_SECONDS)
             self._connections.add(connection)
-            self._selector.register(accepted, selectors.EVENT_READ, connection)
+            self._selector.register(connected, selectors.EVENT_READ, connection)
 
     def _evict(self) -> bool:
         """Close the oldest connection that nobody computes an answer for; whether there was one."""

@@ -7,8 +7,8 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.client import MARK_HEADER
 from cluster.control.drain import USUAL_SECONDS, DrainRequests
-from cluster.control.rules import MARK_HEADER
 from cluster.metrics import exporter
 from tests.server.namespaces import neighbour, why_not
 from tests.server.processes import HANG_SECONDS

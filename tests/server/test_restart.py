@@ -7,8 +7,9 @@ import queue
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.client import MARK_HEADER
 from cluster.control.restart import RestartRequests
-from cluster.control.rules import MARK_HEADER, Rules
+from cluster.control.rules import Rules
 from cluster.errors import ExitCode
 from cluster.metrics import exporter
 from tests.control.asked import asked

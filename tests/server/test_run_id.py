@@ -5,7 +5,8 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.rules import MARK_HEADER, Rules
+from cluster.control.client import MARK_HEADER
+from cluster.control.rules import Rules
 from cluster.control.runs import RunRequests
 from cluster.logs import read_line
 from cluster.metrics import exporter
