@@ -123,7 +123,8 @@ def run(role: RoleOptions) -> NoReturn:
     if guard is not None:
         guard.put_up()
     server.start()
-    first_answer = guard.answers(FIRST_ANSWER_SECONDS) if guard else probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
+    asks = guard.answers if guard else partial(probe.answers, LOOPBACK, role.port)
+    first_answer = asks(FIRST_ANSWER_SECONDS)
     if not first_answer:
         raise ClusterError(f"the server on {role.address} does not answer after {FIRST_ANSWER_SECONDS:.0f} s")
     if guard is not None:

@@ -67,6 +67,8 @@ def _pin(pinned: PinnedKeys, sightings: list[Sighting], yes: bool) -> None:
     for sighting in sightings:
         say(sighting.line)
     other = [sighting for sighting in sightings if sighting.standing != "known"]
+    if not sightings:
+        return
     if not other:
         say(f"all {len(sightings)} are pinned in {pinned.path}")
         return
