@@ -4,6 +4,7 @@ On the wire: the unknown first dimensions, one int32 each, then every argument's
 with the words, so no bit changes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,8 @@ class _Argument:
     def words_a_row(self) -> int:
         """32-bit words of one row, or of all of it if its shape is known."""
         known = self.shape[1:] if self.open else self.shape
-        return int(np.prod(known, dtype=np.int64)) * self.dtype.size // WORD_BYTES
+        words: int = self.dtype.size // WORD_BYTES
+        return math.prod(size or 0 for size in known) * words
 
     @property
     def open(self) -> bool:

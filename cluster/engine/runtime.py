@@ -93,6 +93,12 @@ class Runtime:
         """
         context.context().update_server_def(self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS)
 
+    def ask_server(self, task: int) -> None:
+        """Have the parameter server do an operation of our own. Raises tf.errors.OpError if it does not."""
+        with tf.device(device("ps", task)):
+            made = tf.raw_ops.Identity(input=tf.constant(1.0))
+        fetched(made)
+
     @contextmanager
     def lane(self, task: int) -> Iterator[None]:
         """Calls made inside by this thread run on the worker, through an executor of the thread's own.

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
