@@ -12,6 +12,7 @@ from cluster.metrics.scrapes import UNCOUNTED
 
 ANSWER_SECONDS = 5.0
 BUILD = "pscluster_build_info"
+CORES = "pscluster_process_cores"
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -42,3 +43,12 @@ def processor_of(host: str, metrics_port: int) -> str | None:
     except ClusterError:
         return None
     return next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)
+
+
+def cores_of(host: str, metrics_port: int) -> int | None:
+    """Cores that a role process can compute on; None if it does not say."""
+    try:
+        samples = role_metrics(host, metrics_port, (CORES,))
+    except ClusterError:
+        return None
+    return next((int(sample.value) for sample in samples if sample.name == CORES), None)

@@ -5,6 +5,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,12 +15,13 @@ from cluster.engine.runtime import Peers, Runtime, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
+from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Bar, Display
-from cluster.jobs.role_metrics import processor_of
+from cluster.jobs.role_metrics import cores_of, processor_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
@@ -35,6 +37,8 @@ log = logging.getLogger(__name__)
 SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
 LOOK_UP_SECONDS = 1.0
+ASKED_AT_ONCE = 16
+"""Workers whose metrics are read at the same time: a silent one takes five seconds."""
 
 
 class Session:
@@ -150,6 +154,13 @@ class Session:
     def processors(self) -> set[str | None]:
         """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
         return {processor_of(task.host, task.metrics_port) for task in (*self.servers, *self._workers)}
+
+    def worker_cores(self) -> list[int]:
+        """Cores that each worker has to itself, of those who say how many their nodes have."""
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as asking:
+            said = list(asking.map(lambda worker: cores_of(worker.host, worker.metrics_port), self._workers))
+        cores = {worker.node: count for worker, count in zip(self._workers, said, strict=True) if count is not None}
+        return cores_of_workers(self._workers, cores)
 
     def server_traffic(self) -> Traffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
