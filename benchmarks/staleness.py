@@ -64,7 +64,7 @@ def trained(power: float, workers: int, hidden: int, updates: int, recipe: Mappi
     data = prepare(source, cache=user_cache())
     model = {"name": "thesis", "hidden": hidden}
     job = TrainJob.model_validate(
-        {"model": model, "schedule": {"name": "constant"}, "staleness_power": power, **recipe}
+        {"model": model, "schedule": {"name": "constant"}, "staleness_power": power, "micro_batches": 4, **recipe}
     )
     network = build(
         job.model, window_steps=data.window_steps, channels=data.channels, classes=len(data.labels),

@@ -70,10 +70,11 @@ class WorkerMemory:
         with tf.control_dependencies([taken]):
             released = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
         with tf.control_dependencies([released]):
-            rows, known = tf.identity(rows), tf.identity(known)
+            rows = tf.ensure_shape(rows, [2, self.rows, self.size])
+            known = tf.ensure_shape(known, [OFFERED_COUNT + 1])
         return Turn(
             known[SENDER],
-            turn,
+            known[TURN] + 1,
             Remembered(rows[0], known[COUNT]),
             known[OFFERED],
             Remembered(rows[1], known[OFFERED_COUNT]),

@@ -13,6 +13,7 @@ ANSWER_SECONDS = 5.0
 MOST_LINES = 10_000
 """Of which a role writes some 150. Reading so many takes a tenth of a second."""
 BUILD = "pscluster_build_info"
+CORES = "pscluster_process_cores"
 
 
 def role_metrics(
@@ -51,3 +52,12 @@ def processor_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_S
     except ClusterError:
         return None
     return next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)
+
+
+def cores_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_SECONDS) -> int | None:
+    """Cores that a role process can compute on; None if it does not say."""
+    try:
+        samples = role_metrics(host, metrics_port, (CORES,), timeout_seconds)
+    except ClusterError:
+        return None
+    return next((int(sample.value) for sample in samples if sample.name == CORES), None)

@@ -4,10 +4,10 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from cluster.control.drain import DrainRequests
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
@@ -16,12 +16,13 @@ from cluster.engine.runtime import Peers, Runtime, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
+from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Bar, Display
-from cluster.jobs.role_metrics import ANSWER_SECONDS, processor_of
+from cluster.jobs.role_metrics import ANSWER_SECONDS, cores_of, processor_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
@@ -40,6 +41,7 @@ OWN_ANSWER_SECONDS = 5.0
 _ALL_ANSWERS_SECONDS = 10.0
 """What the job waits at most for what all roles say about themselves."""
 _MOST_AT_ONCE = 16
+_Answer = TypeVar("_Answer")
 
 
 class Session:
@@ -156,10 +158,13 @@ class Session:
 
     def processors(self) -> set[str | None]:
         """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
-        tasks = (*self.servers, *self._workers)
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(tasks)), thread_name_prefix="processors") as pool:
-            end = time.monotonic() + _ALL_ANSWERS_SECONDS
-            return set(pool.map(lambda task: processor_of(task.host, task.metrics_port, _left(end)), tasks))
+        return set(_asked(processor_of, (*self.servers, *self._workers)))
+
+    def worker_cores(self) -> list[int]:
+        """Cores that each worker has to itself, of those who say how many their nodes have."""
+        said = _asked(cores_of, self._workers)
+        cores = {worker.node: count for worker, count in zip(self._workers, said, strict=True) if count is not None}
+        return cores_of_workers(self._workers, cores)
 
     def server_traffic(self) -> Traffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
@@ -170,6 +175,13 @@ class Session:
             log.warning("bytes on the wire are not counted for a while: %s", problem)
             return None
         return sum(totals, Traffic(0, 0, 0))
+
+
+def _asked(ask: "Callable[[str, int, float], _Answer]", tasks: Sequence[Task]) -> "list[_Answer]":
+    """What each task says of itself, all asked at once: a silent one takes ANSWER_SECONDS."""
+    end = time.monotonic() + _ALL_ANSWERS_SECONDS
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(tasks))), thread_name_prefix="answers") as pool:
+        return list(pool.map(lambda task: ask(task.host, task.metrics_port, _left(end)), tasks))
 
 
 def _left(end: float) -> float:

@@ -27,6 +27,11 @@ SIZE = 2 * BLOCK
 WORKERS = 3
 
 
+def unreliable(push: Callable[..., Any], reached: Any) -> Callable[..., Any]:
+    """The push of a shard that what is sent reaches, or does not."""
+    return lambda update, rate: tf.cond(reached, lambda: push(update, rate), lambda: tf.zeros([2], tf.int64))
+
+
 class Cluster:
     """Shards, and workers that push to them; a worker's memory is one of its own, in this process."""
 
@@ -50,15 +55,10 @@ class Cluster:
             begun = sender.begin(owner)
             _, statistics, versions = shards.pull()
             own = begun.settled.rows[: self.own] + 1.0 if self.own else None
-            whole = [shard.push for shard in shards.shards]
-            for place, shard in enumerate(shards.shards):
-                lost = tf.stack([tf.constant(0, tf.int64), tf.constant(0, tf.int64)])
-                shard.push = lambda update, rate, place=place, lost=lost: tf.cond(  # type: ignore[method-assign]
-                    reached[place], lambda: whole[place](update, rate), lambda: lost
-                )
-            outcome = sender.push(begun, gradient, statistics, identifier, tf.constant(1.0), versions, own)
-            for shard, method in zip(shards.shards, whole, strict=True):
-                shard.push = method  # type: ignore[method-assign]
+            with pytest.MonkeyPatch.context() as patch:
+                for place, shard in enumerate(shards.shards):
+                    patch.setattr(shard, "push", unreliable(shard.push, reached[place]))
+                outcome = sender.push(begun, gradient, statistics, identifier, tf.constant(1.0), versions, own)
             return tf.identity(outcome.fresh)
 
         def look(owner: Any) -> Any:

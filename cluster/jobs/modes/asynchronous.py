@@ -102,5 +102,5 @@ class AsynchronousMode:
 
 def dropout_seed(job: TrainJob, batch: int, micro_batch: int = 0) -> np.ndarray:
     """int32 (2,): decides what is dropped in a micro-batch, from the job's seed and the micro-batch's number alone."""
-    draws = (batch * job.micro_batches + micro_batch) & 0x7FFFFFFF
+    draws = (batch * job.pieces + micro_batch) & 0x7FFFFFFF
     return np.array([job.seed & 0x7FFFFFFF, draws], np.int32)
