@@ -247,7 +247,11 @@ class NodeJobs:
         said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)
         # A job that began has its state, and is listed as failed; what was refused leaves nothing.
         self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
-        why = " ".join(said.text.split()) or " ".join(begun.last_lines)
+        why = " ".join(said.text.split())
+        if not why:  # it did not get as far as its log
+            of_unit = f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"  # not -u: systemd's own lines come last
+            heard = self._node.run(["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True)
+            why = " ".join((*heard.last_lines, *begun.last_lines))
         raise ClusterError(f"{self.node}: the job was not begun: {why}")
 
 

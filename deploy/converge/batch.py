@@ -9,8 +9,8 @@ from deploy.converge.change import Shell, Step, Upload
 from deploy.rooted.commands import write_file
 
 MARK = "@@step"
-SMALL_BYTES = 64 * 1024
-"""Of a file that travels inside the script."""
+SMALL_BYTES = 48 * 1024
+"""Of a file that travels inside the script: with its program, a word of a command line has at most 128 KiB."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,8 @@ def script_of(step: Step) -> str | None:
         case Shell(stdin=None):
             return step.script
         case Upload(content=bytes() as content) if len(content) <= SMALL_BYTES:
-            # In lines: a word of a command line has at most 128 KiB.
-            lines = base64.encodebytes(content).decode()
-            return f"base64 -d <<'END' | {quoted(*write_file(step.path, step.mode, step.owner))}\n{lines}END"
+            written = quoted(*write_file(step.path, step.mode, step.owner))
+            return f"printf %s {quoted(base64.b64encode(content).decode())} | base64 -d | {written}"
         case _:
             return None
 
@@ -67,7 +66,7 @@ def batch_script(items: Sequence[Item]) -> str:
         deadline = item.step.deadline_seconds
         lines.append(
             f"begun=$(now); timeout -k 5 {deadline:.0f} sh -c {quoted(script)} </dev/null; code=$?; "
-            f'printf "\\n{MARK} {position} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
+            f'printf "\\n{MARK} {position:d} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
         )
     return "\n".join(lines) + "\n"
 

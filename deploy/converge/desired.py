@@ -256,6 +256,6 @@ def _nfsd_settings(settings: str) -> Shell:
     # A restart stalls whoever writes for the grace period: only where nothing is exported yet.
     script = (
         "systemctl -q is-active nfs-server.service || exit 0; "
-        f'if [ -z "$(exportfs -s)" ]; then systemctl restart nfs-server.service; else rpc.nfsd {threads}; fi'
+        f'if [ -z "$(exportfs -s)" ]; then systemctl restart nfs-server.service; else rpc.nfsd {quoted(threads)}; fi'
     )
     return Shell("apply the NFS server's settings", script, 120.0)

@@ -48,8 +48,8 @@ class ServiceUser:
         if facts.users.get(SERVICE_USER) == (self.uid, self.uid):
             return ()
         script = KEEP_COPIES + (
-            f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid} {SERVICE_USER}; "
-            f"useradd --system --uid {self.uid} --gid {self.uid} --no-create-home --home-dir {STATE} "
+            f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid:d} {SERVICE_USER}; "
+            f"useradd --system --uid {self.uid:d} --gid {self.uid:d} --no-create-home --home-dir {STATE} "
             f"--shell /usr/sbin/nologin {SERVICE_USER}"
         )
         detail = f"uid and gid {self.uid}"
@@ -107,7 +107,7 @@ class Mounted:
             f'systemctl start "$(systemd-escape -p --suffix={kind} {point})"'
         )
         if now is not None:
-            script = _taken_down(point) + script
+            script = _taken_down(self.path) + script
         steps = (Shell(f"mount {self.path}", script, 60.0),)
         detail = f"from {self.source}" + (", read-only" if self.read_only else "")
         return (Change("mount", self.path, "create" if now is None else "change", detail, steps),)
@@ -118,11 +118,12 @@ class Mounted:
         return (now.device, now.root) == facts.place(self.source)
 
 
-def _taken_down(point: str) -> str:
+def _taken_down(path: str) -> str:
     """Whoever has a file open there keeps it. Until systemd has seen that it is gone, a start would find it still up.
 
     The mount's own unit is not stopped: that would end a job, which requires it.
     """
+    point = quoted(path)
     return (
         f'systemctl stop "$(systemd-escape -p --suffix=automount {point})" 2>/dev/null; '
         f"while grep -qF ' '{point}' ' /proc/mounts; do umount -l {point} || break; done; "

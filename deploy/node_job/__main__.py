@@ -4,10 +4,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from cluster.control.descriptors import raise_limit
+from cluster.errors import ExitCode
 from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot, is_job_id
 from deploy.node_job.output import say_into
 from deploy.node_job.run import run
@@ -26,8 +26,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _, *words = module_command("cluster")
     root = JobsRoot(given.root)
     if is_job_id(given.id):
-        with suppress(FileNotFoundError):  # not submitted: `run` says so, to the journal
+        try:
             say_into(root.job(given.id))
+        except FileNotFoundError:
+            pass  # not submitted: `run` says so, to the journal
+        except OSError as problem:
+            print(f"{given.id}: its log cannot be opened ({problem}): look at who made it", file=sys.stderr)
+            return ExitCode.FAILED
     return run(root, given.id, (str(_this_python()), *words))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from deploy.command_line import Words, as_account, quoted, shell
+from deploy.command_line import Words, as_account, checked, quoted, shell
 from deploy.remote.address import SshAddress
 from deploy.remote.host_keys import PinnedKeys
 from deploy.remote.kept import Kept, NotKeptError
@@ -85,6 +85,7 @@ class NodeConnection:
         its beginning and half its end; with `into` it goes there instead, and more than `kept_bytes` end the command.
         Raises NodeUnreachableError, NodeDeadlineError, NodeOutputError.
         """
+        words = checked(words)
         command = quoted(*words)
         limit = ["timeout", "-k", GRACE_SECONDS, f"{deadline_seconds:.0f}", *words]
         kept = Kept(kept_bytes, into)
@@ -126,11 +127,12 @@ class NodeConnection:
 
         The command dies with the channel. Raises NodeUnreachableError when the connection breaks.
         """
+        following = shell(_DIES_WITH_ITS_INPUT, *checked(words))
         channel = self._channel()
         try:
             channel.settimeout(0.25)
             channel.set_combine_stderr(True)
-            channel.exec_command(quoted(*as_account(shell(_DIES_WITH_ITS_INPUT, *words), root=root, user=user)))
+            channel.exec_command(quoted(*as_account(following, root=root, user=user)))
             rest = b""
             while not (stop is not None and stop.is_set()):
                 try:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -95,10 +96,17 @@ def discard(parent: int, name: str) -> None:
     """What has this name goes, whatever it is; a link alone, not what it points to."""
     try:
         found = os.lstat(name, dir_fd=parent)
-        if stat.S_ISDIR(found.st_mode):
-            shutil.rmtree(name, dir_fd=parent)
-        else:
+        if not stat.S_ISDIR(found.st_mode):
             os.unlink(name, dir_fd=parent)
+            return
+        try:
+            shutil.rmtree(name, dir_fd=parent)
+        except (RecursionError, OSError) as problem:
+            if isinstance(problem, OSError) and problem.errno != errno.EMFILE:
+                raise
+            # Deeper than this program goes: rm keeps no folder open on the way, and follows no link either.
+            os.fchdir(parent)
+            subprocess.run(["rm", "-r", "-f", "--", name], stdin=subprocess.DEVNULL, check=True)
     except FileNotFoundError:
         pass
 

@@ -95,7 +95,10 @@ def new_job(path: str, owner: str, kept: str, first: str) -> None:
             discard(jobs, name)
             raise
         for one in gone:
-            discard(jobs, one)
+            with contextlib.suppress(
+                OSError, subprocess.SubprocessError
+            ):  # its account changes it meanwhile: next time
+                discard(jobs, one)
     print(name)
 
 
