@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.control.descriptors import raise_limit
+from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             inventory = load(given.inventory, given.set)
             log = _log(given, inventory)
+            if inventory.connection == "local":
+                adopt(inventory.path, inventory.cluster)
             return _run(given, inventory, log, cancel)
         except ClusterError as problem:
             log.end_with(problem)

@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from cluster.control.client import MARK_HEADER, TOKEN_HEADER
 from cluster.control.messages import Request
+from cluster.control.token import own_token
 
 _OWN_PAGE = (None, "none", "same-origin")
 
@@ -35,7 +36,7 @@ class Rules:
     """
 
     names: Collection[str] = field(default_factory=lambda: (socket.gethostname(), f"{socket.gethostname()}.local"))
-    token: Callable[[], str | None] = lambda: None
+    token: Callable[[], str | None] = own_token
 
     def refusal(self, request: Request, acting: Acting | None = None) -> Refusal | None:
         """Why this request is refused; None if it may be answered.

@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 from cluster.control.client import NoAnswerError, ask
 from cluster.control.runs import END, PREFIX
+from cluster.control.token import own_token
 from cluster.engine.membership import Membership
 from cluster.inventory import Task
 
@@ -77,7 +78,9 @@ class RunAnnouncer:
 
 def _post(task: Task, path: str, seconds: float) -> bool:
     try:
-        status = ask(task.metrics_address, "POST", path, deadline_seconds=min(ANSWER_SECONDS, seconds)).status
+        status = ask(
+            task.metrics_address, "POST", path, deadline_seconds=min(ANSWER_SECONDS, seconds), token=own_token()
+        ).status
     except NoAnswerError as problem:
         log.debug("%s was not told: %s", task.name, problem)
         return False

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from cluster.control.client import NoAnswerError, ask
+from cluster.control.token import own_token
 from cluster.errors import ClusterError
 from deploy.node_job.restart_verdict import RestartPatience, Step, Verdict
 
@@ -81,7 +82,7 @@ def _request(address: str, method: str, path: str, end: float) -> tuple[int, str
     """Status and process; 0 without an answer."""
     try:
         left = min(ANSWER_SECONDS, end - time.monotonic())
-        answer = ask(address, method, path, deadline_seconds=left, most_bytes=MOST_ANSWER_BYTES)
+        answer = ask(address, method, path, deadline_seconds=left, most_bytes=MOST_ANSWER_BYTES, token=own_token())
     except NoAnswerError:
         return 0, ""
     return answer.status, answer.headers.get(PROCESS_HEADER.lower(), "")

@@ -1,11 +1,13 @@
 """`python -m deploy.supervisor --inventory FILE [--set KEY=VALUE ...]`: what `fab deploy start` detaches."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 import cluster.inventory
 from cluster.control.descriptors import raise_limit
+from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError
 from cluster.logs import LogSettings
 from cluster.logs.terminal import say
@@ -24,6 +26,8 @@ def main() -> int:
     try:
         inventory = cluster.inventory.load(flags.inventory, flags.set)
         folder = StateFolder.beside(inventory.path, inventory.cluster)
+        folder.create()
+        os.environ[VARIABLE] = folder.token()  # for the roles, which may not be able to read it
         launches = role_launches(inventory.tasks(), inventory.path, flags.set, folder)
         logs = LogSettings(inventory.logging.format, inventory.logging.level)
         serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
