@@ -10,6 +10,7 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.foreign import visible
+from deploy.interrupts import a_command_begins
 
 P = ParamSpec("P")
 
@@ -40,6 +41,7 @@ def at_the_edge(body: Callable[P, None]) -> Callable[P, None]:
         if hasattr(arguments[0], "host"):
             raise Exit("-H/--hosts: the inventory says which machines; leave it out", ExitCode.BAD_USAGE)
         try:
+            a_command_begins()
             body(*arguments, **flags)
             sys.stdout.flush()
         except ClusterError as error:
