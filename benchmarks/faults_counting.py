@@ -75,7 +75,7 @@ class Counting:
                 lambda step, _: step < SPIN, lambda step, x: (step + 1, tf.sin(x) + 1.0), [0, tf.reduce_sum(trained)]
             )[1]
             gradient = -tf.one_hot(identifier, IDS) + 0.0 * busy
-            outcome, _ = self.shards.push(
+            outcome = self.shards.push(
                 tf.concat([gradient, gradient], 0), statistics, identifier, tf.constant(1.0), versions
             )  # fmt: skip
             return outcome.fresh

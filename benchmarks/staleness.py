@@ -64,7 +64,7 @@ def trained(power: float, workers: int, hidden: int, updates: int, recipe: Mappi
     data = prepare(source, cache=user_cache())
     model = {"name": "thesis", "hidden": hidden}
     job = TrainJob.model_validate(
-        {"model": model, "schedule": {"name": "constant"}, "staleness_power": power, **recipe}
+        {"model": model, "schedule": {"name": "constant"}, "staleness_power": power, "micro_batches": 4, **recipe}
     )
     network = build(
         job.model, window_steps=data.window_steps, channels=data.channels, classes=len(data.labels),
@@ -89,7 +89,7 @@ def trained(power: float, workers: int, hidden: int, updates: int, recipe: Mappi
         tf.TensorSpec([2], tf.int32),
     )  # fmt: skip
     push = trace(
-        lambda *arguments: shards.push(*arguments)[0].staleness, tf.TensorSpec([size]), tf.TensorSpec([untrained]),
+        lambda *arguments: shards.push(*arguments).staleness, tf.TensorSpec([size]), tf.TensorSpec([untrained]),
         tf.TensorSpec([], tf.int64), tf.TensorSpec([]), tf.TensorSpec([1], tf.int64),
     )  # fmt: skip
     pull = trace(shards.pull)

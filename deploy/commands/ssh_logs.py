@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.errors import ClusterError, UsageError
+from cluster.logs.terminal import say
 from deploy.commands.edge import DegradedError
 from deploy.node_coordinator_log import NodeCoordinatorLog
 from deploy.node_jobs import runs_on_node
@@ -117,7 +118,7 @@ def logs(
                 "`fab job list` shows the runs there are"
             )
         for entry in told[-count:] if count else []:
-            print(shown.render(entry), flush=True)
+            say(shown.render(entry))
         if follow:
             _follow(fleet.nodes, asked, shown)
     errors = [str(result) for result in found.values() if isinstance(result, ClusterError)]
@@ -159,7 +160,7 @@ def _follow(nodes: Mapping[str, NodeConnection], asked: Mapping[str, Sequence[No
                 ripe = waiting.take(time.monotonic() if living else float("inf"))
             for entry in ripe:
                 if shown.wants(entry):
-                    print(shown.render(entry), flush=True)
+                    say(shown.render(entry))
             if not living:
                 return
             time.sleep(POLL_SECONDS)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.control.descriptors import raise_limit
 from cluster.errors import ExitCode
 from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot, is_job_id
 from deploy.node_job.output import say_into
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--root", type=Path, default=Path(os.environ.get(ROOT_VARIABLE, DEFAULT_ROOT)), help="folder that holds jobs/"
     )
     given = parser.parse_args(arguments)
+    raise_limit()
     _, *words = module_command("cluster")
     root = JobsRoot(given.root)
     if is_job_id(given.id):

@@ -12,7 +12,7 @@ from deploy.remote.address import SshAddress
 from deploy.remote.host_keys import PinnedKeys
 from deploy.remote.kept import Kept, NotKeptError
 from deploy.remote.outcome import DEADLINE_CODES, NodeDeadlineError, NodeOutputError, NodeUnreachableError, Outcome
-from deploy.remote.patience import TRIES, server_was_busy, wait_a_little
+from deploy.remote.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
 from deploy.rooted.commands import write_file
 
 if TYPE_CHECKING:
@@ -259,6 +259,8 @@ class NodeConnection:
             )
         if isinstance(error, FileNotFoundError):
             return f"{where}: no private key in {error.filename}: correct `ssh.key`"
+        if no_ssh := why_no_ssh(error, address.connect_seconds):
+            return f"{where}: {no_ssh}"
         what = str(error) or type(error).__name__
         return f"{where}: no connection: {what}; is it switched on, and is the address right?"
 

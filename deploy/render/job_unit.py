@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cluster.control.descriptors import MOST_DESCRIPTORS
 from deploy.node_job.folders import HOME
 from deploy.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
 from deploy.render.hardening import HARDENING
@@ -69,6 +70,7 @@ TimeoutStopSec=75
 OOMPolicy=continue
 OOMScoreAdjust=200
 LimitCORE=0
+LimitNOFILE={MOST_DESCRIPTORS}
 Slice=pscluster.slice
 TasksMax=2048
 {chr(10).join(HARDENING)}
