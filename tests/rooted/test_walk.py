@@ -121,6 +121,12 @@ def test_root_s_own_links_are_followed_on_the_way(place: Path) -> None:
     assert done(make_folder(str(place / "srv" / "made"))).returncode == 0
     assert done(write_file(str(place / "opt" / "made" / "file")), b"x").returncode == 0
     assert (place / "disk" / "made" / "file").read_bytes() == b"x"
+    assert done(make_folder(str(place / "srv"), 0o751)).returncode == 0  # somebody put it on another disk
+    assert owner(place / "disk") == (0, 0o751)
+    assert "found a symbolic link of uid 0" in refused(make_folder(str(place / "srv"), 0o750, "nobody"))
+    os.link(place / "srv", place / "twice", follow_symlinks=False)  # by whoever could write here
+    for path in (place / "twice", place / "srv"):
+        assert "expected a folder" in refused(make_folder(str(path)))
     (place / "round").symlink_to("round")
     assert "expected a folder" in refused(write_file(str(place / "round" / "file")), b"x")
 
