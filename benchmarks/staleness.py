@@ -48,8 +48,9 @@ def main() -> None:
     given = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     updates = 40 if given.quick else given.updates
-    hidden = 32 if given.quick else given.hidden
-    rows = [trained(power, given.workers, hidden, updates, PLAIN if given.plain else {}) for power in given.powers]
+    rows = [
+        trained(power, given.workers, given.hidden, updates, PLAIN if given.plain else {}) for power in given.powers
+    ]
     summary = {
         "workers": given.workers,
         "updates": updates,
