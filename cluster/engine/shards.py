@@ -72,7 +72,8 @@ class LedgerShard(ShardOnServer):
 
     def _turn_of(self, sender: Any) -> Any:
         unknown = tf.zeros([2], tf.int64)
-        return tf.raw_ops.LookupTableFindV2(table_handle=self.turns, keys=sender[None], default_value=unknown)[0]
+        found = tf.raw_ops.LookupTableFindV2(table_handle=self.turns, keys=sender[None], default_value=unknown)
+        return tf.ensure_shape(found, [1, 2])[0]
 
     def _note(self, sender: Any, turn: Any, applied: Any) -> Any:
         return tf.raw_ops.LookupTableInsertV2(

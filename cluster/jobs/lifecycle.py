@@ -11,7 +11,7 @@ from cluster.checkpoints import WriterLock
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.run_environment import environment
-from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.jobs.run_log import RunLog
 from cluster.pages.leave import reported
 from cluster.status.view import JobState
@@ -85,6 +85,7 @@ def conduct(
         # Before anything is read or written: the run may be alive, and its files belong to the process that has it.
         if resumed is not None:
             held.callback(WriterLock(resumed).release)
+            unfinished(resumed)  # whoever had it may have finished it since it was chosen
         held.enter_context(watch)
         return _conduct(job, runs, cancel, resumed, watch, held)
 

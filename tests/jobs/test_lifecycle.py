@@ -151,8 +151,11 @@ def test_a_second_writer_is_refused_and_leaves_the_live_run_as_it_is(tmp_path: P
     assert second.heard == []
     assert [json.loads(line)["epoch"] for line in (path.parent / "events.jsonl").read_text().splitlines()] == [1]
     assert stored(tmp_path)["status"] == "done"
+    with pytest.raises(UsageError, match="is finished"):
+        conduct(second, tmp_path, Cancel(), resumed=path.parent)
+    path.unlink()
     conduct(second, tmp_path, Cancel(), resumed=path.parent)
-    assert second.done == 1, "the first one has ended"
+    assert second.done == 1, "the first one has ended, without its result"
 
 
 def test_a_failure_is_recorded_and_raised(tmp_path: Path) -> None:

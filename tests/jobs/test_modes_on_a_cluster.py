@@ -97,7 +97,7 @@ def test_a_worker_that_is_killed_takes_what_it_kept_along_and_the_result_says_so
             own.kill("worker:1")
             own.start("worker:1")
             done = job.end()
-    assert done.code == 0, done.errors
-    updates = done.result["updates"]
-    assert updates["applied"] == updates["scheduled"]
-    assert updates["memories_lost"] == ("worker:1 is back" in done.log)
+        assert done.code == 0, done.errors
+        updates = done.result["updates"]
+        assert updates["applied"] == updates["scheduled"]
+        assert updates["memories_lost"] == ("worker:1 is back" in done.log)
