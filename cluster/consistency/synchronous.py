@@ -49,6 +49,7 @@ class Synchronous:
         self._parts: dict[Grant, _Part] = {}
         self._came: list[int] = []
         self._served: set[int] = set()
+        self._owed_now: tuple[frozenset[int], set[int]] = (frozenset(), set())
         # The last two only: a step's successor asks what it consists of, nobody else does.
         self._counted = {step: slots for step, slots in self._counted.items() if step >= self._step - 2}
 
@@ -64,22 +65,33 @@ class Synchronous:
         share = self.speeds.share(task, live)
         # The first round deals out the whole step, later ones what is left of it.
         wanted = round((remaining if task in self._served else self._slots) * share)
-        wanted = min(wanted, remaining - sum(self._owed(other) for other in live if other != task))
+        wanted = min(wanted, remaining - len(self._owed_of(live) - {task}))
         grant = Grant(self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, wanted)))
         self._cursor += grant.slots
         self._parts[grant] = _Part(task, now)
         self._served.add(task)
         self._served_at[task] = self._step
+        self._owed_now[1].discard(task)
         return grant
 
     def _owed(self, task: int) -> bool:
         """Whether it is time for a worker to show anew how fast it is."""
         return self._step - self._served_at.get(task, self._step) >= RETRY_STEPS
 
+    def _owed_of(self, live: frozenset[int]) -> set[int]:
+        """The live workers for which that is so; counted once a step, for only being served changes it within one."""
+        if self._owed_now[0] != live:
+            self._owed_now = live, {other for other in live if self._owed(other)}
+        return self._owed_now[1]
+
     def _passes_over(self, task: int, remaining: int, live: frozenset[int], now: float) -> bool:
         """Whether the step had better be left to the others."""
         self._served_at.setdefault(task, self._step)
-        busy = sum(self.speeds.left(part.task, grant.slots, now - part.since) for grant, part in self._parts.items())
+
+        def busy() -> float:
+            parts = self._parts.items()
+            return sum(self.speeds.left(part.task, grant.slots, now - part.since) for grant, part in parts)
+
         if self.speeds.worth_while(task, 1, remaining, busy, live):
             self._passed_over.clear()
             return False
@@ -94,7 +106,7 @@ class Synchronous:
         return not again
 
     def _backup(self, task: int, now: float) -> Grant | None:
-        if sum(part.backups for part in self._parts.values()) >= self._backup_workers:
+        if not self._backup_workers or sum(part.backups for part in self._parts.values()) >= self._backup_workers:
             return None
         for grant, part in self._parts.items():
             late = now - part.since > PATIENCE * grant.slots / self.speeds.of(part.task)
