@@ -24,7 +24,7 @@ class Asynchronous(WholeUpdates):
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         """See Policy."""
-        if self.exhausted() or not self._may_start(self._next, len(live | {task})):
+        if self.exhausted() or not self._may_start(self._next, len(live) + (task not in live)):
             return None
         remaining = (self._stop - self._next) * self._slots
 

@@ -22,6 +22,8 @@ class Speeds:
         self._known: set[tuple[int, int]] = set()
         # A policy is asked for each idle worker after each reply: what a reply does not change is not counted again.
         self._medians: dict[int, float] = {}
+        self.version = 0
+        """Changes with every measurement."""
         self._unit: float | None = None
         self._total: tuple[Set[int], float] | None = None
         self._fastest: tuple[Set[int], list[float]] | None = None
@@ -38,6 +40,7 @@ class Speeds:
             seen.append(slots / seconds)
             self._medians[task] = median(seen)
             self._unit = self._total = self._fastest = None
+            self.version += 1
 
     def of(self, task: int) -> float:
         """Micro-batches a second; before the first measurement of any worker, only the ratios mean something."""
@@ -55,13 +58,13 @@ class Speeds:
     def share(self, task: int, live: Set[int]) -> float:
         """The part of all work that this worker should do, from 0 to 1."""
         everybody = live if task in live else live | {task}
-        if self._total is None or self._total[0] != everybody:
+        if self._total is None or (self._total[0] is not everybody and self._total[0] != everybody):
             self._total = everybody, sum(self.of(other) for other in everybody)
         return self.of(task) / self._total[1]
 
     def _fastest_other(self, task: int, live: Set[int]) -> float:
         """Of the live workers but this one."""
-        if self._fastest is None or self._fastest[0] != live:
+        if self._fastest is None or (self._fastest[0] is not live and self._fastest[0] != live):
             self._fastest = live, sorted((self.of(other) for other in live), reverse=True)[:2]
         first, *second = self._fastest[1]
         return second[0] if task in live and second and self.of(task) == first else first
@@ -78,7 +81,7 @@ class Speeds:
         The others, who have `busy()` micro-batches of what they are at still to do, would need
         max((remaining + busy) / their speed, slots / the fastest one's speed).
         """
-        if not live - {task}:
+        if len(live) == (task in live):
             return True
         ours = slots / self.of(task)
         # Nearly always true of a worker that is about as fast as the others, without looking at each of them.

@@ -95,6 +95,7 @@ class Dispatcher:
         self.holders: frozenset[int] = frozenset()
         """Workers that hold parameters themselves: the run ends when one of them is lost."""
         self._silent_holder: int | None = None
+        self._live_while_drawing: frozenset[int] | None = None
         self._outcomes: list[Outcome] = []
         self._last_with_workers = time.monotonic()
         self._next_look = 0.0
@@ -120,7 +121,7 @@ class Dispatcher:
     @property
     def live(self) -> frozenset[int]:
         """Workers that are in the cluster now."""
-        return self.membership.live
+        return self.membership.live if self._live_while_drawing is None else self._live_while_drawing
 
     def drain(self, task: int, seconds: float) -> Drain:
         """Give the worker nothing new, wait until it is through with what it has, and take it out of the cluster.
@@ -175,9 +176,13 @@ class Dispatcher:
 
     def _draw(self, source: Source) -> None:
         """Whoever is idle gets what the source has for it; what waits for any worker has gone out before."""
-        for task in self.membership.idle:
-            if self.membership.queued == 0 and (item := source.draw(task)) is not None:
-                self._carry_out(self.membership.give(task, item, time.monotonic()))
+        self._live_while_drawing = self.membership.live  # a source asks for it at each draw, and it stays the same
+        try:
+            for task in self.membership.idle:
+                if self.membership.queued == 0 and (item := source.draw(task)) is not None:
+                    self._carry_out(self.membership.give(task, item, time.monotonic()))
+        finally:
+            self._live_while_drawing = None
 
     def close(self) -> None:
         """Leave the workers alone and end our threads and the watchdog. Never waits long for a stuck call."""
