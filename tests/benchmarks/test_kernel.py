@@ -14,6 +14,7 @@ from benchmarks.kernel import PRODUCT_FLOP, chosen, commands_of, refuse_differen
 from benchmarks.kernel_cells import DEEP, GRID, PLAIN, Cell, floor_flop
 from benchmarks.kernel_contestant import Contestant, Missing, torch_interpreter
 from benchmarks.kernel_serve import fastest
+from tests.habits import needs
 
 SMALL = [
     Cell("plain", "thesis", 8, 2, 0, batch=4),
@@ -166,10 +167,10 @@ def test_keras_trains_the_same_network(order: dict[str, Any], parts: int) -> Non
     assert said["matrix_parameters"] == kernel_ours.build({**order, "micro_batches": 2})[1]["matrix_parameters"]
 
 
-@pytest.mark.skipif(not TORCH_PYTHON, reason="PyTorch is not in the lock; PSCLUSTER_TORCH_PYTHON names an interpreter")
 @pytest.mark.parametrize("order", SMALL, ids=lambda cell: cell.name, indirect=True)
 def test_pytorch_trains_the_same_network_however_the_batch_is_cut(order: dict[str, Any]) -> None:
     """Later losses are its own: `nn.LSTM` has a second bias, so clip and update differ a little."""
+    needs.possible("" if TORCH_PYTHON else "PyTorch is not in the lock; PSCLUSTER_TORCH_PYTHON names an interpreter")
     one_core = [
         "taskset",
         "-c",

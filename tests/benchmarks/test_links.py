@@ -9,6 +9,7 @@ import pytest
 from benchmarks.links import ROLES, inventory_in, summarize
 from benchmarks.rounds import Coordinator
 from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
+from tests.habits import needs
 
 SERVING = "from benchmarks.rounds import serve; serve(lambda count: [0.5] * count)"
 
@@ -71,8 +72,9 @@ def namespaces() -> set[str]:
     return {line.split()[0] for line in listed.splitlines()}
 
 
-@pytest.mark.skipif(bool(why_not()), reason=f"no network namespaces here: {why_not()}")
 def test_machines_reach_each_other_through_their_shapers_and_are_gone_afterwards() -> None:
+    needs.tools("ip", "tc")
+    needs.possible(why_not())
     before = namespaces()
     with suppress(KeyboardInterrupt), machines(2, megabits=94.0) as (here, there):
         ping = [*here.prefix, sys.executable, "-c", REACH, there.address]

@@ -10,6 +10,7 @@ from deploy.command_line import quoted, shell
 from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, ask_for_key, fingerprint
 from deploy.remote.outcome import NodeDeadlineError, NodeUnreachableError
+from tests.habits import needs
 from tests.remote.sshd import Sshd, new_key, running_sshd
 
 
@@ -67,7 +68,9 @@ def test_a_stream_ends_with_its_command_and_its_command_with_it(node: NodeConnec
     assert node.stream(["tail", "-n", "+1", "-f", str(log)], first_line, stop=stop) == -1
     assert lines[-1] == "three"
     deadline = time.monotonic() + 10
-    while subprocess.run(["pgrep", "-f", f"tail -n .1 -f {log}"], stdout=subprocess.DEVNULL).returncode == 0:
+    while (
+        subprocess.run([needs.tool("pgrep"), "-f", f"tail -n .1 -f {log}"], stdout=subprocess.DEVNULL).returncode == 0
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -1,6 +1,5 @@
 """The nftables table, as text and as nft reads and loads it."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.render import firewall
 from tests.converge.pi import thesis
+from tests.habits import needs
 from tests.inventory.cases import edited, machine, problems, read
 
 ALLOWING = ("storage:", "deployment: {allow: [10.9.0.0/16, 10.9.1.7, 172.16.0.1]}\nstorage:")
@@ -70,21 +70,19 @@ def test_what_is_no_network_is_refused_with_the_inventory() -> None:
 @pytest.mark.parametrize("inventory", [thesis(), allowing()], ids=["thesis", "allowing"])
 def test_nft_loads_them_twice(tmp_path: Path, inventory: Inventory) -> None:
     """In a network namespace of its own, which ends with the command."""
-    if shutil.which("nft", path="/usr/sbin:/sbin") is None:
-        pytest.skip("no nft here: apt-get install nftables")
-    if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no network namespace may be made here (root can)")
+    needs.tool("nft")
+    needs.network_namespace()
     rules = tmp_path / "rules.nft"
     rules.write_text(firewall.ruleset(inventory))
-    script = f"PATH=/usr/sbin:/sbin:$PATH; nft -f {rules} && nft -f {rules} && nft list table inet pscluster"
+    script = f"nft -f {rules} && nft -f {rules} && nft list table inet pscluster"
     done = subprocess.run(
         ["unshare", "-n", "sh", "-c", script],
         capture_output=True,
         text=True,
         check=False,
     )
-    if "Operation not supported" in done.stderr or "not permitted" in done.stderr:
-        pytest.skip(f"this kernel has no nftables: {done.stderr.splitlines()[0]}")
+    refused = "Operation not supported" in done.stderr or "not permitted" in done.stderr
+    needs.possible(f"this kernel has no nftables: {done.stderr.splitlines()[0]}" if refused else "")
     assert done.returncode == 0, done.stderr
     assert f"pscluster {firewall.loaded_mark(rules.read_text())}" in done.stdout
     assert done.stdout.count("@nodes accept") == 1

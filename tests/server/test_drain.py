@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from cluster.control.client import MARK_HEADER
 from cluster.control.drain import USUAL_SECONDS, DrainRequests
 from cluster.metrics import exporter
+from tests.habits import needs
 from tests.server.namespaces import neighbour, why_not
 from tests.server.processes import HANG_SECONDS
 
@@ -75,8 +76,7 @@ def test_a_coordinator_cannot_be_restarted_by_it(port: int) -> None:
 
 
 def test_only_the_machine_itself_may(workers: Workers) -> None:
-    if reason := why_not():
-        pytest.skip(reason)
+    needs.possible(why_not())
     with neighbour() as other:
         drains = DrainRequests(workers.drain)
         serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, drains=drains)

@@ -13,6 +13,7 @@ from cluster.control.rules import Rules
 from cluster.errors import ExitCode
 from cluster.metrics import exporter
 from tests.control.asked import asked
+from tests.habits import needs
 from tests.server.namespaces import ADDRESSES, neighbour, why_not
 from tests.server.processes import HANG_SECONDS, Role, free_ports, launch, notified, running
 
@@ -80,8 +81,7 @@ def test_the_coordinators_node_and_this_one_may(client: str, own: str, allowed: 
 
 @pytest.mark.parametrize(("coordinator", "status"), [(ADDRESSES[4][1], 202), ("192.0.2.1", 403)])
 def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status: int) -> None:
-    if reason := why_not():
-        pytest.skip(reason)
+    needs.possible(why_not())
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
     with neighbour() as other:
         requests = RestartRequests(coordinator, obeyed.put)
