@@ -8,7 +8,7 @@ BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links metrics_cost
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-long lab check format lint types imports lengths lock rules requirements docs bench clean lab-kernel
+.PHONY: help .venv run test test-tools test-long lab check format lint types imports lengths lock rules requirements docs bench clean lab-kernel
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -20,7 +20,11 @@ run: .venv  ## a parameter server and two workers on this machine train the netw
 	@$(python) tools/run_local.py $(INVENTORY) $(ARGS)
 
 test: .venv  ## all tests but the long ones, two files at a time (ARGS="-k inventory", JOBS=0 for one process)
+	@$(python) -m tools.debian_tools --on-the-way
 	@$(python) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+test-tools: .venv  ## what the tests start and is missing here, from Debian's packages: into .cache, nothing is installed
+	@$(python) -m tools.debian_tools
 
 test-long: .venv  ## the tests marked long
 	@$(python) -m pytest -m "long and not lab" $(ARGS)

@@ -11,6 +11,8 @@ from benchmarks.local_cluster import local_cluster
 from benchmarks.report import arguments, publish
 
 FIGURES = ("accuracy", "f1_macro", "f1_weighted")
+MICRO_BATCHES = 4
+"""As on a Pi, whatever this machine has: `--set` may say otherwise."""
 
 
 def main() -> None:
@@ -32,6 +34,7 @@ def main() -> None:
                 f"jobs.train.model.name={given.model}",
                 f"jobs.train.epochs={epochs}",
                 f"jobs.train.seed={seed}",
+                f"jobs.train.micro_batches={MICRO_BATCHES}",
                 f"jobs.train.validation_subjects={given.held_out}",
                 f"jobs.train.refit={str(given.held_out > 0).lower()}",
                 *given.set,

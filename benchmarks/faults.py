@@ -1,9 +1,10 @@
 """Updates lost and updates doubled while faults are injected on purpose.
 
-Two rows on a cluster that `fab` started (4 workers, 2 parameter servers, all kept by the supervisor). The first counts
-each update at each shard by itself (`benchmarks.faults_counting`), under faults of workers, connections and deliveries.
-The second is `fab job train` under those of parameter servers and coordinators too: what they take is lost with them,
-and comes again from the last checkpoint; every update of the plan has to be in the history that survives, once.
+On a cluster that `fab` started (4 workers, 2 parameter servers, all kept by the supervisor). The first rows count each
+update at each shard by itself, in every codec (`benchmarks.faults_counting`), under faults of workers, connections and
+deliveries. Then comes `fab job train` in every mode with every codec it takes, under those of parameter servers and
+coordinators too: what they take is lost with them, and comes again from the last checkpoint; every update of the plan
+has to be in the history that survives, once. `single` has no cluster to strike, so that it is no row.
 """
 
 import json
@@ -15,13 +16,21 @@ from benchmarks.supervised_cluster import SupervisedCluster, ended, supervised_c
 from deploy.project import ROOT
 
 WORKERS, SERVERS = 4, 2
-FAULTS, QUICK_FAULTS = (1_000, 100), (100, 15)
-"""How many at least, and how many of them to processes."""
+FAULTS, QUICK_FAULTS = (400, 40), (60, 8)
+"""How many at least in each codec, and how many of them to processes."""
 DEADLINE_SECONDS = 3_600.0
 
-CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
+CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
+KEEPING = "cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
+"""For workers that keep a part of the gradients: who kills one takes that part, too, and it is lost by design."""
+
+COUNTED = {"fp32": CHAOS, "fp16": CHAOS, "topk": CHAOS, "residual": KEEPING}
+MODES = ("async", "ssp", "local", "sync", "allreduce")
+STEPS = ("sync", "allreduce")
+"""Modes in which no worker may keep anything."""
+CODECS = ("fp32", "fp16", "topk")
 TRAIN_CHAOS = (
-    "kill-worker:0.005,stop-worker:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
+    "kill-worker:0.005,stop-worker:0.003,cut-ps:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
     "kill-ps:0.002,kill-coordinator:0.002"
 )
 """Fewer, because a job's own patience is that of the product: a worker that fails again and again waits up to 30 s."""
@@ -31,23 +40,28 @@ TRAIN = (
     "jobs.train.checkpoint.every_seconds=3",
     "jobs.train.deadline_seconds=20",
 )
-EPOCHS = 10
+EPOCHS, QUICK_EPOCHS = 6, 1
 
 
-def counting(cluster: SupervisedCluster, faults: int, to_processes: int, seed: int) -> dict[str, Any]:
-    """The row of `benchmarks.faults_counting`."""
+def counting(
+    cluster: SupervisedCluster, faults: int, to_processes: int, seed: int, codec: str = "fp32"
+) -> dict[str, Any]:
+    """A row of `benchmarks.faults_counting`."""
     command = [sys.executable, "-m", "benchmarks.faults_counting", "--inventory", str(cluster.inventory)]
-    command += ["--faults", str(faults), "--to-processes", str(to_processes), "--chaos", f"{CHAOS},seed:{seed}"]
+    chaos = COUNTED[codec]
+    to_processes = to_processes if "kill-worker" in chaos else 0
+    command += ["--faults", str(faults), "--to-processes", str(to_processes), "--chaos", f"{chaos},seed:{seed}"]
+    command += ["--codec", codec]
     row: dict[str, Any] = json.loads(
         ended(command, ROOT, cluster.environment, DEADLINE_SECONDS).stdout.splitlines()[-1]
     )
     return row
 
 
-def train_words(epochs: int, chaos: str) -> list[str]:
-    """What to say to `fab` for a training that has to go on from checkpoints."""
-    words = ["job", "train", "--data", "synthetic", "--mode", "async", "--epochs", str(epochs), "--chaos", chaos]
-    for setting in TRAIN:
+def train_words(epochs: int, chaos: str, mode: str = "async", codec: str = "fp32") -> list[str]:
+    """What to say to `fab` for a training that has to resume from checkpoints."""
+    words = ["job", "train", "--data", "synthetic", "--mode", mode, "--epochs", str(epochs), "--chaos", chaos]
+    for setting in (*TRAIN, f"jobs.train.codec={{name: {codec}}}"):
         words += ["--set", setting]
     return [*words, "--json", "--quiet"]
 
@@ -56,7 +70,9 @@ def row_of(result: dict[str, Any], chaos: str) -> dict[str, Any]:
     """What a training's result says about its faults."""
     injected, updates = result["chaos"]["injected"], result["updates"]
     return {
-        "what": "fab job train",
+        "what": f"fab job train, {result['mode']}, {result['settings']['codec']['name']}",
+        "mode": result["mode"],
+        "codec": result["settings"]["codec"]["name"],
         "workers": result["workers"],
         "ps": result["ps"],
         "chaos": chaos,
@@ -70,6 +86,7 @@ def row_of(result: dict[str, Any], chaos: str) -> dict[str, Any]:
         "rolled_back": updates["rolled_back"],
         "resumptions": result["resumptions"],
         "duplicates_dropped": updates["duplicates_dropped"],
+        "memories_lost": updates["memories_lost"],
         "seconds": round(result["elapsed_seconds"], 1),
     }
 
@@ -91,17 +108,27 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print the object; status 1 if an update was lost or doubled."""
-    parser = arguments("faults", "Updates lost and doubled under injected faults.")
+    parser = arguments("faults", "Updates lost and doubled under injected faults, in every mode and codec.")
     parser.add_argument("--seed", type=int, default=0, help="which faults strike when")
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES)
+    parser.add_argument("--codecs", nargs="*", choices=CODECS, default=CODECS)
+    parser.add_argument("--epochs", type=int, help=f"of each training; default {EPOCHS}, with --quick {QUICK_EPOCHS}")
     given = parser.parse_args()
+    epochs = given.epochs or (QUICK_EPOCHS if given.quick else EPOCHS)
+    rows = []
     with supervised_cluster(WORKERS, SERVERS) as cluster:
-        rows = [counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed)]
-        _tell(rows[-1])
-        if not given.quick:
-            chaos = f"{TRAIN_CHAOS},seed:{given.seed}"
-            trained = cluster.fab(train_words(EPOCHS, chaos), DEADLINE_SECONDS)
-            rows.append(row_of(json.loads(trained.stdout), chaos))
+        counted = [name for name in COUNTED if name in given.codecs or (name == "residual" and "topk" in given.codecs)]
+        for codec in counted:
+            rows.append(counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed, codec))
             _tell(rows[-1])
+        chaos = f"{TRAIN_CHAOS},seed:{given.seed}"
+        for mode in given.modes:
+            for codec in given.codecs:
+                if codec == "topk" and mode in STEPS:
+                    continue
+                trained = cluster.fab(train_words(epochs, chaos, mode, codec), DEADLINE_SECONDS)
+                rows.append(row_of(json.loads(trained.stdout), chaos))
+                _tell(rows[-1])
     summary = summarize(rows)
     publish("faults", rows, summary, as_json=given.json)
     sys.exit(bool(summary["lost"] or summary["doubled"]))

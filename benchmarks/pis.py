@@ -1,15 +1,21 @@
-"""A training, or pi, over emulated Pis: 1, 2, 4, 8 and 16 workers of the shipped inventory in the lab (docs/lab.md).
+"""A training and pi over emulated Pis: 1, 2, 4, 8 and 16 workers of the shipped inventory in the lab (docs/lab.md).
 
 Every node has 10 % of a core, about a Pi 3, and a link of 300 Mbit/s. rpi11 carries the storage, the parameter server
 and the coordinator, and as the sixteenth worker a worker too; it has what `--head` says, because a coordinator imports
-Python's TensorFlow. The nodes are deployed once; each count is a training of its own on the first workers of the
-inventory, and its figure the median over the epochs after the first. With `--job pi` it is a job of 1,000 million
-points, and its figures are the seconds from the first chunk to 10, 20 ... 100 million, each beside the cell of the
-thesis's Table 5, and to 1,000 million, which that table does not have.
+Python's TensorFlow. The nodes are deployed once. In each round every count has a training of its own and a `pi` of
+1,000 million points, on the first workers of the inventory. A training's figure is the median over the epochs after the
+first. Those of pi are points per second, and the seconds from the first chunk to 10, 20 ... 100 million, each beside
+its cell of the thesis's Table 5, and to 1,000 million, which that table does not have. What is published are medians
+over the rounds, and the speed over so many times that of the first count.
+
+The whole table of both jobs takes about ten minutes a round (`--rounds`, 3 unless said otherwise) and five to deploy;
+`--counts 1 8` or `--jobs train` measures a part of it. Quiet the machine: sixteen nodes take 1.8 of its cores.
 
 Needs root and what the lab needs; `--seed KEY` names an environment kept by `python -m tests.lab seed`.
 """
 
+import argparse
+import itertools
 import json
 import os
 import shutil
@@ -17,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +37,8 @@ from cluster.status.history import read_run
 ROOT = Path(__file__).parent.parent
 COUNTS = (1, 2, 4, 8, 16)
 QUICK_COUNTS = (1, 2)
+JOBS = ("train", "pi")
+ROUNDS, QUICK_ROUNDS = 3, 1
 HEAD = "rpi11"
 QUOTA_PERCENT = 10
 DEADLINE_SECONDS = 1800.0
@@ -87,6 +96,61 @@ def draw_points(path: Path, settings: Sequence[str], runs: Path, folder: Path) -
     }
 
 
+def measure(job: str, path: Path, settings: Sequence[str], folder: Path) -> dict[str, Any]:
+    """One job on the inventory at `path`: its speed, in windows or points a second, and what that comes from."""
+    if job == "pi":
+        seconds = draw_points(path, settings, folder / "runs", folder)
+        found = {"per_second": POINTS / seconds[str(MILLIONS[-1])], "seconds_to_million_points": seconds}
+    else:
+        epochs = train(path, settings, folder / "runs", folder)
+        found = {"per_second": statistics.median(epochs[1:] or epochs), "epochs": [round(one, 1) for one in epochs]}
+    return {**found, "load_average": round(os.getloadavg()[0], 1)}
+
+
+def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """By job: the median speed of each count, and its share of so many times the first count's, a worker each."""
+    found: dict[str, Any] = {}
+    for job in dict.fromkeys(row["job"] for row in rows):
+        of_job = [row for row in rows if row["job"] == job]
+        counts = list(dict.fromkeys(row["workers"] for row in of_job))
+        speeds = {n: statistics.median(row["per_second"] for row in of_job if row["workers"] == n) for n in counts}
+        one = speeds[counts[0]] / counts[0]
+        found[job] = {
+            "per_second": {str(count): round(speed, 1) for count, speed in speeds.items()},
+            "efficiency": {str(count): round(speed / count / one, 3) for count, speed in speeds.items()},
+        }
+        if job == "pi":
+            found[job]["seconds_to_million_points"] = {
+                str(count): {
+                    millions: statistics.median(
+                        row["seconds_to_million_points"][millions] for row in of_job if row["workers"] == count
+                    )
+                    for millions in map(str, MILLIONS)
+                }
+                for count in counts
+            }
+            found[job]["thesis_seconds"] = {
+                str(count): {str(number): pi_seconds(number * 1_000_000, count) for number in MILLIONS[:-1]}
+                for count in counts
+            }
+    return found
+
+
+def deployed(given: argparse.Namespace, shipped: dict[str, Any], folder: Path) -> list[str]:
+    """Bring the nodes up, deploy on all of them, limit them; the settings that each job needs."""
+    names = [node["name"] for node in shipped["nodes"]]
+    seeds = ["--seed", f"{given.seed}:{','.join(names)}"] if given.seed else []
+    key = Path(lab("up", str(len(names)), *seeds).split()[-2]).with_name("id_ed25519")
+    full = folder / "inventory.yaml"
+    full.write_text(yaml.safe_dump(shipped, sort_keys=False))
+    login = ["--set", f"ssh.key={key}"]
+    fab("deploy", "trust", "--yes", "--inventory", str(full), *login, folder=folder)
+    fab("deploy", "start", "--no-jobs", "--inventory", str(full), *login, folder=folder)
+    lab("quota", str(QUOTA_PERCENT))
+    lab("quota", f"{given.head:g}", HEAD)
+    return [f"ssh.key={key}", f"jobs.train.epochs={given.epochs}", f"jobs.train.mode={given.mode}", *given.set]
+
+
 def main() -> int:
     """Measure, and print the JSON object."""
     flags = arguments("pis", (__doc__ or "").splitlines()[0])
@@ -94,76 +158,41 @@ def main() -> int:
     flags.add_argument("--head", type=float, default=30.0, help=f"percent of a core for {HEAD}")
     flags.add_argument("--epochs", type=int, default=3)
     flags.add_argument("--mode", default="async")
-    flags.add_argument("--job", choices=("train", "pi"), default="train")
+    flags.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
+    flags.add_argument("--counts", nargs="+", type=int, metavar="WORKERS", help=f"default {COUNTS}")
+    flags.add_argument("--rounds", type=int, help=f"default {ROUNDS}, with --quick {QUICK_ROUNDS}")
+    flags.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the inventory (repeatable)")
     flags.add_argument("--keep", type=Path, metavar="FOLDER", help="copy the runs' folders there, for `fab report`")
-    parsed = flags.parse_args()
-    counts = QUICK_COUNTS if parsed.quick else COUNTS
+    given = flags.parse_args()
+    counts = given.counts or (QUICK_COUNTS if given.quick else COUNTS)
+    rounds = given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS)
     shipped = yaml.safe_load((ROOT / "inventory.yaml").read_text())
     rows: list[dict[str, Any]] = []
-    names = [node["name"] for node in shipped["nodes"]]
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as made:
         folder = Path(made)
         try:
-            seeds = ["--seed", f"{parsed.seed}:{','.join(names)}"] if parsed.seed else []
-            key = Path(lab("up", str(len(names)), *seeds).split()[-2]).with_name("id_ed25519")
-            settings = [
-                f"ssh.key={key}",
-                f"jobs.train.epochs={parsed.epochs}",
-                f"jobs.train.mode={parsed.mode}",
-            ]
-            full = folder / "inventory.yaml"
-            full.write_text(yaml.safe_dump(shipped, sort_keys=False))
-            login = ["--set", settings[0]]
-            fab("deploy", "trust", "--yes", "--inventory", str(full), *login, folder=folder)
-            fab("deploy", "start", "--no-jobs", "--inventory", str(full), *login, folder=folder)
-            lab("quota", str(QUOTA_PERCENT))
-            lab("quota", f"{parsed.head:g}", HEAD)
-            for count in counts:
+            settings = deployed(given, shipped, folder)
+            for turn, count, job in itertools.product(range(rounds), counts, given.jobs):
                 path = folder / "inventory.yaml"
                 path.write_text(yaml.safe_dump(cut(shipped, count), sort_keys=False))
-                if parsed.job == "pi":
-                    seconds = draw_points(path, settings, folder / "runs", folder)
-                    load = round(os.getloadavg()[0], 1)
-                    theirs = {str(number): pi_seconds(number * 1_000_000, count) for number in MILLIONS[:-1]}
-                    rows.append(
-                        {
-                            "workers": count,
-                            "seconds_to_million_points": seconds,
-                            "thesis_seconds": theirs,
-                            "load_average": load,
-                        }
-                    )
-                    print(f"{count} workers: {seconds['1000']:.0f} s", file=sys.stderr, flush=True)
-                    continue
-                epochs = train(path, settings, folder / "runs", folder)
-                rate = statistics.median(epochs[1:] or epochs)
-                rows.append(
-                    {
-                        "workers": count,
-                        "windows_per_second": round(rate, 1),
-                        "epochs": [round(one, 1) for one in epochs],
-                        "efficiency": round(rate / count / (rows[0]["windows_per_second"] if rows else rate), 3),
-                        "load_average": round(os.getloadavg()[0], 1),
-                    }
-                )
-                print(f"{count} workers: {rate:.1f} windows/s", file=sys.stderr, flush=True)
+                found = measure(job, path, settings, folder)
+                rows.append({"round": turn, "job": job, "workers": count, **found})
+                speed, unit = found["per_second"], "points" if job == "pi" else "windows"
+                print(f"{count} workers, {job}: {speed:,.1f} {unit}/s", file=sys.stderr, flush=True)
         finally:
-            if parsed.keep and (folder / "runs").is_dir():
-                shutil.copytree(folder / "runs", parsed.keep, dirs_exist_ok=True)
+            if given.keep and (folder / "runs").is_dir():
+                shutil.copytree(folder / "runs", given.keep, dirs_exist_ok=True)
             lab("down")
-    if parsed.job == "pi":
-        taken = {str(row["workers"]): row["seconds_to_million_points"]["1000"] for row in rows}
-        facts = {"quota_percent": QUOTA_PERCENT, "head_percent": parsed.head, "seconds_to_1000_million": taken}
-        publish("pis-pi", rows, facts, as_json=parsed.json)
-        return 0
     summary = {
-        "mode": parsed.mode,
+        "mode": given.mode,
         "quota_percent": QUOTA_PERCENT,
-        "head_percent": parsed.head,
-        "windows_per_second": {str(row["workers"]): row["windows_per_second"] for row in rows},
-        "efficiency": {str(row["workers"]): row["efficiency"] for row in rows},
+        "head_percent": given.head,
+        "rounds": rounds,
+        "minutes": round((time.monotonic() - begin) / 60, 1),
+        **summarize(rows),
     }
-    publish("pis", rows, summary, as_json=parsed.json)
+    publish("pis", rows, summary, as_json=given.json)
     return 0
 
 

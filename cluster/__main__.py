@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.control.descriptors import raise_limit
+from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
@@ -39,10 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_flags(parser, "else as the inventory says")
     given = parser.parse_args(arguments)
     log = JobLogging(for_programs=given.log_format == "json")
+    raise_limit()
     with Cancel() as cancel:
         try:
             inventory = load(given.inventory, given.set)
             log = _log(given, inventory)
+            if inventory.connection == "local":
+                adopt(inventory.path, inventory.cluster)
             return _run(given, inventory, log, cancel)
         except ClusterError as problem:
             log.end_with(problem)

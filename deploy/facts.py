@@ -40,6 +40,7 @@ class NodeFacts:
     machine: str
     bits: int
     tensorflow: str | None
+    cores: int
     memory_bytes: int
     available_bytes: int
     taken_ports: Mapping[int, str]
@@ -55,6 +56,7 @@ def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
         machine=platform.machine(),
         bits=64 if sys.maxsize > 2**32 else 32,
         tensorflow=_tensorflow_version(),
+        cores=psutil.cpu_count() or 1,
         memory_bytes=memory.total,
         available_bytes=memory.available,
         taken_ports={port: _holder(port) for port in ports if _taken(port)},

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
 
 MEGABYTE = 10**6
 LARGEST_SHARE = 0.8
@@ -56,6 +60,17 @@ def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 
         for role, count in (("ps", prepared), ("worker", part), ("coordinator", prepared))
     )
     return RoleMemory(ps + extra_vectors * _BYTES_OF_ELEMENT * _parameters(units), worker, coordinator)
+
+
+def of_inventory(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory:
+    """Bytes for the inventory's training, where nodes have so many `cores`: `auto` micro-batches follow from those."""
+    from cluster.inventory.micro_batches import chosen, cores_of_workers
+
+    train, workers = inventory.jobs.train, inventory.of_role("worker")
+    number = train.micro_batches
+    if not isinstance(number, int):
+        number = chosen(train.mode, train.batch_size, len(workers), cores_of_workers(workers, cores)).number
+    return of_training(train.mode, number, len(workers), train.model.model_dump())
 
 
 def of_training(mode: str, micro_batches: int, workers: int, model: Mapping[str, object]) -> RoleMemory:

@@ -13,7 +13,7 @@ from cluster.whole_file import write_whole
 from deploy.check import Finding
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.facts import recordings_here
-from deploy.memory_estimate import RoleMemory, of_training
+from deploy.memory_estimate import RoleMemory, of_inventory
 from deploy.pending_jobs import PendingJobs
 from deploy.places import shared_folders
 from deploy.prepared_data import PreparedData, needs_data, prepared_data
@@ -24,6 +24,7 @@ from deploy.unfinished_rollback import UnfinishedRollback
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+    from deploy.converge.deployment import Survey
 
 
 class SshCluster:
@@ -91,12 +92,9 @@ class SshCluster:
         found = recordings_here(source)
         return [Finding("ok" if found.holds else "problem", "data", found.line)]
 
-    @property
-    def memory(self) -> RoleMemory:
-        """What one process of each role takes for the inventory's model."""
-        train = self.inventory.jobs.train
-        workers = len(self.inventory.of_role("worker"))
-        return of_training(train.mode, train.micro_batches, workers, train.model.model_dump())
+    def memory(self, seen: "Survey") -> RoleMemory:
+        """What one process of each role takes for the inventory's model, with the cores that the nodes have."""
+        return of_inventory(self.inventory, {name: facts.cores for name, facts in seen.facts.items()})
 
     def nodes_gone(self) -> tuple[str, ...]:
         """Nodes that a deployment put roles on and that the inventory does not have any more."""

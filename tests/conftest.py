@@ -8,19 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.habits import leaks
+from tests.habits import leaks, needs
+from tools import debian_tools
 
 
 def pytest_configure() -> None:
     """Ctrl-C and a hang-up reach what the tests start, also under nohup or in a script's background.
 
     Both leave these signals ignored, which children inherit; the interruptions under test would never arrive.
+    What the tests start finds the unpacked tools too.
     """
+    os.environ["PATH"] = debian_tools.search_path()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for all that was skipped for want of a tool or of root."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ()) if report.longrepr]
+    if line := needs.closing_line(reason[2] for reason in skipped):
+        terminalreporter.write_line(line)
 
 
 def _watched() -> tuple[Path, ...]:

@@ -28,8 +28,8 @@ class WriterLock:
             holder = _signed(self._descriptor)
             os.close(self._descriptor)
             raise ClusterError(
-                f"{folder}: expected to be the only one who writes checkpoints there, but {holder} does: wait for it "
-                f"to end, or stop it"
+                f"{folder}: expected to be the only one who writes there, but {holder} does: wait for it to end, or "
+                "stop it"
             ) from None
         except OSError as problem:
             os.close(self._descriptor)

@@ -27,13 +27,16 @@ class PlacedVector(Generic[SomeShard]):
         self.layout, self.shards = layout, tuple(shards)
         self._start = start
 
-    def pull(self) -> tuple[Any, Any, Any]:
-        """(trained float32 [trained_size], statistics [statistics_size], versions int64 [shards]), in a graph."""
-        pulled = [tf.identity(shard.read()) for shard in self.shards]
-        return self._joined(pulled)
+    def pull(self, *, exact: bool = False) -> tuple[Any, Any, Any]:
+        """(trained float32 [trained_size], statistics [statistics_size], versions int64 [shards]), in a graph.
 
-    def _joined(self, pulled: Sequence[Any]) -> tuple[Any, Any, Any]:
-        parts = [shard.unpack(tensor) for shard, tensor in zip(self.shards, pulled, strict=True)]
+        The parameters as the wire's codec gives them, or every bit of them.
+        """
+        pulled = [tf.identity(shard.read(exact=exact)) for shard in self.shards]
+        return self._joined(pulled, exact=exact)
+
+    def _joined(self, pulled: Sequence[Any], *, exact: bool = False) -> tuple[Any, Any, Any]:
+        parts = [shard.unpack(tensor, exact=exact) for shard, tensor in zip(self.shards, pulled, strict=True)]
         trained, statistics, versions = zip(*parts, strict=True)
         return tf.concat(trained, 0), tf.concat(statistics, 0), tf.stack(versions)
 

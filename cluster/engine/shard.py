@@ -81,7 +81,8 @@ class ShardOnServer:
             self.statistics = tf.Variable(statistics) if statistics.size else None
             self.counts = tf.Variable(tf.constant([state.next_id, 0, state.optimizer_updates], tf.int64))
             # A name of this run's own: the lock of a run that was killed may still be held on the server.
-            self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{shard.index}_{np.random.SeedSequence().entropy}")
+            self.unique_name = f"{shard.index}_{np.random.SeedSequence().entropy}"
+            self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{self.unique_name}")
 
     def _cut(self, layout: Layout, state: VectorState) -> tuple[Vector, Vector, list[Vector]]:
         mine = slice(*self.shard.trained)
@@ -103,21 +104,27 @@ class ShardOnServer:
         applied, dropped, _ = self.counts.numpy()
         self.counts.assign([applied, dropped, state.optimizer_updates])
 
-    def read(self) -> Any:
-        """What is pulled: encoded parameters, statistics, version. Its words are `pulled_words`."""
+    def read(self, *, exact: bool = False) -> Any:
+        """What is pulled: parameters in the wire's codec, or every bit of them; statistics; version."""
         with tf.device(self.device):
             version = tf.bitcast(self.counts.read_value()[APPLIED], tf.float32)
             with tf.control_dependencies([version]):
-                parts = [self.wire.pull.encode(self.parameters.read_value(), tf.zeros([0, self.trained_size]))[0]]
+                parts = [
+                    self._pulled_in(exact).encode(self.parameters.read_value(), tf.zeros([0, self.trained_size]))[0]
+                ]
                 if self.statistics is not None:
                     parts.append(self.statistics.read_value())
             return tf.concat([*parts, version], 0)
 
-    def unpack(self, pulled: Any) -> tuple[Any, Any, Any]:
+    def unpack(self, pulled: Any, *, exact: bool = False) -> tuple[Any, Any, Any]:
         """(trained, statistics, version int64) out of what `read` sent."""
-        words = self.wire.pull.words(self.trained_size)
-        trained = self.wire.pull.decode(pulled[:words], self.trained_size)
+        codec = self._pulled_in(exact)
+        words = codec.words(self.trained_size)
+        trained = codec.decode(pulled[:words], self.trained_size)
         return trained, pulled[words:-VERSION_WORDS], tf.bitcast(pulled[-VERSION_WORDS:], tf.int64)
+
+    def _pulled_in(self, exact: bool) -> Codec:
+        return Fp32() if exact else self.wire.pull
 
     def locked(self, waits_for: list[Any]) -> Any:
         """The shard's lock, taken once all of `waits_for` is here: nothing may wait for the network under it."""

@@ -20,73 +20,23 @@ probe; after `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor c
 """
 
 import contextlib
-import ctypes
-import errno
 import json
 import os
 import select
 import signal
 import socket
 import sys
+import threading
 import time
-from pathlib import Path
 
 from cluster.logs.terminal import say
-from cluster.server.probe import answers
+from cluster.server.probe import answering
+from cluster.server.sockets import cut
 
 SILENCE_SECONDS = 3.0
 PATIENCE_SECONDS = 90.0
 CUT_INTERVAL_SECONDS = 0.05
 PROBE_SECONDS = 2.0
-_PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
-
-
-def sockets_to(process: int, addresses: set[tuple[str, int]]) -> list[int]:
-    """Descriptors of `process` whose TCP peer is one of the (IPv4 address, port) pairs."""
-    inodes: dict[str, tuple[str, int]] = {}
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
-                fields = line.split()
-                address, port = fields[2].split(":")
-                # An IPv4 peer ends a mapped IPv6 address; /proc writes it as one little-endian word.
-                inodes[fields[9]] = (socket.inet_ntoa(bytes.fromhex(address[-8:])[::-1]), int(port, 16))
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{process}/fd"):
-            with contextlib.suppress(OSError):
-                link = os.readlink(f"/proc/{process}/fd/{name}")
-                if link.startswith("socket:[") and inodes.get(link[8:-1]) in addresses:
-                    found.append(int(name))
-    return found
-
-
-def cut(process: int, addresses: set[tuple[str, int]]) -> int:
-    """Shut the sockets of `process` to these addresses; returns how many.
-
-    Raises OSError if the kernel does not let us: EPERM (ptrace is restricted), ENOSYS (older than Linux 5.6), or
-    ProcessLookupError when the process is gone.
-    """
-    descriptors = sockets_to(process, addresses)
-    if not descriptors:
-        return 0
-    libc = ctypes.CDLL(None, use_errno=True)
-    handle = os.pidfd_open(process)
-    try:
-        done = 0
-        for descriptor in descriptors:
-            copy = libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
-            if copy < 0:
-                error = ctypes.get_errno()
-                if error == errno.EBADF:  # closed since we looked
-                    continue
-                raise OSError(error, os.strerror(error))
-            with socket.socket(fileno=copy) as peer, contextlib.suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)
-                done += 1
-        return done
-    finally:
-        os.close(handle)
 
 
 def kill_through_supervisor(name: str) -> None:
@@ -133,10 +83,15 @@ class Watchdog:
 
     def fence(self, name: str, address: tuple[str, int]) -> None:
         """Cut `name` off now, and again whenever the coordinator reconnects."""
-        if name not in self.fenced:
-            self.fenced[name] = address
+        self._fence_all({name: address})
+
+    def _fence_all(self, found: dict[str, tuple[str, int]]) -> None:
+        new = {name: address for name, address in found.items() if name not in self.fenced}
+        if new:
+            self.fenced.update(new)
             self.hold()
-            kill_through_supervisor(name)
+            for name in new:  # a supervisor answers once the process is dead: nobody waits for that here
+                threading.Thread(target=kill_through_supervisor, args=(name,), daemon=True).start()
 
     def hold(self) -> None:
         """Cut whatever sockets the coordinator has to fenced servers."""
@@ -168,14 +123,16 @@ class Watchdog:
                 os.kill(self.coordinator, signal.SIGKILL)
             raise SystemExit(1)
         if silent > self.silence:
-            for name, (host, port) in list(self.watched.items()):
-                if name not in self.fenced and not answers(host, port, PROBE_SECONDS):
-                    say(
-                        f"watchdog: no beat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does "
-                        "not answer: cutting it off",
-                        error=True,
-                    )
-                    self.fence(name, (host, port))
+            asked = {name: address for name, address in self.watched.items() if name not in self.fenced}
+            alive = answering(asked, PROBE_SECONDS)
+            dead = {name: address for name, address in asked.items() if name not in alive}
+            for name, (host, port) in dead.items():
+                say(
+                    f"watchdog: no beat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does not "
+                    "answer: cutting it off",
+                    error=True,
+                )
+            self._fence_all(dead)
 
 
 def main(arguments: list[str]) -> None:

@@ -29,7 +29,7 @@ jobs: # run in this order once every role is ready
     model: {{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}}
     epochs: {epochs}
     batch_size: 100
-    micro_batches: {micro_batches}
+    micro_batches: auto # one a core of a worker; in sync at least one for each worker
 """
 
 LOCAL_SAMPLES = 100_000_000
@@ -58,9 +58,7 @@ def local_inventory(
     lines[-1] = lines[-1].removesuffix("}") + f", page_port: {next(ports)}}}"
     head = _HEAD.format(title="One machine plays the cluster.", cluster=json.dumps(cluster), connection="local")
     nodes = "\nnodes:\n  - name: localhost\n    address: 127.0.0.1\n    roles:\n" + "\n".join(lines) + "\n"
-    return _checked(
-        head + nodes + _JOBS.format(samples=LOCAL_SAMPLES, epochs=LOCAL_EPOCHS, micro_batches=_micro_batches(workers))
-    )
+    return _checked(head + nodes + _JOBS.format(samples=LOCAL_SAMPLES, epochs=LOCAL_EPOCHS))
 
 
 def hosts_inventory(hosts: str, user: str = "pi", *, cluster: str = "cluster") -> str:
@@ -80,16 +78,7 @@ def hosts_inventory(hosts: str, user: str = "pi", *, cluster: str = "cluster") -
         lines.append(f"  - {{name: {name}, address: {address}, roles: [{roles}]}}\n")
     storage = f"\nstorage: {{server: {names[0]}, export: /srv/pscluster, mount: /mnt/pscluster}}\n"
     body = f"ssh: {{user: {json.dumps(user)}}}\n\nnodes:\n{''.join(lines)}{storage}"
-    return _checked(
-        head
-        + body
-        + _JOBS.format(samples=HOSTS_SAMPLES, epochs=HOSTS_EPOCHS, micro_batches=_micro_batches(len(addresses)))
-    )
-
-
-def _micro_batches(workers: int) -> int:
-    """Enough that no worker idles in `sync`: a power of two, which deals out evenly, up to the 64 there may be."""
-    return min(64, max(4, 1 << (workers - 1).bit_length()))
+    return _checked(head + body + _JOBS.format(samples=HOSTS_SAMPLES, epochs=HOSTS_EPOCHS))
 
 
 def _checked(text: str) -> str:

@@ -7,6 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from cluster.inventory.codecs import CodecConfig, Fp32Codec
 from cluster.inventory.fields import Fraction, Section, Seed, Text
+from cluster.inventory.micro_batches import MOST, Auto
 from cluster.inventory.models import ModelConfig, ThesisModel
 from cluster.inventory.modes import (
     CheckpointSettings,
@@ -56,6 +57,18 @@ def _subjects(value: object) -> object:
 Subjects = Annotated[int | tuple[int, ...], BeforeValidator(_subjects)]
 
 
+def _pieces(value: object) -> object:
+    """`auto` or a count, decided here for the same reason."""
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST):
+        return value
+    raise PydanticCustomError(
+        "micro_batches", f"expected `auto` or a whole number from 1 to {MOST}", {"remedy": "write auto"}
+    )
+
+
+Pieces = Annotated[int | Auto, BeforeValidator(_pieces)]
+
+
 class TrainJob(Section):
     """Distributed training over the parameter servers."""
 
@@ -72,8 +85,10 @@ class TrainJob(Section):
     model: ModelConfig = ThesisModel()
     epochs: int = Field(30, ge=1, le=100_000, description="passes over the training windows")
     batch_size: int = Field(100, ge=1, le=65_536, description="windows of one update")
-    micro_batches: int = Field(
-        4, ge=1, le=64, validate_default=True, description="pieces a batch is cut into, computed side by side"
+    micro_batches: Pieces = Field(
+        "auto",
+        description=f"pieces a batch is cut into, computed side by side: 1 to {MOST}, or `auto`: one a core of a "
+        "worker, in `sync` and `allreduce` at least one a worker ([modes](modes.md#micro-batches))",
     )
     seed: Seed = Field(0, description="of the initial parameters, the order of windows, dropout and the split")
     optimizer: OptimizerConfig = AdamW()
@@ -126,12 +141,23 @@ class TrainJob(Section):
 
     @field_validator("micro_batches")
     @classmethod
-    def _fits_the_batch(cls, count: int, known: ValidationInfo) -> int:
-        batch_size = known.data.get("batch_size", count)
-        if count > batch_size:
+    def _fits_the_batch(cls, count: int | Auto, known: ValidationInfo) -> int | Auto:
+        batch_size = known.data.get("batch_size", MOST)
+        if isinstance(count, int) and count > batch_size:
             raise PydanticCustomError(
                 "micro_batches",
                 f"a batch of {batch_size} windows cannot be cut into {count} micro-batches",
                 {"remedy": f"set it to at most {batch_size}"},
             )
         return count
+
+    @property
+    def pieces(self) -> int:
+        """`micro_batches` of a job that is about to run: a number. Raises ValueError if it is still `auto`."""
+        if isinstance(self.micro_batches, int):
+            return self.micro_batches
+        raise ValueError("jobs.train.micro_batches: expected a number, got auto: choose one first (cut_into)")
+
+    def cut_into(self, number: int) -> "TrainJob":
+        """The same job with this number of micro-batches."""
+        return self.model_copy(update={"micro_batches": number})

@@ -37,10 +37,12 @@ class Resumption:
     wire: Mapping[str, int]
     event_lines: int
     elapsed_seconds: float
+    micro_batches: int
+    """What the run's batches are cut into: `auto` means this number from now on, whatever the cluster is now."""
 
 
 def settings_of(job: TrainJob) -> dict[str, Any]:
-    """What has to be the same for a run to go on."""
+    """What has to be the same for a run to continue."""
     described = job.model_dump(mode="json", by_alias=True)
     return {key: value for key, value in described.items() if key not in MAY_DIFFER}
 
@@ -64,7 +66,9 @@ def resume(run: Path, job: TrainJob, dataset_sha256: str, size: int) -> tuple[Re
 
 def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256: str, size: int) -> Resumption:
     facts, tensors = checkpoint.facts, checkpoint.tensors
-    now, then = json.loads(json.dumps(settings_of(job))), facts["settings"]
+    then = facts["settings"]
+    job = job if isinstance(job.micro_batches, int) else job.cut_into(int(then["micro_batches"]))
+    now = json.loads(json.dumps(settings_of(job)))
     differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
     if differing:
         shown = "; ".join(f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing)
@@ -89,6 +93,7 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
         {key: int(value) for key, value in facts["wire"].items()},
         int(facts["event_lines"]),
         float(facts["elapsed_seconds"]),
+        job.pieces,
     )
 
 

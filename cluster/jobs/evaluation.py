@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from math import fsum
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +29,8 @@ def traced(network: Network, windows: WorkerWindows, shards: PlacedVector[Any]) 
     classes_count = network.problem.classes
 
     def evaluate(rows: Any, weights: Any, standardization: Any) -> Any:
-        trained, statistics, _ = shards.pull()
+        # Every bit: the figures are those of the parameters that are stored, whatever the codec of the training.
+        trained, statistics, _ = shards.pull(exact=True)
         named = network.unpack(tf.concat([trained, statistics], 0))
         inputs, classes = windows.gather(rows, standardization)
         logits = network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
@@ -82,7 +84,7 @@ class Evaluator:
 
         Once `stop()` is true, over those that were on their way by then; None if that was none.
         """
-        total, loss_sum = np.zeros(self._classes * self._classes, np.int64), 0.0
+        total, losses = np.zeros(self._classes * self._classes, np.int64), list[float]()
         packed = standardization.packed()
         items = (
             Item(next(self._ids), FUNCTION, (chunk, weights, packed))
@@ -91,8 +93,9 @@ class Evaluator:
         for outcome in self._dispatcher.run(items, stop):
             counts = np.rint(outcome.value[:-1]).astype(np.int64)
             total += counts
-            loss_sum += float(outcome.value[-1])
+            losses.append(float(outcome.value[-1]))
             self._reply(outcome.task, int(counts.sum()), outcome.seconds)
             advance()
         confusion = total.reshape(self._classes, self._classes)
-        return figures(confusion, loss_sum) if total.any() else None, confusion
+        # An exact sum: the same bits in whatever order the workers answered.
+        return figures(confusion, fsum(losses)) if total.any() else None, confusion

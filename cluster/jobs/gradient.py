@@ -101,8 +101,8 @@ class GradientOfBatch:
         gradient that is not finite is replaced by zeros, so that the parameters survive for whoever looks into it.
         """
         job = self._job
-        sizes = piece_sizes(job.batch_size, job.micro_batches)
-        pieces = self.pieces(trained, statistics, windows, classes, sizes, job.micro_batches, seed)
+        sizes = piece_sizes(job.batch_size, job.pieces)
+        pieces = self.pieces(trained, statistics, windows, classes, sizes, job.pieces, seed)
         loss, hits = _sum([piece.loss for piece in pieces]), _sum([piece.hits for piece in pieces])
         gradient, new = _sum([piece.gradient for piece in pieces]), _sum([piece.statistics for piece in pieces])
         norm = block_norm(gradient, self._network.layout.trained_size)

@@ -2,14 +2,16 @@
 
 import logging
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from cluster.checkpoints import WriterLock
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.run_environment import environment
-from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.jobs.run_log import RunLog
 from cluster.pages.leave import reported
 from cluster.status.view import JobState
@@ -75,16 +77,21 @@ def conduct(
     With `resumed`, the folder of a run that was broken off, it goes on there. `watch` sees all of it, the preparation
     too, which has no folder yet.
 
-    Raises ClusterError: from the preparation, for bad input, without a trace in `runs`; after it with `status` failed
-    and the `reason` in the result file.
+    Raises ClusterError: for a run that another process is at, and from the preparation, for bad input, without a trace
+    in `runs`; after it with `status` failed and the `reason` in the result file.
     """
     watch = watch or Watch()
-    with watch:
-        return _conduct(job, runs, cancel, resumed, watch)
+    with ExitStack() as held:
+        # Before anything is read or written: the run may be alive, and its files belong to the process that has it.
+        if resumed is not None:
+            held.callback(WriterLock(resumed).release)
+            unfinished(resumed)  # whoever had it may have finished it since it was chosen
+        held.enter_context(watch)
+        return _conduct(job, runs, cancel, resumed, watch, held)
 
 
 def _conduct(
-    job: Job, runs: Path, cancel: Cancel, resumed: Path | None, watch: Watch
+    job: Job, runs: Path, cancel: Cancel, resumed: Path | None, watch: Watch, held: ExitStack
 ) -> tuple[Path, dict[str, Any]]:  # fmt: skip
     crash: Exception | None = None
     try:
@@ -97,6 +104,8 @@ def _conduct(
     except Exception as problem:
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
+    if resumed is None:
+        held.callback(WriterLock(folder.path).release)
     job.observers.opened(folder.path.name, job.name)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,

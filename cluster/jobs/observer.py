@@ -74,6 +74,9 @@ class Observer:
     def membership(self, membership: Membership) -> None:
         """The workers can be looked at from now on, by any thread."""
 
+    def cut(self, micro_batches: int) -> None:
+        """The training's batches are cut into so many micro-batches."""
+
     def planned(self, epochs: int, epochs_done: int, rate: float) -> None:
         """A fit begins, or goes on."""
 

@@ -12,7 +12,7 @@ from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.wire import Traffic
-from cluster.metrics.processor import processor
+from cluster.metrics.processor import processor, usable_cores
 
 import tensorflow as tf  # isort: skip
 
@@ -72,6 +72,10 @@ class Solo:
     def processors(self) -> set[str | None]:
         """Ours."""
         return {processor()}
+
+    def worker_cores(self) -> list[int]:
+        """Ours."""
+        return [usable_cores()]
 
     def server_traffic(self) -> Traffic | None:
         """Nothing goes over any wire."""

@@ -67,7 +67,7 @@ class StatusObserver(Observer):
         self._state = fresh_state(inventory, job, self.clock.started)
         self._lock = threading.Lock()
         self._alone = job == "train" and inventory.jobs.train.mode == "single"
-        self._micro_batches = inventory.jobs.train.micro_batches
+        self._micro_batches = 1
         self._workers: Mapping[int, Worker] = {}
         self._pi_began: float | None = None
         self.urgent: Callable[[], None] = lambda: None
@@ -142,6 +142,10 @@ class StatusObserver(Observer):
     def membership(self, membership: Membership) -> None:
         """See Observer."""
         self._workers = membership.workers
+
+    def cut(self, micro_batches: int) -> None:
+        """See Observer."""
+        self._micro_batches = micro_batches
 
     def planned(self, epochs: int, epochs_done: int, rate: float) -> None:
         """See Observer."""

@@ -16,6 +16,7 @@ from cluster.engine.lost import ParameterServerLost
 from cluster.engine.shard import Totals, VectorState
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
+from cluster.inventory.micro_batches import MicroBatches, chosen
 from cluster.inventory.training import TrainJob
 from cluster.jobs import checkpointing, evaluation, training
 from cluster.jobs.batches import Plan, Rows
@@ -125,16 +126,17 @@ class TrainRun:
 
     def run(self, folder: RunFolder) -> None:
         """Train, choose, test, store. Raises ClusterError; when cancelled it ends with what there is by then."""
-        job, dataset, network = self.job, self.dataset, self.network
+        dataset, network = self.dataset, self.network
         for level, line in self._told:
             log.log(level, "%s", line)
-        alone = job.mode == "single"
+        alone = self.job.mode == "single"
         opened = (
             Solo(self.inventory, self.cancel, self.metrics)
             if alone
             else Session(self.inventory, self.cancel, self.observers, self.metrics, self.display)
         )
         with opened as session:
+            job = self._cut(session)
             begun = self.resumption
             folder.keep_events(begun.event_lines if begun else 0)
             state = begun.state if begun else VectorState(network.initial(job.seed))
@@ -179,6 +181,7 @@ class TrainRun:
                 try:
                     used = self._fits(trainer, evaluator, mode.shards, folder, session.server_traffic)
                 finally:
+                    self.report.memories_lost = mode.memories_lost
                     with suppress(ParameterServerLost):
                         self.report.totals = self._tell_totals()
                 if self.cancel.asked and trainer.consistent:
@@ -204,6 +207,19 @@ class TrainRun:
             if final is not None:
                 self.observers.figures("test", final, dataset.labels, confusion, used.epoch)
                 self.display.say(f"test: {final.line()}")
+
+    def _cut(self, session: Session | Solo) -> TrainJob:
+        """The job with a number of micro-batches: what the user or the run says, or what suits these workers."""
+        if isinstance(self.job.micro_batches, int):
+            found = MicroBatches(self.job.micro_batches, "jobs.train.micro_batches says so")
+        elif self.resumption is not None:
+            found = MicroBatches(self.resumption.micro_batches, "the run began with it")
+        else:
+            found = chosen(self.job.mode, self.job.batch_size, session.workers, session.worker_cores())
+        self.report.micro_batches = found
+        self.job = self.job.cut_into(found.number)
+        self.observers.cut(found.number)
+        return self.job
 
     def _tell_totals(self) -> Totals:
         totals = self._counted()
@@ -334,5 +350,10 @@ class TrainRun:
         )
         self.display.say(
             f"model: {described['name']}, {described['parameters']:,} parameters {where}, {self.job.mode}, "
-            f"batch {self.job.batch_size}"
+            f"batch {self.job.batch_size} in {self._micro_batches()}"
         )
+
+    def _micro_batches(self) -> str:
+        found = self.report.micro_batches
+        assert found is not None
+        return f"{found.number} micro-batch{'es' * (found.number > 1)} ({found.why})"

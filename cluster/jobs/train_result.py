@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cluster.data import Dataset
 from cluster.engine.shard import Totals
 from cluster.inventory import Inventory
+from cluster.inventory.micro_batches import MicroBatches
 from cluster.jobs.calibration import latest as latest_calibration
 from cluster.jobs.chaos_log import ChaosLog
 from cluster.jobs.checkpointing import Resumption
@@ -31,6 +32,7 @@ class TrainReport:
     begin: float = field(default_factory=time.monotonic)
     dataset: Dataset | None = None
     network: Network | None = None
+    micro_batches: MicroBatches | None = None
     fits: list[Fit] = field(default_factory=list)
     """Every fit that was begun: the one that chooses the epoch, then perhaps the refit."""
     used: Fit | None = None
@@ -43,6 +45,8 @@ class TrainReport:
     rolled_back: int = 0
     """Updates that had been applied and were lost with a parameter server or the coordinator; all ran again."""
     resumptions: int = 0
+    memories_lost: int = 0
+    """Times a worker's process ended with what it kept between its pushes: a codec's residual, an optimizer's slots."""
     same_bits: bool | None = None
     """Whether this run again, on nodes of the same kind, would end with the same parameters, bit for bit."""
     earlier_seconds: float = 0.0
@@ -73,6 +77,7 @@ class TrainReport:
             "dataset": describe_dataset(self.dataset),
             "model": self.network.describe() if self.network else {**job.model.model_dump(), "parameters": None},
             "settings": job.model_dump(mode="json", by_alias=True),
+            "micro_batches": asdict(self.micro_batches) if self.micro_batches else None,
             "epochs_done": shown.epochs_done if shown else 0,
             "refit": self.refitted,
             "final": describe_figures(self.final),
@@ -86,6 +91,7 @@ class TrainReport:
                 "applied": self.totals.applied if self.totals else None,
                 "duplicates_dropped": self.totals.duplicates_dropped if self.totals else None,
                 "rolled_back": self.rolled_back,
+                "memories_lost": self.memories_lost,
             },
             "resumptions": self.resumptions,
             "chaos": self.chaos.describe() if self.chaos else None,

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from cluster.metrics.identity import Identity
+from cluster.metrics.processor import usable_cores
 
 STATUS = Path("/proc/self/status")
 KIBIBYTE = 1024
@@ -43,5 +44,6 @@ class ProcessCollector(Collector):
         yield gauge("process_file_backed_bytes", memory["RssFile"])
         yield gauge("process_swap_bytes", memory["VmSwap"])
         yield counter("process_cpu_seconds_total", time.process_time())
+        yield gauge("process_cores", usable_cores())
         yield gauge("process_threads", int(threads[1]) if threads else 1)
         yield gauge("process_start_time_seconds", self._start_seconds)

@@ -25,6 +25,7 @@ PROCESS = (
            help="Resident pages of mapped files, which the kernel can drop and read again"),
     _gauge("process_swap_bytes", help="Anonymous memory swapped out"),
     _counter("process_cpu_seconds_total", help="User and system CPU time"),
+    _gauge("process_cores", help="Cores the process can compute on at once: its affinity and its groups' quotas"),
     _gauge("process_threads", help="Threads of the process, those of TensorFlow included"),
     _gauge("process_start_time_seconds", help="Up since, in seconds of the Unix epoch"),
     _counter("exporter_cpu_seconds_total",

@@ -1,11 +1,16 @@
 """What kind of processor this is: nodes of one kind compute the same bits, nodes of different kinds need not."""
 
+import contextlib
+import math
+import os
 import platform
 import re
 from functools import cache
 from pathlib import Path
 
 CPU_INFO = Path("/proc/cpuinfo")
+OWN_GROUP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
 X86 = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 ARM = tuple(re.compile(rf"^CPU {part}\s*:\s*(\S+)$", re.MULTILINE) for part in ("implementer", "part", "variant"))
 
@@ -25,3 +30,28 @@ def describe(machine: str, cpu_info: str) -> str:
         return " ".join([machine, *models])
     kinds = zip(*(pattern.findall(cpu_info) for pattern in ARM), strict=False)
     return " ".join([machine, *sorted({" ".join(kind) for kind in kinds})])
+
+
+def usable_cores() -> int:
+    """Cores that this process can compute on at once: those it may run on, and no more than its groups' quotas."""
+    quotas = _quotas(OWN_GROUP, GROUPS)
+    return max(1, min([len(os.sched_getaffinity(0)), *(math.ceil(quota) for quota in quotas)]))
+
+
+def _quotas(own_group: Path, groups: Path) -> list[float]:
+    """Cores that `cpu.max` allows to the process's control group (version 2) and to each one above it."""
+    try:
+        lines = own_group.read_text().splitlines()
+    except OSError:
+        return []
+    name = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
+    folder = groups / name.strip("/")
+    found = []
+    for group in (folder, *folder.parents):
+        if not group.is_relative_to(groups):
+            break
+        with contextlib.suppress(OSError, ValueError):  # no such file at the root, or another kernel's format
+            most, period = (group / "cpu.max").read_text().split()
+            if most != "max":
+                found.append(int(most) / int(period))
+    return found

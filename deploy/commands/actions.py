@@ -40,14 +40,12 @@ def check(context: Any, inventory: str | None = None, set_: Names = None, json_:
     from deploy.check import check_node
     from deploy.console import show_findings
     from deploy.facts import gather_here
-    from deploy.memory_estimate import of_training
+    from deploy.memory_estimate import of_inventory
 
     tasks = opened.tasks()
     ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
     facts = gather_here(ports, opened.jobs.train.data.source)
-    train = opened.jobs.train
-    workers = len(opened.of_role("worker"))
-    memory = of_training(train.mode, train.micro_batches, workers, train.model.model_dump())
+    memory = of_inventory(opened, {node.name: facts.cores for node in opened.nodes})
     findings = check_node(tasks, services.status(), facts, memory, services.running_job() is not None)
     if json_:
         say_json({"cluster": opened.cluster, "findings": [finding.to_json() for finding in findings]})

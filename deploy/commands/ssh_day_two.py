@@ -11,6 +11,7 @@ from invoke.exceptions import Exit
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.foreign import visible
 from cluster.logs.terminal import say, say_json
+from deploy.command_line import shell
 from deploy.commands import watching
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
@@ -111,7 +112,8 @@ def _watch(cluster: SshCluster, wish: Wish, limit: Sequence[str], every_seconds:
         def look() -> "list[RenderableType]":
             rows = node_rows(wish, survey(fleet, wish, cluster.chosen_nodes(limit)))
             try:
-                exported = fleet.nodes[coordinator.node].run(asked_on_node(coordinator.metrics_address)).text
+                words, script = asked_on_node(coordinator.metrics_address)
+                exported = fleet.nodes[coordinator.node].run(words, stdin=script, root=True).text
             except ClusterError:  # its row says so
                 exported = ""
             return [*node_parts(rows, watching.columns()), progress_line(exported) or "no job runs"]
@@ -142,11 +144,11 @@ def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
 
 
 def _interrupt_on(node: NodeConnection) -> None:
-    node.run(interrupt_script(), root=True, deadline_seconds=STOP_SECONDS)
+    node.run(shell(interrupt_script()), root=True, deadline_seconds=STOP_SECONDS)
 
 
 def _stop_on(node: NodeConnection) -> list[str]:
-    done = node.run(stop_script(), root=True, deadline_seconds=STOP_SECONDS)
+    done = node.run(shell(stop_script()), root=True, deadline_seconds=STOP_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return done.text.split()
@@ -178,7 +180,7 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
 def restart_on(node: NodeConnection, tasks: Sequence["Task"]) -> None:
     """Restart the units of these roles and wait until they are up. Raises ClusterError."""
     units = [unit_name(task) for task in tasks]
-    done = node.run(restart_script(units), root=True, deadline_seconds=RESTART_SECONDS)
+    done = node.run(shell(restart_script(units)), root=True, deadline_seconds=RESTART_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
 
@@ -205,7 +207,7 @@ def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> N
 
 
 def _reset_on(node: NodeConnection, traces: Traces) -> str:
-    done = node.run(reset_script(traces, node.name), root=True, deadline_seconds=RESET_SECONDS)
+    done = node.run(shell(reset_script(traces, node.name)), root=True, deadline_seconds=RESET_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return " ".join(done.text.split())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
+from deploy.command_line import shell
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.commands.ssh_day_two import restart_on
@@ -83,9 +84,9 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
 
 
 def _look(node: NodeConnection, tasks: Sequence["Task"]) -> Standing:
-    listing = node.run(list_releases(), root=True, deadline_seconds=_SECONDS)
+    listing = node.run(shell(list_releases()), root=True, deadline_seconds=_SECONDS)
     units = [unit_name(task) for task in tasks]
-    runs = node.run(runs_script(units), root=True, deadline_seconds=_SECONDS).text if units else ""
+    runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text if units else ""
     try:
         outcome(listing.return_code, listing.text, listing.stderr)
         return Standing(read(listing.text), read_runs(runs, units))
@@ -111,7 +112,7 @@ def _where_to(cluster: SshCluster, standings: Mapping[str, Standing]) -> Rollbac
 
 def _back_on(node: NodeConnection, release: str, need: Need, tasks: Sequence["Task"]) -> None:
     if need is Need.FLIP:
-        flipped = node.run(make_current(release), root=True, deadline_seconds=_SECONDS)
+        flipped = node.run(shell(make_current(release)), root=True, deadline_seconds=_SECONDS)
         try:
             outcome(flipped.return_code, flipped.text, flipped.stderr)
         except RefusedError as error:

@@ -66,7 +66,8 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
 
     wish = Wish(cluster.inventory, cluster.release)
     with cluster.fleet() as fleet, waiting_for(LOOKING):
-        found = findings(wish, survey(fleet, wish), cluster.memory)
+        seen = survey(fleet, wish)
+        found = findings(wish, seen, cluster.memory(seen))
     found = (*found, *cluster.operator_findings())
     if for_programs:
         say_json({"cluster": cluster.inventory.cluster, "findings": [one.to_json() for one in found]})
@@ -120,7 +121,7 @@ def look(
     wish = Wish(cluster.inventory, cluster.release)
     seen = survey(fleet, wish, asked(cluster, names, phases))
     unfit = dict(seen.lost)
-    for one in findings(wish, seen, cluster.memory):
+    for one in findings(wish, seen, cluster.memory(seen)):
         if one.level == "problem" and one.node not in unfit:
             unfit[one.node] = StepFailure(one.node, "facts", one.topic, "", None, (one.line,), "")
     fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}

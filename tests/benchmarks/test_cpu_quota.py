@@ -1,14 +1,12 @@
-import os
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from benchmarks.cpu_quota import CONTROLLER, limited, period_of, why_not
 from benchmarks.scaling import cpu_seconds
+from tests.habits import needs
 
 ENDLESS = [sys.executable, "-c", "while True: pass"]
 
@@ -21,8 +19,8 @@ def test_a_controller_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> Non
     assert why_not(tmp_path / "none") == f"no cpu controller of cgroup v1 at {tmp_path / 'none'}"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="as root the folder alone decides")
 def test_a_folder_that_makes_no_cgroups_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    needs.root("as another user, the folder alone does not decide")
     (tmp_path / "cgroup.procs").touch()
     assert "know no cpu.cfs_quota_us" in why_not(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["cgroup.procs"]
@@ -33,8 +31,8 @@ def test_the_period_is_as_long_as_the_least_quota_of_the_kernel_asks_for() -> No
     assert period_of(0.05) == 20_000
 
 
-@pytest.mark.skipif(bool(why_not()), reason=f"no CPU quota here: {why_not()}")
 def test_a_process_gets_its_share_and_is_free_afterwards() -> None:
+    needs.possible(why_not())
     before = groups()
     process = subprocess.Popen(ENDLESS)
     try:
@@ -53,8 +51,8 @@ def test_a_process_gets_its_share_and_is_free_afterwards() -> None:
         process.wait()
 
 
-@pytest.mark.skipif(bool(why_not()), reason=f"no CPU quota here: {why_not()}")
 def test_the_group_of_a_process_that_died_goes_too() -> None:
+    needs.possible(why_not())
     before = groups()
     process = subprocess.Popen(ENDLESS)
     with limited({process.pid: 0.5}):

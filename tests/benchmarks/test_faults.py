@@ -22,7 +22,9 @@ def test_a_lost_update_does_not_hide_behind_a_doubled_one() -> None:
 def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> None:
     result: dict[str, Any] = {
         "chaos": {"injected": {"kill-ps": 1, "late": 2}},
-        "updates": {"scheduled": 100, "applied": 97, "duplicates_dropped": 0, "rolled_back": 5},
+        "updates": {"scheduled": 100, "applied": 97, "duplicates_dropped": 0, "rolled_back": 5, "memories_lost": 0},
+        "mode": "async",
+        "settings": {"codec": {"name": "topk"}},
         **dict.fromkeys(("workers", "ps", "status", "epochs_done"), 1),
         "resumptions": 1,
         "elapsed_seconds": 3.0,
@@ -46,14 +48,17 @@ def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> No
 @pytest.mark.timeout(900)
 def test_under_faults_of_every_kind_each_update_is_applied_once() -> None:
     with supervised_cluster(workers=3, servers=2) as cluster:
-        counted = counting(cluster, faults=30, to_processes=4, seed=1)
+        counted = counting(cluster, faults=30, to_processes=4, seed=1, codec="topk")
+        kept = counting(cluster, faults=30, to_processes=0, seed=1, codec="residual")
         # By this seed the first coordinator dies at dispatch 282, the second loses a server at 332, the third neither.
         chaos = "kill-ps:0.002,kill-coordinator:0.002,duplicate:0.05,seed:3814"
         ended = cluster.fab(train_words(4, chaos), DEADLINE_SECONDS)
     trained = row_of(json.loads(ended.stdout), chaos)
-    assert (counted["lost"], counted["doubled"], counted["never_scheduled"]) == (0, 0, 0)
-    assert counted["outcomes"] == counted["updates"]
-    assert sum(counted["injected"].values()) >= 30
+    for row in (counted, kept):
+        assert (row["lost"], row["doubled"], row["never_scheduled"]) == (0, 0, 0), row
+        assert row["outcomes"] == row["updates"]
+        assert sum(row["injected"].values()) >= 30
+    assert kept["memories_lost"] == 0
     assert (trained["status"], trained["epochs_done"], trained["lost"], trained["doubled"]) == ("done", 4, 0, 0)
     assert (trained["injected"]["kill-coordinator"], trained["injected"]["kill-ps"]) == (1, 1)
     assert trained["resumptions"] + trained["rolled_back"] > 0

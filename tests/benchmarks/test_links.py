@@ -9,6 +9,7 @@ import pytest
 from benchmarks.links import ROLES, inventory_in, summarize
 from benchmarks.rounds import Coordinator
 from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
+from tests.habits import needs
 
 SERVING = "from benchmarks.rounds import serve; serve(lambda count: [0.5] * count)"
 
@@ -22,11 +23,14 @@ def test_the_summary_is_the_median_of_the_rounds_own_ratios() -> None:
         row("links", "ours", [20.0, 30.0, 90.0]),
         row("links", "stock", [10.0, 10.0, 60.0]),
         row("links", "ours_fp16", [20.0, 60.0, 90.0]),
+        row("links", "stock_our_kernels", [20.0, 20.0, 75.0]),
         {"network": "links", "variant": "stock_on_lean", "problem": "ended without a word"},
     ]
     found = summarize(rows)
     assert found["steps_over_stock"] == 2.0
     assert found["fp16_steps_over_fp32"] == 1.0
+    assert (found["steps_over_stock_our_kernels"], found["fp16_steps_over_stock_our_kernels"]) == (1.2, 1.2)
+    assert found["loopback_steps_over_stock_our_kernels"] is None
     assert found["steps_over_stock_on_lean"] is None
     assert found["loopback_steps_over_stock"] is None
 
@@ -68,8 +72,9 @@ def namespaces() -> set[str]:
     return {line.split()[0] for line in listed.splitlines()}
 
 
-@pytest.mark.skipif(bool(why_not()), reason=f"no network namespaces here: {why_not()}")
 def test_machines_reach_each_other_through_their_shapers_and_are_gone_afterwards() -> None:
+    needs.tools("ip", "tc")
+    needs.possible(why_not())
     before = namespaces()
     with suppress(KeyboardInterrupt), machines(2, megabits=94.0) as (here, there):
         ping = [*here.prefix, sys.executable, "-c", REACH, there.address]

@@ -1,7 +1,6 @@
 """A disk that does not take a checkpoint: the ones before stay, nothing half-written does, and one line says why."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from cluster import whole_file
 from cluster.checkpoints import CheckpointStore
 from tests.checkpoints.contents import PROJECT, files, numbered, version_of
+from tests.habits import needs
 
 REFUSED_AT_A_SIZE = """
 import resource, sys
@@ -77,13 +77,11 @@ MOUNT = 'mount -t tmpfs -o size=512k pscluster "$1" && '
 
 
 def test_a_full_disk_refuses_until_something_fits(tmp_path: Path) -> None:
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        pytest.skip("needs unshare (util-linux) for a disk of its own")
+    unshare = needs.tool("unshare")
     private = [unshare, "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")), "sh", "-ec"]
     probe = subprocess.run([*private, MOUNT + "true", "sh", str(tmp_path)], capture_output=True, text=True, check=False)
-    if probe.returncode != 0:
-        pytest.skip(f"this machine lets nobody mount a disk of their own: {probe.stderr.strip()}")
+    refused = f"this machine lets nobody mount a disk of their own: {probe.stderr.strip()}"
+    needs.possible(refused if probe.returncode != 0 else "")
     command = [*private, MOUNT + 'exec "$2" -c "$3" "$1"', "sh", str(tmp_path), sys.executable, FILL]
     child = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

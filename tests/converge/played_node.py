@@ -5,12 +5,11 @@ What would reach beyond the folder (systemd, accounts, mounts) is only written d
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
+from tests.habits import needs
 
 OWN_FOLDERS = ("etc", "var", "run", "opt", "srv", "mnt", "proc")
 _OWN_PATH = re.compile(rf"(?<![\w.$/}}])/(?={'|'.join(OWN_FOLDERS)}\b)")
@@ -35,12 +34,6 @@ exec apt-get -q -o Dir={root} -o Dir::State::status={root}/var/lib/dpkg/status -
 """
 
 
-needs_apt = pytest.mark.skipif(
-    os.geteuid() != 0 or any(shutil.which(name) is None for name in ("apt-get", "dpkg", "dpkg-query")),
-    reason="dpkg into a folder of one's own takes Debian and root",
-)
-
-
 def about_package(name: str, depends: str = "", state: str = "installed") -> str:
     """A package in dpkg's list."""
     about = f"Package: {name}\nStatus: install ok {state}\nPriority: optional\nSection: misc\n"
@@ -58,9 +51,7 @@ class PlayedNode:
         for folder in (*OWN_FOLDERS, "etc/systemd/system", "var/lib/dpkg/info", "var/lib/dpkg/updates", "proc/self"):
             (root / folder).mkdir(parents=True, exist_ok=True)
         for name in TOOLS:
-            there = shutil.which(name)
-            assert there is not None, name
-            (self.commands / name).symlink_to(there)
+            (self.commands / name).symlink_to(needs.tool(name))
         for name in NOTED:
             self.command(name, f'echo "{name} $*" >>{root}/done')
         for name in ABSENT:
@@ -87,6 +78,8 @@ class PlayedNode:
 
     def packages(self, depends: Mapping[str, str], before_apt: str = "") -> None:
         """Installed ones, each with what it depends on; a shell line before each call of apt. Takes Debian's tools."""
+        needs.root("dpkg into a folder of a test's own")
+        needs.tools("apt-get", "dpkg", "dpkg-query")
         for name in depends:
             self.write(f"/var/lib/dpkg/info/{name}.list", "")
         self.write("/var/lib/dpkg/status", "".join(about_package(name, needed) for name, needed in depends.items()))

@@ -16,6 +16,7 @@ from cluster.errors import ClusterError
 from deploy.converge.fact_reader import read_facts
 from deploy.converge.fact_script import SECTION, Questions, fact_script
 from deploy.converge.machine_facts import MachineFacts, MountFact
+from tests.habits import needs
 
 SECTIONS = (
     *(
@@ -280,9 +281,7 @@ def test_what_attempts_left_is_measured_and_what_is_complete_is_not(tmp_path: Pa
 
 def test_a_machine_without_most_commands(tmp_path: Path) -> None:
     for name in ("date", "uname", "tar", "base64", "sort", "cat", "df", "awk"):
-        there = shutil.which(name)
-        assert there is not None
-        (tmp_path / name).symlink_to(there)
+        (tmp_path / name).symlink_to(needs.tool(name))
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     facts = ask(questions(tmp_path), replaced=(path, f"PATH={tmp_path}"))
     assert facts.python is None

@@ -1,7 +1,6 @@
 """A mount is right when it shows what the inventory wants, with the access it wants; who is asked below a mount."""
 
 import os
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from deploy.converge.system import Mounted
 from deploy.memory_estimate import estimate
 from tests.converge.pi import ENVIRONMENT, Cluster, all_changes, converged, thesis, untouched, wish_for
 from tests.converge.played_node import PlayedNode
+from tests.habits import needs
 from tests.inventory.cases import machine, read
 
 CARD = MountFact("/dev/mmcblk0p2", "ext4", "179:2")
@@ -193,8 +193,8 @@ def test_a_shared_folder_that_does_not_answer_holds_up_nothing_else(tmp_path: Pa
     assert (facts.shared_answers, facts.published) == (False, ())
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="a mount of one's own takes root")
 def test_what_the_kernel_says_of_a_bind_mount(tmp_path: Path) -> None:
+    needs.mount_namespace()
     for name in ("disk", "moved", "by link", "bound", "bound-disk"):
         (tmp_path / name).mkdir()
     (tmp_path / "moved" / "shared").mkdir()

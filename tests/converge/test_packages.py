@@ -11,7 +11,7 @@ from deploy.converge.package_scripts import PLANNED
 from deploy.converge.packages import Packages
 from deploy.converge.reset import Traces, reset_script
 from tests.converge.pi import thesis, untouched
-from tests.converge.played_node import PlayedNode, about_package, needs_apt
+from tests.converge.played_node import PlayedNode, about_package
 
 ADDED = "/var/lib/pscluster-deploy/packages"
 WANTED = Packages(("nftables",))
@@ -51,7 +51,6 @@ def remembered(node: PlayedNode) -> set[str]:
     return set((node.root / ADDED.lstrip("/")).read_text().split())
 
 
-@needs_apt
 def test_what_an_installation_adds_is_remembered(node: PlayedNode) -> None:
     installing(node, "installed", "installed")
     done = node.run(script())
@@ -60,7 +59,6 @@ def test_what_an_installation_adds_is_remembered(node: PlayedNode) -> None:
     assert not (node.root / PLANNED.lstrip("/")).exists()
 
 
-@needs_apt
 @pytest.mark.parametrize("signal", ["TERM", "KILL"])
 def test_an_installation_that_was_killed_is_gone_on_with_and_remembered(node: PlayedNode, signal: str) -> None:
     installing(node, "installed", "unpacked", then=f"kill -{signal} $PPID; exit 1")
@@ -75,7 +73,6 @@ def test_an_installation_that_was_killed_is_gone_on_with_and_remembered(node: Pl
     assert remembered(node) == {"libnft", "nftables"}
 
 
-@needs_apt
 def test_what_a_person_installs_after_one_that_was_killed_is_theirs(node: PlayedNode) -> None:
     installing(node, "installed", "unpacked", then="kill -KILL $PPID; exit 1")
     node.run(script())
@@ -88,7 +85,6 @@ def test_what_a_person_installs_after_one_that_was_killed_is_theirs(node: Played
     assert node.installed() == {"base-files", "postgresql"}
 
 
-@needs_apt
 def test_what_was_installed_before_somebody_could_note_it_is_noted_alone(node: PlayedNode) -> None:
     installing(node, "installed", "installed", then="kill -KILL $PPID; exit 1")
     node.run(script())
@@ -98,7 +94,6 @@ def test_what_was_installed_before_somebody_could_note_it_is_noted_alone(node: P
     assert not (node.root / PLANNED.lstrip("/")).exists()
 
 
-@needs_apt
 def test_a_reset_after_an_installation_that_was_killed_removes_what_it_added(node: PlayedNode) -> None:
     installing(node, "installed", "unpacked", then="kill -KILL $PPID; exit 1")
     node.run(script())

@@ -7,7 +7,7 @@ import pytest
 from deploy.converge.files import FSTAB_BEGIN, FSTAB_END
 from deploy.converge.reset import Traces, reset_script
 from tests.converge.pi import thesis
-from tests.converge.played_node import PlayedNode, needs_apt
+from tests.converge.played_node import PlayedNode
 
 OURS = "192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro 0 0"
 THEIRS = "/dev/sda1 /data ext4 defaults 0 2"
@@ -50,7 +50,6 @@ def remembered(node: PlayedNode) -> Path:
     return node.write("/var/lib/pscluster-deploy/packages", "".join(f"{name}\n" for name in ADDED))
 
 
-@needs_apt
 def test_packages_that_were_added_go_and_nothing_is_remembered(node: PlayedNode) -> None:
     list_of_ours = remembered(node)
     node.packages({**ADDED, "base-files": ""})
@@ -62,7 +61,6 @@ def test_packages_that_were_added_go_and_nothing_is_remembered(node: PlayedNode)
     assert sum("purge" in line for line in node.done) == 2  # the look ahead, and the work
 
 
-@needs_apt
 def test_what_a_package_of_somebody_else_s_needs_stays_with_it(node: PlayedNode) -> None:
     list_of_ours = remembered(node)
     node.packages({**ADDED, "autofs": "nfs-common", "base-files": ""})
@@ -74,7 +72,6 @@ def test_what_a_package_of_somebody_else_s_needs_stays_with_it(node: PlayedNode)
     assert not list_of_ours.parent.exists()  # they are somebody else's now
 
 
-@needs_apt
 def test_one_of_two_that_somebody_else_s_package_can_do_with_is_enough(node: PlayedNode) -> None:
     node.packages({**ADDED, "viewer": "libnft | keyutils"})
     remembered(node)
@@ -83,7 +80,6 @@ def test_one_of_two_that_somebody_else_s_package_can_do_with_is_enough(node: Pla
     assert node.installed() in ({"viewer", "libnft"}, {"viewer", "keyutils"})
 
 
-@needs_apt
 def test_a_reset_whose_packages_could_not_be_removed_is_finished_by_the_next(node: PlayedNode) -> None:
     list_of_ours = remembered(node)
     broken = node.write("/broken", "")
@@ -101,7 +97,6 @@ def test_a_reset_whose_packages_could_not_be_removed_is_finished_by_the_next(nod
     assert not list_of_ours.parent.exists()
 
 
-@needs_apt
 def test_a_package_that_somebody_removed_meanwhile_is_not_missed(node: PlayedNode) -> None:
     list_of_ours = remembered(node)
     list_of_ours.write_text("gone\n")

@@ -1,6 +1,5 @@
 """Every script a deployment sends, as a shell and as shellcheck read it."""
 
-import shutil
 import subprocess
 
 import pytest
@@ -12,6 +11,7 @@ from deploy.converge.fact_script import fact_script
 from deploy.converge.reset import Traces, reset_script
 from deploy.converge.rolling import interrupt_script, restart_script, stop_script
 from tests.converge.pi import all_changes, converged, thesis, untouched_cluster, wish_for
+from tests.habits import needs
 
 ODD = ("storage.mount=/mnt/a~b+c@d.e-f", "storage.export=/srv/übung", "ssh.user=a.b-c", "deployment.node_exporter=true")
 
@@ -44,12 +44,10 @@ def test_a_shell_can_read_every_script(overrides: tuple[str, ...]) -> None:
 
 
 def test_shellcheck_finds_no_error_in_them() -> None:
-    if shutil.which("shellcheck") is None:
-        pytest.skip("no shellcheck here: apt-get install shellcheck")
     whole = scripts(thesis())
     for what in ("ask", "stop", "restart", "reset rpi11", *(name for name in whole if name.startswith("rpi11: "))):
         done = subprocess.run(
-            ["shellcheck", "--shell=dash", "--severity=error", "--format=gcc", "-"],
+            [needs.tool("shellcheck"), "--shell=dash", "--severity=error", "--format=gcc", "-"],
             input=whole[what],
             text=True,
             capture_output=True,

@@ -8,6 +8,7 @@ import pytest
 from cluster.data.archive import file_digest
 from cluster.data.source import Source, find_source
 from cluster.errors import DataError
+from tests.habits import needs
 
 PUBLISHED_SHA256 = "a8954d1707c250290bc041f54688c804cb836b433651b3380cc0fe2cce2bb480"
 """Of the archive the figures were measured on: the published one without its 561 hand-made features."""
@@ -21,9 +22,9 @@ def published() -> Source:
     try:
         source = find_source(None, os.environ, PROJECT, PROJECT / "no-such-cache")
     except DataError as problem:
-        pytest.skip(f"the real recordings cannot be used: {problem}")
+        needs.skip(f"the real recordings cannot be used: {problem}")
     if source.kind != "hapt" or source.path is None or source.path.is_dir():
-        pytest.skip("the real recordings are neither in $PSCLUSTER_DATA nor in ../shared/data")
+        needs.skip("the real recordings are neither in $PSCLUSTER_DATA nor in ../shared/data")
     if file_digest(source.path) != PUBLISHED_SHA256:
-        pytest.skip(f"{source.path} is not the archive the figures were measured on")
+        needs.skip(f"{source.path} is not the archive the figures were measured on")
     return source

@@ -13,7 +13,7 @@ from deploy.project import ROOT
 from tests.deploy.playing import PlayedCluster
 from tests.deploy.three_nodes import HOSTS, THREE, write
 from tests.deploy.typed import Fab, Outcome
-from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
+from tests.remote.sshd import Sshd, needs_sudo, running_sshd
 
 
 @pytest.fixture
@@ -45,9 +45,6 @@ def played(tmp_path: Path) -> Iterator[PlayedCluster]:
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """The nodes of `three_nodes`; this machine's account becomes root there."""
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
     with running_sshd(tmp_path_factory.mktemp("sshd"), hosts=HOSTS) as server:
         yield server
 
@@ -76,6 +73,4 @@ def trusted(three: None, fab: Fab) -> None:
 @pytest.fixture
 def asked(trusted: None) -> None:
     """The nodes can be asked, which takes root there."""
-    reason = no_sudo()
-    if reason:
-        pytest.skip(reason)
+    needs_sudo()

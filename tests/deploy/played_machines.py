@@ -5,7 +5,6 @@ In mount namespaces of their own, so that this machine has none of it.
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -110,9 +109,3 @@ def running_machines(folder: Path, count: int) -> Iterator[list[tuple[Machine, S
         finally:
             for machine in machines:
                 machine.end()
-
-
-def no_namespace() -> str:
-    """Why no mount namespace can be made here, empty when one can."""
-    made = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0
-    return "" if made else "no mount namespace may be made here (root can)"

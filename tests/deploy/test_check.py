@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from cluster.inventory import Inventory, load
 from cluster.inventory.task import Task
 from deploy.check import check_node
 from deploy.facts import Answer, NodeFacts
-from deploy.memory_estimate import MEGABYTE, estimate, layer_units, of_training, rows_of_a_step
+from deploy.memory_estimate import MEGABYTE, estimate, layer_units, of_inventory, of_training, rows_of_a_step
 from deploy.role_status import ClusterStatus, RoleState, RoleStatus
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -21,12 +22,19 @@ PI_3B = NodeFacts(
     machine="aarch64",
     bits=64,
     tensorflow="2.21.0",
+    cores=4,
     memory_bytes=1_000_000_000,
     available_bytes=800_000_000,
     taken_ports={},
     guard=Answer(True, "socket filter"),
     data=Answer(True, "synthetic recordings"),
 )
+
+NAMES = [f"rpi{number:02d}" for number in range(1, 17)]
+
+
+def shipped(settings: list[str]) -> Inventory:
+    return load(PROJECT / "inventory.yaml", settings, check_interfaces=False)
 
 
 def status(state: RoleState) -> ClusterStatus:
@@ -168,6 +176,20 @@ def test_who_computes_more_micro_batches_at_once_takes_more() -> None:
         assert of_training("sync", 16, workers, model) == estimate(32, 17, part, prepared=16), workers
     assert estimate(32, part=8).worker > estimate(32).worker == estimate(32, part=1).worker
     assert estimate(32, prepared=8).coordinator > estimate(32).coordinator == estimate(32, prepared=1).coordinator
+
+
+@pytest.mark.parametrize(
+    ("cores", "settings", "same"),
+    [
+        ({}, [], ["jobs.train.micro_batches=4"]),
+        (dict.fromkeys(NAMES, 8), [], ["jobs.train.micro_batches=8"]),
+        (dict.fromkeys(NAMES, 4), ["jobs.train.mode=sync"], ["jobs.train.mode=sync", "jobs.train.micro_batches=16"]),
+        (dict.fromkeys(NAMES, 8), ["jobs.train.micro_batches=4"], ["jobs.train.micro_batches=4"]),
+    ],
+    ids=["unknown", "eight cores", "sync", "given"],
+)
+def test_the_estimate_follows_what_auto_becomes(cores: dict[str, int], settings: list[str], same: list[str]) -> None:
+    assert of_inventory(shipped(settings), cores) == of_inventory(shipped(same), {})
 
 
 def test_a_parameter_server_of_sync_holds_a_row_a_micro_batch() -> None:

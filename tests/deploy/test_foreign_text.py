@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import load
+from cluster.inventory.task import RoleName
 from cluster.inventory.templates import local_inventory
 from deploy.project import ROOT
 from deploy.state_folder import StateFolder
@@ -100,6 +101,9 @@ def test_the_traceback_of_a_bug_is_harmless_too(state: StateFolder, tmp_path: Pa
     assert f"RuntimeError: {SHOWN}" in terminal.text
 
 
+ROLES: tuple[RoleName, ...] = ("coordinator", "ps", "worker")
+
+
 @pytest.mark.long
 def test_a_graph_of_a_stranger_prints_in_a_real_role(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
@@ -108,7 +112,8 @@ def test_a_graph_of_a_stranger_prints_in_a_real_role(tmp_path: Path) -> None:
     started = subprocess.run([*fab, "start", "--no-jobs"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     try:
         assert started.returncode == 0, started.stderr
-        ports = [str(task.port) for role in ("coordinator", "ps", "worker") for task in inventory.of_role(role)]
+        (coordinator,), (server,), (worker,) = map(inventory.of_role, ROLES)
+        ports = [str(task.port) for task in (coordinator, server, worker)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         words = [sys.executable, "-c", TF_PRINT, *ports, HOSTILE]
         subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True)

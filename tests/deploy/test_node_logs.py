@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,17 +13,17 @@ import pytest
 
 from cluster.logs.lines import utc
 from deploy import node_journal
+from deploy.command_line import Words, shell
 from deploy.node_coordinator_log import NodeCoordinatorLog
 from deploy.node_journal import NodeJournal, unit_pattern
-from deploy.remote.connection import _dies_with_its_input
+from deploy.remote.connection import _DIES_WITH_ITS_INPUT
 from deploy.render.job_unit import NodePlaces
+from tests.habits import needs
 
 HERE = Path(__file__).parent
 AT = 1795305600
 PATIENCE_SECONDS = 60.0
 RUN = "20261122T000000Z-train"
-REMOTE = shutil.which("systemd-journal-remote", path=f"/lib/systemd:/usr/lib/systemd:{os.environ['PATH']}")
-"""It writes journals of what it is given; of Debian's package of that name."""
 
 
 class Journal:
@@ -33,8 +32,8 @@ class Journal:
     def __init__(self, folder: Path, *, real: bool) -> None:
         folder.mkdir()
         self._folder, self._real, self._written = folder, real, 0
-        words = ["journalctl"] if real else [sys.executable, str(HERE / "play_journalctl.py")]
-        self.journalctl = f"{' '.join(words)} -D {folder}"
+        words = [str(needs.tool("journalctl"))] if real else [sys.executable, str(HERE / "play_journalctl.py")]
+        self.journalctl = (*words, "-D", str(folder))
         if real:
             self.write("another.service", 0, "begins")  # a machine's journal is never empty
 
@@ -51,7 +50,8 @@ class Journal:
             }
             if self._real:
                 exported = "".join(f"{name}={value}\n" for name, value in fields.items()) + "\n"
-                words = [str(REMOTE), "-o", str(self._folder / "it.journal"), "-"]
+                writer = [*needs.machine_id(), str(needs.tool("systemd-journal-remote"))]
+                words = [*writer, "-o", str(self._folder / "it.journal"), "-"]
                 subprocess.run(words, input=exported, text=True, check=True, capture_output=True, timeout=60)
             else:
                 with (self._folder / "journal").open("a") as journal:
@@ -60,23 +60,21 @@ class Journal:
 
 @pytest.fixture(params=["real", "played"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
-    if request.param == "real" and (REMOTE is None or shutil.which("journalctl") is None):
-        pytest.skip("no journal can be made here: apt-get install systemd-journal-remote")
     made = Journal(tmp_path / "journal", real=request.param == "real")
     monkeypatch.setattr(node_journal, "JOURNALCTL", made.journalctl)
     return made
 
 
-def on_node(command: str) -> bytes:
-    ended = subprocess.run(command, shell=True, capture_output=True, timeout=60)
+def on_node(command: Words) -> bytes:
+    ended = subprocess.run(command, capture_output=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, b""), command
     return ended.stdout
 
 
 @contextmanager
-def streamed(command: str) -> "Iterator[subprocess.Popen[str]]":
+def streamed(command: Words) -> "Iterator[subprocess.Popen[str]]":
     """As `NodeConnection.stream` starts it: it ends when its input does."""
-    words = ["sh", "-c", _dies_with_its_input(command)]
+    words = shell(_DIES_WITH_ITS_INPUT, *command)
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as it:

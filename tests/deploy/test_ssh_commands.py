@@ -1,7 +1,6 @@
 """The command lines of `connection: ssh` as somebody types them, on nodes that are one real sshd without systemd."""
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,8 @@ from deploy.release.keys import environment_key
 from deploy.release.requirements import committed
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
-from tests.remote.sshd import ACCOUNT, Sshd, new_key, no_sudo, running_sshd, sshd_with_an_account, why_not
+from tests.habits import needs
+from tests.remote.sshd import ACCOUNT, Sshd, needs_sudo, new_key, running_sshd, sshd_with_an_account
 
 pytestmark = pytest.mark.usefixtures("one_release")
 
@@ -213,8 +213,7 @@ def test_ssh_becomes_the_system_s_ssh_with_the_pinned_keys(
     monkeypatch.chdir(here)
     write(here, THREE, sshd)
     assert fab("deploy trust --yes").code == 0
-    if shutil.which("ssh") is None:
-        pytest.skip("no ssh here: apt-get install openssh-client")
+    needs.tool("ssh")
     tool = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT), "deploy", "ssh", "--node", "pi-2"]
     words = [*tool, "--run-command", "echo $SSH_CONNECTION; exit 7"]
     done = subprocess.run(words, cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
@@ -228,9 +227,8 @@ def test_ssh_becomes_the_system_s_ssh_with_the_pinned_keys(
 
 def test_plan_of_a_fit_node_changes_nothing(tmp_path: Path, fab: Fab) -> None:
     """The node has its environment: a folder mounted over /opt, which only its own sshd sees."""
-    reason = why_not() or no_sudo()
-    if reason or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip(reason or "no mount namespace may be made here (root can)")
+    needs_sudo()
+    needs.mount_namespace()
     ask = "import platform; print(platform.python_version(), platform.machine())"
     python, machine = subprocess.check_output(["/usr/bin/python3", "-c", ask], text=True).split()
     environment = tmp_path / "opt" / "pscluster" / "environments" / environment_key(committed(), python, machine)
@@ -242,8 +240,7 @@ def test_plan_of_a_fit_node_changes_nothing(tmp_path: Path, fab: Fab) -> None:
         assert fab("deploy trust --yes").code == 0
         check = fab("deploy check --json")
         problems = [one["line"] for one in json.loads(check.stdout)["findings"] if one["level"] == "problem"]
-        if problems:
-            pytest.skip(f"this machine is no fit node: {problems[0]}")
+        needs.possible(f"this machine is no fit node: {problems[0]}" if problems else "")
         assert check.code == 0
         before = sorted((tmp_path / "opt").rglob("*"))
         plan = fab("deploy plan --json")
@@ -262,8 +259,8 @@ def test_plan_of_a_fit_node_changes_nothing(tmp_path: Path, fab: Fab) -> None:
 
 @pytest.mark.usefixtures("asked")
 def test_day_two_where_nothing_was_ever_installed(fab: Fab) -> None:
-    if Path("/opt/pscluster").exists():
-        pytest.skip("this machine is a node of a cluster, whose roles these commands would stop")
+    deployed = Path("/opt/pscluster").exists()
+    needs.possible("this machine is a node of a cluster, whose roles these commands would stop" if deployed else "")
     stop = fab("deploy stop")
     assert (stop.code, stop.stdout.splitlines()[-1]) == (0, "nothing was running")
     restart = fab("deploy restart --role worker:0")
@@ -276,8 +273,6 @@ def test_day_two_where_nothing_was_ever_installed(fab: Fab) -> None:
 
 
 def test_an_account_without_sudo_is_never_taken_for_a_cluster_that_does_not_run(tmp_path: Path, fab: Fab) -> None:
-    if shutil.which("sudo") is None:
-        pytest.skip("no sudo here: apt-get install sudo")
     with sshd_with_an_account(tmp_path) as server:
         text = ONE.format(user=ACCOUNT, port=server.port, key=server.user_key)
         (tmp_path / "inventory.yaml").write_text(text)

@@ -8,9 +8,10 @@ import pytest
 
 from deploy.commands import ssh_rollback
 from deploy.unfinished_rollback import UnfinishedRollback
-from tests.deploy.played_machines import Machine, no_namespace, running_machines
+from tests.deploy.played_machines import Machine, running_machines
 from tests.deploy.typed import Fab
-from tests.remote.sshd import no_sudo, why_not
+from tests.habits import needs
+from tests.remote.sshd import needs_sudo
 
 ROLES = ("[storage, ps, coordinator]", "[worker]", "[worker]")
 NAMES = ("pi-1", "pi-2", "pi-3")
@@ -20,9 +21,8 @@ OLD, NEW, NEWEST = ("a" * 16, "b" * 16, "c" * 16)
 @pytest.fixture
 def machines(tmp_path: Path, fab: Fab) -> Iterator[list[Machine]]:
     """Three nodes, each with two releases and roles that run the new one."""
-    reason = why_not() or no_sudo() or no_namespace()
-    if reason:
-        pytest.skip(reason)
+    needs_sudo()
+    needs.mount_namespace()
     with running_machines(tmp_path / "machines", len(NAMES)) as running:
         lines = [
             "schema: 1",

@@ -11,7 +11,7 @@ import pytest
 from deploy.project import ROOT
 from tests.deploy.pseudo_terminal import on_a_terminal
 from tests.deploy.typed import Fab
-from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
+from tests.remote.sshd import Sshd, needs_sudo, running_sshd
 
 TWO = """\
 schema: 1
@@ -29,9 +29,7 @@ WATCH = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT), "deploy", 
 @pytest.fixture
 def sshd(tmp_path: Path, fab: Fab) -> Iterator[Sshd]:
     """Both nodes; they may be asked, and their keys are pinned."""
-    reason = why_not() or no_sudo()
-    if reason:
-        pytest.skip(reason)
+    needs_sudo()
     (tmp_path / "sshd").mkdir()
     with running_sshd(tmp_path / "sshd", hosts=("127.0.0.2", "127.0.0.3")) as server:
         filled = TWO.format(user=getpass.getuser(), port=server.port, key=server.user_key)

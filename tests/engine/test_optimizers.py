@@ -41,7 +41,7 @@ def ours(optimizer: Optimizer, servers: int = 2) -> Doubles:
     shards = ParameterShards(layout, VectorState(start().astype(np.float32)), optimizer, ["/device:CPU:0"] * servers)
 
     def push(gradient: Any, identifier: Any, rate: Any) -> Any:
-        outcome, _ = shards.push(gradient, tf.zeros([0]), identifier, rate, tf.zeros([servers], tf.int64))
+        outcome = shards.push(gradient, tf.zeros([0]), identifier, rate, tf.zeros([servers], tf.int64))
         return outcome.fresh
 
     traced = trace(push, tf.TensorSpec([SIZE]), tf.TensorSpec([], tf.int64), tf.TensorSpec([]))

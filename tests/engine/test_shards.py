@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.engine import shard, shards
+from cluster.engine.codecs import Codec, Fp16, Fp32, TopK
 from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import trace
-from cluster.engine.shard import LEDGER_SLOTS, VectorState, ledger_of
+from cluster.engine.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
 from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
@@ -62,7 +63,7 @@ def store(
     )  # fmt: skip
 
     def push(gradient: Any, statistics: Any, identifier: Any, rate: Any, versions: Any) -> Any:
-        outcome, _ = made.push(gradient, statistics, identifier, rate, versions)
+        outcome = made.push(gradient, statistics, identifier, rate, versions)
         return tf.stack([outcome.fresh, outcome.staleness])
 
     return Store(
@@ -88,6 +89,18 @@ def test_what_is_placed_is_what_is_pulled_and_read_however_many_servers(servers:
     np.testing.assert_array_equal(statistics, vector[TRAINED:])
     assert versions.numpy().tolist() == [0] * servers
     np.testing.assert_array_equal(placed.shards.read(), vector)
+
+
+@pytest.mark.parametrize("codec", [Fp32(), Fp16(), TopK(0.5)], ids=str)
+def test_an_exact_pull_has_every_bit_whatever_the_codec(codec: Codec) -> None:
+    vector = np.random.default_rng(3).normal(size=TRAINED).astype(np.float32)
+    layout = Layout([ParameterSpec("weights", (TRAINED,))])
+    made = ParameterShards(
+        layout, VectorState(vector), MomentumSGD(), [HERE] * 2, Wire(codec if codec.stateless else Fp32(), codec)
+    )
+    np.testing.assert_array_equal(trace(lambda: made.pull(exact=True))()[0], vector)
+    if codec == Fp16():
+        np.testing.assert_array_equal(trace(made.pull)()[0], codec.round(tf.constant(vector)))
 
 
 @pytest.mark.parametrize("servers", [1, 2])

@@ -3,11 +3,12 @@
 import subprocess
 from pathlib import Path
 
+from tests.habits import needs
 from tools.check_lengths import too_long
 
 
 def test_names_the_module_that_is_too_long(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    subprocess.run([needs.tool("git"), "init", "--quiet", str(tmp_path)], check=True)
     (tmp_path / "short.py").write_text("\n" * 400)
     (tmp_path / "long.py").write_text("\n" * 401)
     (tmp_path / "long.md").write_text("\n" * 401)

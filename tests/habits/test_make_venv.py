@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.habits import needs
 from tests.habits.leaks import PROJECT
 
 UV = """#!/bin/sh
@@ -139,10 +140,8 @@ def test_an_interrupted_installation_does_not_look_done(project: Path) -> None:
 
 def fake_pythons(folder: Path, **says: tuple[int, str]) -> str:
     for name in ("dirname", "tail", "mkdir", "cat"):
-        found = shutil.which(name)
-        assert found is not None
         folder.mkdir(exist_ok=True)
-        (folder / name).symlink_to(found)
+        (folder / name).symlink_to(needs.tool(name))
     for name, (code, line) in says.items():
         executable(folder / name.replace("_", "."), f"#!/bin/sh\necho '{line}'\nexit {code}\n")
     return str(folder)

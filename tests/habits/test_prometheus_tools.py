@@ -7,51 +7,43 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import UsageError
+from tests.habits.played_apt import PlayedApt
 from tools.prometheus_tools import NoPrometheus, tool
 
-APT = """#!/bin/sh
-echo once >> {folder}/downloads
-touch prometheus_2_amd64.deb
-"""
-DPKG = """#!/bin/sh
-mkdir -p unpacked/usr/bin && touch unpacked/usr/bin/promtool
-"""
 
-
-def program(folder: Path, name: str, script: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(script.format(folder=folder))
-    (folder / name).chmod(0o755)
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedApt:
+    apt = PlayedApt(tmp_path / "apt")
+    monkeypatch.setenv("PATH", f"{apt.folder}:{os.environ['PATH']}")
+    return apt
 
 
 def test_what_is_on_the_path_goes_first(tmp_path: Path) -> None:
-    program(tmp_path / "bin", "promtool", "#!/bin/sh\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "promtool").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "promtool").chmod(0o755)
     assert tool("promtool", tmp_path / "cache", str(tmp_path / "bin")) == tmp_path / "bin/promtool"
     assert not (tmp_path / "cache").exists()
 
 
-def test_several_at_once_fetch_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "bin", "apt-get", APT)
-    program(tmp_path / "bin", "dpkg", DPKG)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+def test_several_at_once_fetch_it_once(tmp_path: Path, apt: PlayedApt) -> None:
+    apt.package("prometheus", {"usr/bin/promtool": "#!/bin/sh\n"})
     cache = tmp_path / "cache"
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: tool("promtool", cache, "/nowhere"), range(4)))
     assert found == {cache / "prometheus/usr/bin/promtool"}
-    assert (tmp_path / "bin/downloads").read_text() == "once\n"
+    assert apt.asked == ["update", "download"]
     assert sorted(path.name for path in cache.iterdir()) == ["prometheus", "prometheus.lock"]
     with pytest.raises(NoPrometheus, match=r"has no prometheus, expected it at .*usr/bin/prometheus: remove"):
         tool("prometheus", cache, "/nowhere")
 
 
-def test_says_why_it_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "bin", "apt-get", "#!/bin/sh\necho 'E: Unable to locate package prometheus' >&2; exit 100\n")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(
-        NoPrometheus, match=r"failed \(E: Unable to locate package prometheus\): install .*apt-get update"
-    ):
-        tool("promtool", tmp_path / "cache")
-    (tmp_path / "bin/apt-get").unlink()
+def test_says_why_it_cannot_be_had(tmp_path: Path, apt: PlayedApt, monkeypatch: pytest.MonkeyPatch) -> None:
+    apt.offline()
+    with pytest.raises(NoPrometheus, match=r"`apt-get update` failed \(E: no network\): install Debian's `prometheus`"):
+        tool("promtool", tmp_path / "cache", "/nowhere")
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["prometheus.lock"]
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoPrometheus, match="apt-get is not on PATH"):
         tool("promtool", tmp_path / "cache")
     with pytest.raises(UsageError, match="expected one of prometheus, promtool"):

@@ -52,14 +52,9 @@ def test_pi_calibrates_before_the_shipped_recipe_trains(text: str) -> None:
     assert (train.clip_norm, train.label_smoothing, train.batch_size) == (1.0, 0.05, 100)
 
 
-@pytest.mark.parametrize(
-    ("text", "micro_batches"),
-    [(THESIS, 16), (LOCAL, 4), (hosts_inventory("192.168.1.16-31"), 16), (hosts_inventory("10.0.0.1-17"), 32)],
-)
-def test_there_is_a_micro_batch_for_every_worker(text: str, micro_batches: int) -> None:
-    inventory = read(text)
-
-    assert inventory.jobs.train.micro_batches == micro_batches >= len(inventory.of_role("worker"))
+@pytest.mark.parametrize("text", [THESIS, LOCAL, hosts_inventory("192.168.1.16-31"), local_inventory(64)])
+def test_the_number_of_micro_batches_is_left_to_the_job(text: str) -> None:
+    assert read(text).jobs.train.micro_batches == "auto"
 
 
 @pytest.mark.parametrize("text", [THESIS, LOCAL, hosts_inventory("192.168.1.16-31"), local_inventory()])

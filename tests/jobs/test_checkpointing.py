@@ -22,7 +22,7 @@ from cluster.parameters import Layout, ParameterSpec
 
 SIZE = 1500
 DATA = "sha256 of the recordings"
-JOB = TrainJob.model_validate({"batch_size": 20})
+JOB = TrainJob.model_validate({"batch_size": 20, "micro_batches": 4})
 
 
 def state(updates: int) -> VectorState:
@@ -114,6 +114,20 @@ def test_patience_and_checkpoints_may_be_others(tmp_path: Path) -> None:
         kept.keep()
     other = {"batch_size": 20, "deadline_seconds": 7.0, "checkpoint": {"every_seconds": 1.0}, "refit": True}
     assert resumed(tmp_path, TrainJob.model_validate(other)).state.next_id == 10
+
+
+@pytest.mark.parametrize(("given", "refused"), [("auto", None), (4, None), (8, "micro_batches was 4 and is 8")])
+def test_a_run_keeps_the_number_of_micro_batches_that_it_began_with(
+    tmp_path: Path, given: int | str, refused: str | None
+) -> None:
+    with keeper(tmp_path, 10) as kept:
+        kept.keep()
+    job = TrainJob.model_validate({"batch_size": 20, "micro_batches": given})
+    if refused is None:
+        assert resumed(tmp_path, job).micro_batches == 4
+        return
+    with pytest.raises(UsageError, match=refused):
+        resume(tmp_path, job, DATA, SIZE)
 
 
 def test_a_checkpoint_that_another_version_made_is_refused(tmp_path: Path) -> None:

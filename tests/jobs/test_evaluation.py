@@ -17,17 +17,19 @@ STANDARD = Standardization(np.zeros(2, np.float32), np.ones(2, np.float32))
 class Inline:
     """Runs each item when it is drawn: every even row is of class 0, odd of 1, and all are taken for class 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: int = 1, loss: Callable[[Any], float] = lambda rows: 0.5 * len(rows)) -> None:
+        """`order` -1: the last item is answered first."""
         self.ids: list[int] = []
+        self._order, self._loss = order, loss
 
     def run(self, items: Iterable[Item], stop: Callable[[], bool]) -> Iterator[Outcome]:
-        for item in items:
+        for item in items if self._order > 0 else list(items)[::-1]:
             if stop():
                 return
             rows, weights, _ = item.arguments
             confusion = np.zeros((2, 2))
             np.add.at(confusion, (rows % 2, np.zeros(len(rows), int)), weights)
-            value: Any = np.append(confusion.ravel(), 0.5 * weights.sum())
+            value: Any = np.append(confusion.ravel(), self._loss(rows[weights > 0]))
             self.ids.append(item.id)
             yield Outcome(item, 0, value, 0.1, 1)
 
@@ -62,3 +64,14 @@ def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:
     nothing, confusion = evaluate(np.arange(CHUNK), STANDARD, stop=lambda: True)
     assert nothing is None
     assert confusion.sum() == 0
+
+
+def test_the_loss_is_the_same_to_the_bit_in_whatever_order_the_workers_answer() -> None:
+    losses = [
+        found.loss
+        for order in (1, -1)
+        if (found := Evaluator(cast(Dispatcher, Inline(order, lambda rows: 0.1 + 1e6 / (1 + rows[0] ** 2))), 2)(
+            np.arange(CHUNK * 9), STANDARD)[0])
+    ]  # fmt: skip
+    assert losses[0] == losses[1]
+    assert len(losses) == 2

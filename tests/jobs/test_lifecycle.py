@@ -1,6 +1,7 @@
 """From preparation to result file, with jobs that do nothing but end in different ways."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,49 @@ def test_a_cancel_that_comes_too_late_cancels_nothing(tmp_path: Path) -> None:
 
     job._run = end
     assert conduct(job, tmp_path, cancel)[1]["status"] == "done"
+
+
+def content_of(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file below: its bytes, and when it was last written."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_second_writer_is_refused_and_leaves_the_live_run_as_it_is(tmp_path: Path) -> None:
+    """The second one used to rewrite the events and to record its own failure in the live run."""
+    second = Small()
+
+    def alive(folder: RunFolder) -> None:
+        folder.event(epoch=1)
+        for name in ("history.jsonl", "result.json", "checkpoints/progress"):
+            (folder.path / name).parent.mkdir(exist_ok=True)
+            (folder.path / name).write_text(name)
+        before = content_of(folder.path)
+        watched: list[str] = []
+
+        class Seeing(lifecycle.Watch):
+            def __enter__(self) -> "Seeing":
+                watched.append("entered")
+                return self
+
+        with pytest.raises(ClusterError, match=rf"only one who writes there, but process {os.getpid()} does"):
+            conduct(second, tmp_path, Cancel(), resumed=folder.path, watch=Seeing())
+        assert content_of(folder.path) == before
+        assert watched == []
+
+    path, _ = conduct(Small(run=alive), tmp_path, Cancel())
+    assert second.done == 0
+    assert second.heard == []
+    assert [json.loads(line)["epoch"] for line in (path.parent / "events.jsonl").read_text().splitlines()] == [1]
+    assert stored(tmp_path)["status"] == "done"
+    with pytest.raises(UsageError, match="is finished"):
+        conduct(second, tmp_path, Cancel(), resumed=path.parent)
+    path.unlink()
+    conduct(second, tmp_path, Cancel(), resumed=path.parent)
+    assert second.done == 1, "the first one has ended, without its result"
 
 
 def test_a_failure_is_recorded_and_raised(tmp_path: Path) -> None:

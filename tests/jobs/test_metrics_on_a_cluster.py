@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.inventory.task import ROLE_NAMES, RoleName
 from cluster.metrics.catalogue import exported_by
+from tests.habits import needs
 from tests.jobs.cluster import HANG_SECONDS, SMALL, Cluster, cluster_of, own_recordings
-from tools.prometheus_tools import NoPrometheus, tool
 
 FORMATS = ("text/plain", "application/openmetrics-text; version=1.0.0")
 AT_THE_END = ("pscluster_train_loss", ("coordinator", "test", "0"))
@@ -33,12 +33,8 @@ def read(cluster: Cluster, role: RoleName) -> str:
 
 def complaints(text: str) -> str:
     """What promtool has to say."""
-    try:
-        promtool = tool("promtool")
-    except NoPrometheus as reason:
-        pytest.skip(str(reason))
     checked = subprocess.run(
-        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=HANG_SECONDS
+        [needs.tool("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, timeout=HANG_SECONDS
     )
     return checked.stdout + checked.stderr + ("" if checked.returncode == 0 else f"status {checked.returncode}")
 

@@ -72,3 +72,32 @@ def test_a_refit_and_repeated_batches_under_whole_steps(cluster: Cluster, mode: 
     assert done.folder is not None
     stages = [json.loads(line)["stage"] for line in (done.folder / "events.jsonl").read_text().splitlines()]
     assert stages == ["train", "train", "refit", "refit"]
+
+
+@pytest.mark.parametrize("codec", ["{name: fp16}", "{name: topk, density: 0.1, momentum: 0.0}"])
+def test_the_figures_are_those_of_the_stored_model_to_the_bit(cluster: Cluster, codec: str) -> None:
+    """With `fp16` they used to be those of rounded parameters."""
+    done = trained(cluster, "async", f"jobs.train.codec={codec}", epochs=2)
+    source = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
+    again = cluster.job("evaluate", source, f"jobs.evaluate.run={done.folder}", flags=["--json", "--quiet"])
+    assert again.code == 0, again.errors
+    for key in ("parameters_sha256", "final", "confusion"):
+        assert again.result[key] == done.result[key]
+
+
+@pytest.mark.parametrize("mode", ["async", "local"])
+def test_a_worker_that_is_killed_takes_what_it_kept_along_and_the_result_says_so(mode: str) -> None:
+    with cluster_of(workers=2, servers=1) as own:
+        own_recordings(own.folder / "mine.npz")
+        settings = [f"jobs.train.data.source={own.folder / 'mine.npz'}", f"jobs.train.mode={mode}"]
+        settings += ["jobs.train.epochs=30", "jobs.train.validation_subjects=0", "jobs.train.local.steps=2"]
+        settings += ["jobs.train.codec={name: topk, density: 0.1, momentum: 0.0}"]
+        with own.begun("train", *SMALL, *settings) as job:
+            job.until("epoch   2/")
+            own.kill("worker:1")
+            own.start("worker:1")
+            done = job.end()
+        assert done.code == 0, done.errors
+        updates = done.result["updates"]
+        assert updates["applied"] == updates["scheduled"]
+        assert updates["memories_lost"] == ("worker:1 is back" in done.log)

@@ -74,6 +74,23 @@ def test_it_goes_on_from_the_newest_checkpoint_and_is_finished_then(
     assert len(again.errors.splitlines()) == 1
 
 
+def test_a_live_run_takes_no_notice_of_a_second_one_that_would_go_on_with_it(
+    cluster: Cluster, mine: tuple[str, ...]
+) -> None:
+    with cluster.begun("train", *mine, "jobs.train.checkpoint.every_seconds=0.3", "jobs.train.epochs=100") as job:
+        job.until("epoch   2/")
+        (run,) = set(job.runs.glob("*-*/")) - job.before
+        second = cluster.job("train", *mine, resumed=run, flags=["--quiet"])
+        assert second.code == 1, second.errors
+        (line,) = second.errors.splitlines()
+        assert "expected to be the only one who writes there" in line
+        done = job.end()
+    assert done.folder == run
+    ended_well(done, epochs=100)
+    assert done.result["resumptions"] == 0
+    assert all("status" not in json.loads(event) for event in (run / "events.jsonl").read_text().splitlines())
+
+
 def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used(
     cluster: Cluster, mine: tuple[str, ...], killed: Path
 ) -> None:

@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 def settings(cluster: Cluster, *others: str, mode: str = "sync", epochs: int = 3) -> tuple[str, ...]:
     source = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
     return (source, *SMALL, f"jobs.train.mode={mode}", f"jobs.train.epochs={epochs}",
-            "jobs.train.validation_subjects=0", *others)  # fmt: skip
+            "jobs.train.micro_batches=4", "jobs.train.validation_subjects=0", *others)  # fmt: skip
 
 
 def bits(done: Done) -> str:
@@ -105,7 +105,9 @@ def test_whatever_happens_on_the_way() -> None:
 
 
 def whatever_happens(cluster: Cluster) -> None:
-    long = settings(cluster, *NORMALIZED, "jobs.train.checkpoint.every_seconds=0.2", epochs=8)
+    # `auto` is 4 for four workers, would be 2 for two, and stays what the run began with.
+    auto = "jobs.train.micro_batches=auto"
+    long = settings(cluster, *NORMALIZED, "jobs.train.checkpoint.every_seconds=0.2", auto, epochs=8)
     quiet = bits(cluster.job("train", *settings(cluster, *NORMALIZED, mode="single", epochs=8)))
 
     wide = cluster.part(4, 2)
@@ -127,6 +129,7 @@ def whatever_happens(cluster: Cluster) -> None:
     done = cluster.part(4, 3).job("train", *long, resumed=cancelled.folder)
     assert bits(done) == quiet
     assert done.result["resumptions"] == 2
+    assert done.result["micro_batches"] == {"number": 4, "why": "the run began with it"}
     assert "worker:3 left" in done.log
     assert done.folder is not None
     events = [json.loads(line) for line in (done.folder / "events.jsonl").read_text().splitlines()]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,20 @@ import pytest
 from safetensors.numpy import load_file
 
 from cluster.engine.quiet import KNOWN
+from cluster.inventory.micro_batches import chosen
 from cluster.jobs.model_store import load
+from cluster.metrics.processor import usable_cores
 from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
 
 CONTRACT = {
-    "": "schema job status reason cluster mode workers ps seed dataset model settings epochs_done refit final selected "
-    "confusion updates resumptions wire throughput staleness calibration parameters_sha256 elapsed_seconds",
+    "": "schema job status reason cluster mode workers ps seed dataset model settings micro_batches epochs_done refit "
+    "final selected confusion updates resumptions wire throughput staleness calibration parameters_sha256 "
+    "elapsed_seconds",
     "dataset": "name source sha256 train_windows test_windows channels window_steps labels",
     "model": "name parameters hidden",
     "final": "accuracy f1_macro f1_weighted precision_macro recall_macro loss",
     "selected": "epoch accuracy f1_macro f1_weighted precision_macro recall_macro loss",
-    "updates": "scheduled applied duplicates_dropped rolled_back",
+    "updates": "scheduled applied duplicates_dropped rolled_back memories_lost",
     "wire": "pull_bytes_per_step push_bytes_per_step packets_per_step",
     "throughput": "windows_per_second step_seconds_p50",
     "staleness": "mean maximum",
@@ -69,6 +73,9 @@ def test_the_result_has_every_key_with_a_value_that_makes_sense(trained: Done) -
     assert result["dataset"]["train_windows"] == 400
     assert result["dataset"]["test_windows"] == 120
     assert (result["dataset"]["channels"], result["dataset"]["window_steps"]) == (6, 64)
+    assert result["settings"]["micro_batches"] == "auto"
+    cores = [max(1, usable_cores() // 2)] * 2
+    assert result["micro_batches"] == asdict(chosen("async", 20, 2, cores)), "two workers share this machine"
     assert result["epochs_done"] == EPOCHS
     assert 1 <= result["selected"]["epoch"] <= EPOCHS
     assert 0 < result["throughput"]["step_seconds_p50"] < result["elapsed_seconds"]
@@ -85,7 +92,8 @@ def test_it_learned(trained: Done) -> None:
 def test_every_update_was_applied_once(trained: Done) -> None:
     # One of four subjects is held out: 300 windows are 15 batches of 20.
     assert trained.result["updates"] == {
-        "scheduled": EPOCHS * 15, "applied": EPOCHS * 15, "duplicates_dropped": 0, "rolled_back": 0
+        "scheduled": EPOCHS * 15, "applied": EPOCHS * 15, "duplicates_dropped": 0, "rolled_back": 0,
+        "memories_lost": 0,
     }  # fmt: skip
 
 

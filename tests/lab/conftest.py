@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.habits import needs
 from tests.lab import requirements
 from tests.lab.lab import Lab
 
 
 @pytest.fixture(scope="session")
 def lab_can_run() -> None:
-    if reason := requirements.why_not():
-        pytest.skip(reason)
+    needs.possible(requirements.why_not())
 
 
 @pytest.fixture(scope="module")

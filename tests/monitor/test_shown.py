@@ -12,9 +12,9 @@ import yaml
 from cluster.inventory import load
 from deploy.monitor.dashboards import dashboards
 from deploy.monitor.files import RECORDING_RULES, prometheus_files, write
+from tests.habits import needs
 from tests.monitor.expressions import filled_in, panels_of
 from tools.check_rules import INVENTORY
-from tools.prometheus_tools import tool
 
 pytestmark = pytest.mark.long
 
@@ -66,7 +66,7 @@ def holds(folder: Path, expression: str, series: Mapping[str, str], shown: Mappi
     }
     (folder / "tests.yml").write_text(yaml.safe_dump(tests), encoding="utf-8")
     done = subprocess.run(
-        [tool("promtool"), "test", "rules", "tests.yml"],
+        [needs.tool("promtool"), "test", "rules", "tests.yml"],
         cwd=folder, capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

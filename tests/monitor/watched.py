@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.prometheus_tools import tool
+from tests.habits import needs
 
 FAB = Path(sys.executable).with_name("fab")
 PROJECT = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ class Prometheus:
 
 def with_programs() -> dict[str, str]:
     """Our environment with Prometheus on PATH."""
-    return {**os.environ, "PATH": f"{tool('prometheus').parent}:{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{needs.tool('prometheus').parent}:{os.environ['PATH']}"}
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """A headless Chromium, and what a page that people look at must not do in it."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+from tests.habits import needs
+
 PAINTED = """canvas => {
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
   const colors = new Set(); let painted = 0;
@@ -29,9 +28,7 @@ Scheme = Literal["light", "dark"]
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The browser of this machine; without one the test is skipped."""
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser: expected one of {', '.join(NAMES)} on PATH, e.g. by apt-get install chromium")
+    path = needs.tool("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:

@@ -5,14 +5,11 @@ import pytest
 
 from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, ask_for_key
-from tests.remote.sshd import Sshd, no_sudo, running_sshd, why_not
+from tests.remote.sshd import Sshd, needs_sudo, running_sshd
 
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
     with running_sshd(tmp_path_factory.mktemp("sshd")) as server:
         yield server
 
@@ -29,6 +26,4 @@ def node(sshd: Sshd, tmp_path: Path) -> Iterator[NodeConnection]:
 @pytest.fixture(scope="session")
 def sudo() -> None:
     """The account that runs the tests may become root on its own sshd."""
-    reason = no_sudo()
-    if reason:
-        pytest.skip(reason)
+    needs_sudo()

@@ -2,23 +2,46 @@
 
 import getpass
 import os
-import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-import pytest
-
 from deploy.remote.address import SshAddress
+from tests.habits import needs
+from tools import debian_tools
 
 ACCOUNT = "pscluster-tester"
 """An account that may not use sudo, known to one sshd alone."""
 
 _UP_SECONDS = 20.0
+_ACCOUNTS = 'cp /etc/passwd "$0/passwd" && echo "$1" >>"$0/passwd" && mount --bind "$0/passwd" /etc/passwd && shift'
+_OVERLAYS = """set -e
+mount -t tmpfs none "$0"
+for file in hosts hostname resolv.conf; do  # often mounts, which an overlay does not show
+    [ ! -e "/etc/$file" ] || cp -L "/etc/$file" "$0/$file"
+done
+for folder in usr etc; do
+    mkdir -p "$0/$folder/upper" "$0/$folder/work"
+    layers="lowerdir=$1/$folder:/$folder,upperdir=$0/$folder/upper,workdir=$0/$folder/work"
+    mount -t overlay -o "$layers" overlay "/$folder"
+done
+find "$0" -maxdepth 1 -type f -exec cp {} /etc ';'
+grep -q ^sshd: /etc/passwd || echo sshd:x:64321:65534::/run/sshd:/usr/sbin/nologin >>/etc/passwd
+for part in /usr/bin/sudo /usr/lib/sudo /usr/libexec/sudo /etc/sudoers /etc/sudoers.d; do
+    [ ! -e "$part" ] || chown -R root:root "$part"
+done
+chmod 4755 /usr/bin/sudo
+shift
+exec "$@"
+"""
+"""Lays unpacked programs over this machine's own, in a mount namespace: `sudo` and an sshd of root's look for their
+parts at fixed places, and sudo needs a right that no unpacked program has."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +67,32 @@ class Sshd:
         return SshAddress(**(given | changes))  # type: ignore[arg-type]
 
 
-def why_not() -> str:
-    """Why no sshd can be started here, empty when one can."""
-    if shutil.which("sshd", path="/usr/sbin:/sbin:/usr/bin") is None:
-        return "no sshd here: apt-get install openssh-server"
-    return ""
+def needs_sudo() -> None:
+    """Skips where the account that runs the tests cannot become root on its own sshd."""
+    needs.sudo()
+    needs.possible(_no_sudo())
 
 
-def no_sudo() -> str:
-    """Why the account that runs the tests cannot become root on its own sshd, empty when it can."""
-    if shutil.which("sudo") is None:
-        return "no sudo here: apt-get install sudo"
-    asked = subprocess.run(["sudo", "-n", "true"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    return "" if asked.returncode == 0 else "sudo asks for a password here"
+@cache
+def _no_sudo() -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        words = [*_with_unpacked(Path(scratch)), "sudo", "-n", "true"]
+        asked = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False, text=True)
+    assert asked.returncode == 0 or asked.stderr.startswith("sudo:"), asked.stderr
+    return asked.stderr.strip()
+
+
+def _with_unpacked(folder: Path) -> tuple[str, ...]:
+    """What a command begins with that finds unpacked programs at their places; nothing where none is needed."""
+    root = debian_tools.unpacked()
+    if root is None or os.geteuid() != 0 or all(map(debian_tools.installed, ("sshd", "sudo"))):
+        return ()
+    needs.overlay()
+    return ("unshare", "--mount", "sh", "-c", _OVERLAYS, str(folder), str(root))
 
 
 def new_key(path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    subprocess.run([needs.tool("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
 
 
 @contextmanager
@@ -68,6 +100,7 @@ def running_sshd(
     folder: Path, *options: str, wrapper: Sequence[str] = (), hosts: Sequence[str] = ("127.0.0.1",)
 ) -> Iterator[Sshd]:
     """An sshd with a host key and an authorized key made in `folder`, started by the command line `wrapper`."""
+    server = needs.tool("sshd")
     for name in ("host_key", "user_key"):
         if not (folder / name).exists():
             new_key(folder / name)
@@ -83,29 +116,31 @@ def running_sshd(
         "PasswordAuthentication": "no",
         "PermitRootLogin": "prohibit-password",
     }
-    Path("/run/sshd").mkdir(exist_ok=True)
     words = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
     words += [word for host in hosts for word in ("-o", f"ListenAddress={host}:{port}")]
     words += [word for option in options for word in ("-o", option)]
-    server = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/bin")
-    assert server is not None
-    with (folder / "sshd.log").open("ab") as log:
+    with tempfile.TemporaryDirectory() as scratch, (folder / "sshd.log").open("ab") as log:
+        outer = _with_unpacked(Path(scratch))
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
         process = subprocess.Popen(
-            [*wrapper, server, "-D", "-e", "-f", "/dev/null", *words], stderr=log, stdin=subprocess.DEVNULL
+            [*outer, *wrapper, "/usr/sbin/sshd" if outer else server, "-D", "-e", "-f", "/dev/null", *words],
+            stderr=log,
+            stdin=subprocess.DEVNULL,
         )
-    try:
-        deadline = time.monotonic() + _UP_SECONDS
-        while True:
-            assert process.poll() is None, (folder / "sshd.log").read_text()
-            assert time.monotonic() < deadline
-            with socket.socket() as trial:
-                if trial.connect_ex((hosts[-1], port)) == 0:
-                    break
-            time.sleep(0.02)
-        yield Sshd(port, folder)
-    finally:
-        process.terminate()
-        process.wait(10)
+        try:
+            deadline = time.monotonic() + _UP_SECONDS
+            while True:
+                assert process.poll() is None, (folder / "sshd.log").read_text()
+                assert time.monotonic() < deadline
+                with socket.socket() as trial:
+                    if trial.connect_ex((hosts[-1], port)) == 0:
+                        break
+                time.sleep(0.02)
+            yield Sshd(port, folder)
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 GREETING = 'ForceCommand=echo welcome to this Pi; eval "$SSH_ORIGINAL_COMMAND"'
@@ -115,14 +150,12 @@ GREETING = 'ForceCommand=echo welcome to this Pi; eval "$SSH_ORIGINAL_COMMAND"'
 @contextmanager
 def sshd_with_an_account(folder: Path) -> Iterator[Sshd]:
     """An sshd that knows one account more, without sudo: in a mount namespace of its own, so the machine does not."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, for an account that may not use sudo")
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no mount namespace may be made here")
-    (folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}{ACCOUNT}:*:54321:54321::/:/bin/sh\n")
-    script = f'mount --bind "{folder}/passwd" /etc/passwd && exec "$@"'
+    needs.sudo()
+    needs.mount_namespace()
+    script = f'{_ACCOUNTS} && exec "$@"'
+    account = f"{ACCOUNT}:*:54321:54321::/:/bin/sh"
     # A command reads the key, as root: the account may not look into the tests' folder.
     keys = f"AuthorizedKeysCommand=/bin/cat {folder}/user_key.pub"
-    wrapper = ("unshare", "-m", "sh", "-c", script, "sh")
+    wrapper = ("unshare", "--mount", "sh", "-c", script, str(folder), account)
     with running_sshd(folder, keys, "AuthorizedKeysCommandUser=root", wrapper=wrapper) as server:
         yield server

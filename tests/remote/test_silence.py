@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from deploy.command_line import shell
 from deploy.remote import connection
 from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, ask_for_key
 from deploy.remote.outcome import NodeUnreachableError
-from tests.remote.sshd import Sshd, running_sshd, why_not
+from tests.habits import needs
+from tests.remote.sshd import Sshd, running_sshd
 
 OURS, THEIRS = "10.213.77.1", "10.213.77.2"
 
@@ -26,12 +28,10 @@ def ip(*words: str) -> None:
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """A machine behind one cable, whose end here is called as the namespace is."""
-    reason = why_not() or ("" if os.geteuid() == 0 else "needs root, for a network namespace")
-    if reason:
-        pytest.skip(reason)
+    needs.tool("sshd")
+    needs.network_namespace()
     name = f"silent{os.getpid()}"
-    if subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no network namespace may be made here")
+    ip("netns", "add", name)
     try:
         ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
         ip("addr", "add", f"{OURS}/30", "dev", name)
@@ -72,7 +72,7 @@ def test_a_stream_from_a_node_whose_cable_was_pulled_ends(node: NodeConnection, 
 
     def watch() -> None:
         try:
-            node.stream("sh -c 'echo begun; sleep 1000'", lambda _: begun.set())
+            node.stream(shell("echo begun; sleep 1000"), lambda _: begun.set())
         except NodeUnreachableError as error:
             told.append(error)
         ended.set()

@@ -2,7 +2,6 @@
 
 import getpass
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from deploy.converge.deployment import ask, findings, survey
 from deploy.memory_estimate import estimate
 from deploy.remote.connection import NodeConnection
 from tests.converge.pi import thesis, wish_for
+from tests.habits import needs
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import ACCOUNT, Sshd, running_sshd, sshd_with_an_account
 
@@ -22,8 +22,8 @@ def test_a_node_says_what_it_is(node: NodeConnection) -> None:
     facts = ask(node, wish_for(thesis()))
     assert facts.machine == os.uname().machine
     assert abs(facts.clock_offset_seconds) <= facts.clock_error_seconds + 0.1
-    # As `ss` tells root: with the process that listens.
-    assert facts.listening.get(node.address.port, "").endswith("(sshd)") or shutil.which("ss") is None
+    needs.tool("ss")  # it tells root the process that listens
+    assert facts.listening.get(node.address.port, "").endswith("(sshd)")
 
 
 @pytest.mark.usefixtures("sudo")
@@ -47,12 +47,10 @@ def test_nodes_that_are_lost_are_findings_and_the_others_are_asked(sshd: Sshd, t
 
 
 def test_an_account_without_sudo_is_told_the_line_that_gives_it(tmp_path: Path) -> None:
-    if shutil.which("sudo") is None:
-        pytest.skip("no sudo here: apt-get install sudo")
     with sshd_with_an_account(tmp_path) as server:
         account = NodeConnection(server.address("rpi01", user=ACCOUNT), trusting(tmp_path, server))
         try:
-            assert account.run("id -un").text == f"{ACCOUNT}\n"
+            assert account.run(["id", "-un"]).text == f"{ACCOUNT}\n"
             with pytest.raises(ClusterError) as caught:
                 ask(account, wish_for(thesis()))
         finally:
@@ -68,9 +66,7 @@ def test_a_node_without_sudo_is_told_to_install_it(tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()
     for name in ("sh", "timeout"):
-        there = shutil.which(name)
-        assert there is not None
-        (commands / name).symlink_to(there)
+        (commands / name).symlink_to(needs.tool(name))
     with running_sshd(tmp_path, f"SetEnv=PATH={commands}") as server:
         bare = NodeConnection(server.address("rpi01", user=getpass.getuser()), trusting(tmp_path, server))
         try:

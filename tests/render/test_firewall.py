@@ -1,6 +1,5 @@
 """The nftables table, as text and as nft reads and loads it."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.render import firewall
 from tests.converge.pi import thesis
+from tests.habits import needs
 from tests.inventory.cases import edited, machine, problems, read
 
 ALLOWING = ("storage:", "deployment: {allow: [10.9.0.0/16, 10.9.1.7, 172.16.0.1]}\nstorage:")
@@ -22,9 +22,16 @@ def test_only_nodes_reach_the_cluster_s_ports() -> None:
     rules = firewall.ruleset(thesis())
     assert "tcp dport { 2049, 2222, 2223, 2224, 9100, 9200, 9201, 9202 } ip saddr @nodes accept" in rules
     assert "tcp dport { 2049, 2222, 2223, 2224, 9100, 9200, 9201, 9202 } drop" in rules
-    assert rules.index("@nodes accept") < rules.index(" drop\n")
+    assert rules.index("@nodes accept") < rules.index("9202 } drop\n")
     assert "policy accept" in rules  # SSH is none of its business
     assert "readers" not in rules
+
+
+def test_only_the_account_and_root_of_a_node_reach_tensorflow() -> None:
+    output = firewall.ruleset(thesis("deployment.service_uid=901")).partition("chain output")[2]
+    assert output.count("meta skuid { 0, 901 } accept") == 2
+    assert "2049" not in output
+    assert "9200" not in output
 
 
 def test_readers_reach_metrics_and_no_tensorflow() -> None:
@@ -63,21 +70,19 @@ def test_what_is_no_network_is_refused_with_the_inventory() -> None:
 @pytest.mark.parametrize("inventory", [thesis(), allowing()], ids=["thesis", "allowing"])
 def test_nft_loads_them_twice(tmp_path: Path, inventory: Inventory) -> None:
     """In a network namespace of its own, which ends with the command."""
-    if shutil.which("nft", path="/usr/sbin:/sbin") is None:
-        pytest.skip("no nft here: apt-get install nftables")
-    if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no network namespace may be made here (root can)")
+    needs.tool("nft")
+    needs.network_namespace()
     rules = tmp_path / "rules.nft"
     rules.write_text(firewall.ruleset(inventory))
-    script = f"PATH=/usr/sbin:/sbin:$PATH; nft -f {rules} && nft -f {rules} && nft list table inet pscluster"
+    script = f"nft -f {rules} && nft -f {rules} && nft list table inet pscluster"
     done = subprocess.run(
         ["unshare", "-n", "sh", "-c", script],
         capture_output=True,
         text=True,
         check=False,
     )
-    if "Operation not supported" in done.stderr or "not permitted" in done.stderr:
-        pytest.skip(f"this kernel has no nftables: {done.stderr.splitlines()[0]}")
+    refused = "Operation not supported" in done.stderr or "not permitted" in done.stderr
+    needs.possible(f"this kernel has no nftables: {done.stderr.splitlines()[0]}" if refused else "")
     assert done.returncode == 0, done.stderr
     assert f"pscluster {firewall.loaded_mark(rules.read_text())}" in done.stdout
     assert done.stdout.count("@nodes accept") == 1

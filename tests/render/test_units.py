@@ -1,7 +1,6 @@
 """The units of roles, as text and as systemd reads them."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from cluster.inventory import Inventory
 from deploy.places import CURRENT
 from deploy.render import firewall, job_unit, monitor_unit, roles
 from tests.converge.pi import thesis
+from tests.habits import needs
 from tests.inventory.cases import edited, machine, read
 
 ODD = """\
@@ -118,8 +118,7 @@ def test_every_line_of_a_unit_is_a_setting(inventory: Inventory) -> None:
 @pytest.fixture
 def unit_folder(tmp_path: Path) -> Path:
     """The units as files, of a program that is on this machine and an account that is."""
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze here: apt-get install systemd")
+    needs.tool("systemd-analyze")
     for number, inventory in enumerate((thesis(), odd())):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -1,7 +1,5 @@
 """A second machine as far as the kernel's network is concerned: a network namespace behind a virtual cable."""
 
-import os
-import shutil
 import subprocess
 import sys
 import uuid
@@ -9,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tests.habits import needs
 from tests.server.processes import HANG_SECONDS, PROJECT
 
 ADDRESSES = {4: ("198.18.77.1", "198.18.77.2", 24), 6: ("fd5a:77::1", "fd5a:77::2", 64)}
@@ -41,11 +40,9 @@ class Neighbour:
 
 
 def why_not() -> str:
-    """Why no neighbour can be made here; empty where one can."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    if shutil.which("ip") is None:
-        return "network namespaces need the ip command (iproute2)"
+    """Why no neighbour can be made here; empty where one can. Skips without the tools and the rights for it."""
+    needs.tool("ip")
+    needs.root("network namespaces")
     name = f"trial{uuid.uuid4().hex[:8]}"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if made.returncode != 0:

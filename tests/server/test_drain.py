@@ -7,14 +7,16 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.client import MARK_HEADER
+from cluster.control.drain import USUAL_SECONDS, DrainRequests
 from cluster.metrics import exporter
-from cluster.metrics.drain import USUAL_SECONDS, DrainRequests
+from tests.habits import needs
 from tests.server.namespaces import neighbour, why_not
 from tests.server.processes import HANG_SECONDS
 
 POST = """import http.client, sys
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=60)
-connection.request("POST", "/drain/worker:0")
+connection.request("POST", "/drain/worker:0", headers={"X-PSCluster-Request": "1"})
 print(connection.getresponse().status)
 connection.close()
 """
@@ -47,7 +49,7 @@ def port(workers: Workers) -> Iterator[int]:
 def post(port: int, target: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     try:
-        connection.request("POST", target, b"read and thrown away")
+        connection.request("POST", target, b"read and thrown away", {MARK_HEADER: "1"})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -74,8 +76,7 @@ def test_a_coordinator_cannot_be_restarted_by_it(port: int) -> None:
 
 
 def test_only_the_machine_itself_may(workers: Workers) -> None:
-    if reason := why_not():
-        pytest.skip(reason)
+    needs.possible(why_not())
     with neighbour() as other:
         drains = DrainRequests(workers.drain)
         serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, drains=drains)

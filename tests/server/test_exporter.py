@@ -23,6 +23,7 @@ from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
 from cluster.metrics.node import processor_celsius
 from cluster.metrics.process import memory_bytes
+from tests.habits import needs
 from tests.server.processes import HANG_SECONDS
 
 
@@ -126,8 +127,7 @@ def test_what_the_cluster_itself_reads_is_no_prometheus_that_comes_again(monkeyp
 
 
 def test_an_exporter_answers_on_ipv6_and_frees_its_port() -> None:
-    if not socket.has_dualstack_ipv6():
-        pytest.skip("this machine has no IPv6")
+    needs.possible("" if socket.has_dualstack_ipv6() else "this machine has no IPv6")
     with exporting(CollectorRegistry(), [True], "::1") as url:
         assert get(f"{url}/ready")[0] == 200
         port = int(url.rpartition(":")[2])

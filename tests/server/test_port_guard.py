@@ -12,6 +12,7 @@ import pytest
 from cluster.server import guard, strangers
 from cluster.server.guard import attach_filter, bind_to_loopback, guard_loopback
 from cluster.server.probe import answers
+from tests.habits import needs
 from tests.server.namespaces import Neighbour, neighbour, why_not
 from tests.server.processes import HANG_SECONDS, running
 
@@ -21,9 +22,7 @@ LONG_ENOUGH_SECONDS = 1.0
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[Neighbour]:
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
+    needs.possible(why_not())
     with neighbour() as made:
         yield made
 

@@ -52,13 +52,13 @@ class AllreduceMode:
         self.shards = ExchangedVector(
             network.layout, state, optimizer, tuple(places.values()), wire, clip_norm=job.clip_norm
         )
-        self._runs = dict(zip(places.values(), runs_of(job.micro_batches, tuple(places), speeds), strict=True))
+        self._runs = dict(zip(places.values(), runs_of(job.pieces, tuple(places), speeds), strict=True))
         self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows)}
 
     def _traced(self, network: Network, windows: WorkerWindows) -> Callable[..., Any]:
         job, shards = self._job, self.shards
         gradient_of = GradientOfBatch(network, job)
-        sizes = piece_sizes(job.batch_size, job.micro_batches)
+        sizes = piece_sizes(job.batch_size, job.pieces)
         borders = np.concatenate([[0], np.cumsum(sizes)])
         working = {place: run for place, run in self._runs.items() if len(run)}
 
@@ -85,7 +85,7 @@ class AllreduceMode:
                     figures += [tf.stack([piece.loss, piece.hits]) for piece in pieces]
             with tf.control_dependencies([part.node for part in parts]):
                 computed = tf.timestamp()
-            norm = shards.reduce_and_apply(parts, job.micro_batches, rate)
+            norm = shards.reduce_and_apply(parts, job.pieces, rate)
             with tf.control_dependencies([norm]):
                 pushed = tf.timestamp()
             told = tf.concat([[norm], tf.reshape(tf.stack(figures), [-1])], 0)
@@ -105,7 +105,7 @@ class AllreduceMode:
         sums, first = [], run.start
         size = self.shards.layout.trained_size
         while first < run.stop:
-            count = largest_subtree(first, self._job.micro_batches, run.stop - first)
+            count = largest_subtree(first, self._job.pieces, run.stop - first)
             mine = leaves[first - run.start : first - run.start + count]
             sums.append(PartialSum(first, place, tree_sum(mine, lambda a, b: self.shards.nodes.add(a, b, size))))
             first += count
@@ -132,3 +132,8 @@ class AllreduceMode:
     def settle(self) -> Item | None:
         """See Mode: a step is applied when it is answered."""
         return None
+
+    @property
+    def memories_lost(self) -> int:
+        """See Mode: workers keep nothing."""
+        return 0

@@ -9,13 +9,13 @@ from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import Optimizer
 from cluster.engine.runtime import trace
+from cluster.engine.sender import Sender
 from cluster.engine.shard import VectorState, Wire
 from cluster.engine.shards import ParameterShards
-from cluster.engine.worker_memory import Remembered, WorkerMemory
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.gradient import GradientOfBatch
-from cluster.jobs.modes.mode import Reply, Step, Stretch
+from cluster.jobs.modes.mode import Memories, Reply, Step, Stretch
 from cluster.jobs.recordings import WorkerWindows
 from cluster.models import Network
 
@@ -33,18 +33,20 @@ class AsynchronousMode:
     ) -> None:  # fmt: skip
         """`owner`: a number of this run's own, by which a worker's memory knows that it is meant."""
         self._job, self.policy, self._owner = job, policy, owner
+        self._memories = Memories()
         self.shards = ParameterShards(
             network.layout, state, optimizer, places, wire, staleness_power=job.staleness_power
         )
-        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows, wire)}
+        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows)}
 
-    def _traced(self, network: Network, windows: WorkerWindows, wire: Wire) -> Callable[..., Any]:
+    def _traced(self, network: Network, windows: WorkerWindows) -> Callable[..., Any]:
         job, shards = self._job, self.shards
         gradient_of = GradientOfBatch(network, job)
-        memory = WorkerMemory(wire.push.memory_rows, network.layout.trained_size)
+        sender = Sender(shards)
 
         def train(identifier: Any, rows: Any, rate: Any, seed: Any, standardization: Any, owner: Any) -> Any:
             begin = tf.timestamp()
+            begun = sender.begin(owner)
             trained, statistics, versions = shards.pull()
             with tf.control_dependencies([trained, statistics]):
                 pulled = tf.timestamp()
@@ -52,14 +54,10 @@ class AsynchronousMode:
             batch = gradient_of(trained, statistics, inputs, classes, seed)
             with tf.control_dependencies([batch.gradient]):
                 computed = tf.timestamp()
-            kept = memory.load(owner) if memory.rows else None
-            outcome, remembered = shards.push(
-                batch.gradient, batch.statistics, identifier, rate, versions, kept.rows if kept else None
-            )
-            stored = memory.store(owner, Remembered(remembered, kept.count + 1)) if kept else []
-            with tf.control_dependencies([outcome.fresh, *stored]):
+            outcome = sender.push(begun, batch.gradient, batch.statistics, identifier, rate, versions)
+            with tf.control_dependencies([outcome.fresh]):
                 pushed = tf.timestamp()
-            figures = [batch.loss, batch.hits, batch.norm, outcome.staleness]
+            figures = [batch.loss, batch.hits, batch.norm, outcome.staleness, begun.forgot]
             times = [pulled - begin, computed - pulled, pushed - computed]
             return tf.stack([tf.cast(value, tf.float64) for value in [*figures, *times]])
 
@@ -87,7 +85,8 @@ class AsynchronousMode:
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds)
-        loss, hits, norm, staleness, pull, compute, push = (float(value) for value in outcome.value)
+        loss, hits, norm, staleness, forgot, pull, compute, push = (float(value) for value in outcome.value)
+        self._memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
         step = Step({update.batches[0]: loss}, hits, norm, staleness)
         return Reply((pull, compute, push), self._job.batch_size, staleness, step)
 
@@ -95,8 +94,13 @@ class AsynchronousMode:
         """See Mode: every push is applied when it is answered."""
         return None
 
+    @property
+    def memories_lost(self) -> int:
+        """See Mode."""
+        return self._memories.lost
+
 
 def dropout_seed(job: TrainJob, batch: int, micro_batch: int = 0) -> np.ndarray:
     """int32 (2,): decides what is dropped in a micro-batch, from the job's seed and the micro-batch's number alone."""
-    draws = (batch * job.micro_batches + micro_batch) & 0x7FFFFFFF
+    draws = (batch * job.pieces + micro_batch) & 0x7FFFFFFF
     return np.array([job.seed & 0x7FFFFFFF, draws], np.int32)

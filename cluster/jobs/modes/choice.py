@@ -39,10 +39,10 @@ def batches_per_update(job: TrainJob) -> int:
 
 def policy_of(job: TrainJob, workers: int, speeds: Speeds) -> Policy:
     """The policy of the job's mode over `workers` workers."""
-    slots = job.micro_batches
+    slots = job.pieces
     match job.mode:
         case "ssp":
-            return BoundedStaleness(slots, speeds, job.ssp.bound, workers)
+            return BoundedStaleness(slots, speeds, job.ssp.bound)
         case "sync":
             return Synchronous(slots, speeds, job.sync.quorum, job.sync.backup_workers)
         case "single" | "allreduce":

@@ -14,14 +14,14 @@ from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import MomentumSGD, Optimizer
 from cluster.engine.runtime import trace
+from cluster.engine.sender import Sender
 from cluster.engine.shard import VectorState, Wire
 from cluster.engine.shards import ParameterShards
-from cluster.engine.worker_memory import Remembered, WorkerMemory
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.gradient import GradientOfBatch
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Reply, Step, Stretch
+from cluster.jobs.modes.mode import Memories, Reply, Step, Stretch
 from cluster.jobs.recordings import WorkerWindows
 from cluster.models import Network
 
@@ -29,6 +29,8 @@ import tensorflow as tf  # isort: skip
 
 FUNCTION = "train"
 STATISTICS_RATE = 0.1
+HEAD = 5
+"""Elements of a reply before its batches: staleness; pull, compute and push seconds; whether the worker forgot."""
 
 
 class LocalMode:
@@ -39,25 +41,26 @@ class LocalMode:
         places: Sequence[str], wire: Wire, policy: Policy, owner: int, workers: int,
     ) -> None:  # fmt: skip
         self._job, self.policy, self._owner, self._inner = job, policy, owner, inner
+        self._memories = Memories()
         momentum = job.local.outer_momentum
         self.shards = ParameterShards(
             network.layout, state, MomentumSGD(momentum, nesterov=momentum > 0), places, wire,
-            statistics_rate=1.0 / workers,
+            statistics_rate=1.0 / workers, remembering=bool(inner.slot_names) or not wire.push.stateless,
         )  # fmt: skip
-        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows, wire)}
+        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows)}
 
-    def _traced(self, network: Network, windows: WorkerWindows, wire: Wire) -> Callable[..., Any]:
+    def _traced(self, network: Network, windows: WorkerWindows) -> Callable[..., Any]:
         job, shards, inner = self._job, self.shards, self._inner
         gradient_of = GradientOfBatch(network, job)
-        own = len(inner.slot_names)
-        memory = WorkerMemory(own + wire.push.memory_rows, network.layout.trained_size)
+        sender = Sender(shards, own=len(inner.slot_names))
 
         def train(
             identifier: Any, rows: Any, rates: Any, seeds: Any, outer_rate: Any, standardization: Any, owner: Any
         ) -> Any:
             begin = tf.timestamp()
+            begun = sender.begin(owner)
             pulled, pulled_statistics, versions = shards.pull()
-            kept = memory.load(owner)
+            kept = begun.settled
             with tf.control_dependencies([pulled, pulled_statistics, kept.rows]):
                 arrived = tf.timestamp()
 
@@ -74,19 +77,18 @@ class LocalMode:
             _, trained, statistics, slots, figures = tf.while_loop(
                 lambda k, *_: k < tf.shape(rows)[0],
                 step,
-                [tf.constant(0), pulled, pulled_statistics, kept.rows[:own], tf.zeros([job.local.steps, 3])],
+                [tf.constant(0), pulled, pulled_statistics, kept.rows[: sender.own], tf.zeros([job.local.steps, 3])],
                 parallel_iterations=1,
             )
             with tf.control_dependencies([trained]):
                 computed = tf.timestamp()
-            outcome, residual = shards.push(
-                pulled - trained, statistics, identifier, outer_rate, versions, kept.rows[own:]
+            outcome = sender.push(
+                begun, pulled - trained, statistics, identifier, outer_rate, versions, slots, tf.shape(rows)[0]
             )
-            now = Remembered(tf.concat([slots, residual], 0), kept.count + tf.shape(rows, tf.int64)[0])
-            with tf.control_dependencies([outcome.fresh, *memory.store(owner, now)]):
+            with tf.control_dependencies([outcome.fresh]):
                 pushed = tf.timestamp()
             times = tf.stack([arrived - begin, computed - arrived, pushed - computed])
-            head = tf.concat([[tf.cast(outcome.staleness, tf.float64)], times], 0)
+            head = tf.concat([[tf.cast(outcome.staleness, tf.float64)], times, [begun.forgot]], 0)
             return tf.concat([head, tf.cast(tf.reshape(figures, [-1]), tf.float64)], 0)
 
         return trace(
@@ -115,8 +117,9 @@ class LocalMode:
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
-        staleness, pull, compute, push = (float(value) for value in outcome.value[:4])
-        lines = outcome.value[4:].reshape(-1, 3)[: len(update.batches)]
+        staleness, pull, compute, push, forgot = (float(value) for value in outcome.value[:HEAD])
+        self._memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
         step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()), staleness)
         return Reply((pull, compute, push), len(losses) * self._job.batch_size, staleness, step)
@@ -124,3 +127,8 @@ class LocalMode:
     def settle(self) -> Item | None:
         """See Mode: every push is applied when it is answered."""
         return None
+
+    @property
+    def memories_lost(self) -> int:
+        """See Mode."""
+        return self._memories.lost

@@ -51,6 +51,18 @@ class Reply:
     step: Step | None
 
 
+class Memories:
+    """Which workers remember something of a fit, and how many lost it with their process."""
+
+    def __init__(self) -> None:
+        self.lost, self._known = 0, set[tuple[int, int]]()
+
+    def heard(self, task: int, fit: int, *, forgot: bool) -> None:
+        """A reply of `task` in the fit that begins with update `fit`: did the worker begin with nothing?"""
+        self.lost += forgot and (task, fit) in self._known
+        self._known.add((task, fit))
+
+
 class Mode(Protocol):
     """A mode, its shards and its traced functions."""
 
@@ -72,6 +84,11 @@ class Mode(Protocol):
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """What the first reply to a grant says; tells the policy."""
+        ...
+
+    @property
+    def memories_lost(self) -> int:
+        """How often a worker lost what it kept between its pushes: a codec's residual, an inner optimizer's slots."""
         ...
 
     def settle(self) -> Item | None:

@@ -65,17 +65,17 @@ class SynchronousMode:
     ) -> None:  # fmt: skip
         """Raises ValueError for a codec with a memory."""
         self._job, self.policy = job, policy
-        self._sizes = np.array(piece_sizes(job.batch_size, job.micro_batches), np.int32)
+        self._sizes = np.array(piece_sizes(job.batch_size, job.pieces), np.int32)
         self._borders = np.concatenate([[0], np.cumsum(self._sizes)])
         self.shards = StepShards(
-            network.layout, state, optimizer, places, wire, slots=job.micro_batches, clip_norm=job.clip_norm
+            network.layout, state, optimizer, places, wire, slots=job.pieces, clip_norm=job.clip_norm
         )
-        self._finished = _Finished(state.next_id - 1, np.zeros(job.micro_batches, np.float32), 1.0, 0.0)
+        self._finished = _Finished(state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = _Open()
         gradient_of = GradientOfBatch(network, job)
         self.functions: dict[str, Callable[..., Any]] = {
             part_function(count): self._traced(count, network, windows, gradient_of)
-            for count in subtree_sizes(job.micro_batches)
+            for count in subtree_sizes(job.pieces)
         }
         self.functions[SETTLE] = self._traced_settling()
 
@@ -83,7 +83,7 @@ class SynchronousMode:
         """Of the step before: its number, what counts of it, its share and rate."""
         return [
             tf.TensorSpec([], tf.int64),
-            tf.TensorSpec([self._job.micro_batches], tf.float32),
+            tf.TensorSpec([self._job.pieces], tf.float32),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([], tf.float32),
         ]
@@ -145,7 +145,7 @@ class SynchronousMode:
             *self._before(), np.int64(step), np.int32(grant.first), rows, self._sizes[places], seed,
             stretch.standardization,
         )  # fmt: skip
-        return Item(step * self._job.micro_batches + grant.first, part_function(grant.slots), arguments)
+        return Item(step * self._job.pieces + grant.first, part_function(grant.slots), arguments)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -162,7 +162,7 @@ class SynchronousMode:
 
     def _complete(self, number: int, update: Update, stretch: Stretch) -> Step:
         counted = self.policy.counted(number)
-        mask = np.zeros(self._job.micro_batches, np.float32)
+        mask = np.zeros(self._job.pieces, np.float32)
         mask[counted] = 1.0
         share = float(self._sizes.sum() / self._sizes[counted].sum())
         rate = stretch.rate_of(update.batches[0])
@@ -174,3 +174,8 @@ class SynchronousMode:
     def settle(self) -> Item | None:
         """See Mode: the last step is applied when the next one pulls, unless somebody asks for it."""
         return Item(-1, SETTLE, self._before())
+
+    @property
+    def memories_lost(self) -> int:
+        """See Mode: workers keep nothing."""
+        return 0

@@ -1,0 +1,119 @@
+"""What a test needs of the machine, and how it is skipped where that is missing: here, and nowhere else.
+
+The end of a run says in one line what was skipped for it, and the command that gets it (tests/conftest.py).
+"""
+
+import os
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tools import debian_tools
+
+_TOOL = "needs {name}: `" + debian_tools.COMMAND + "` fetches it"
+_ROOT = "needs root: {purpose}"
+
+
+def tool(name: str) -> Path:
+    """The program, the machine's own or the unpacked one; skips without it."""
+    found = debian_tools.find(name)
+    if found is None:
+        skip(_TOOL.format(name=name) if name in debian_tools.NAMES else f"needs {name}, which every Debian has")
+    return found
+
+
+def tools(*names: str) -> None:
+    """Skips without all of them."""
+    for name in names:
+        tool(name)
+
+
+def root(purpose: str) -> None:
+    """Skips where the tests do not run as root."""
+    if os.geteuid() != 0:
+        skip(_ROOT.format(purpose=purpose))
+
+
+def sudo() -> None:
+    """Skips where sudo is neither installed nor, for root, unpacked: it takes a right that only root can give it."""
+    if debian_tools.installed("sudo"):
+        return
+    if os.geteuid() != 0 or not debian_tools.is_unpacked("sudo"):
+        skip(_TOOL.format(name="sudo") if os.geteuid() == 0 else _ROOT.format(purpose="sudo is not installed"))
+
+
+def mount_namespace() -> None:
+    """Skips where no mount can be made that only a process of the test sees."""
+    tool("unshare")
+    root("mounts of a test's own")
+    possible(_refused("unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"))
+
+
+def overlay() -> None:
+    """Skips where no folder can be laid over another in a mount namespace."""
+    mount_namespace()
+    trial = "cd /mnt && mkdir a b c && mount -t overlay -o lowerdir=a,upperdir=b,workdir=c overlay /mnt/a"
+    possible(_refused("unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /mnt && {trial}"))
+
+
+def machine_id() -> tuple[str, ...]:
+    """What a command begins with that asks for the machine's id, which a container may lack; skips without a way."""
+    if Path("/etc/machine-id").exists():
+        return ()
+    overlay()
+    script = (
+        "mount -t tmpfs none /mnt && mkdir /mnt/upper /mnt/work && "
+        "mount -t overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work overlay /etc && "
+        f'echo {"1" * 32} >/etc/machine-id && umount -l /mnt && exec "$@"'
+    )
+    return ("unshare", "--mount", "sh", "-c", script, "sh")
+
+
+def network_namespace() -> None:
+    """Skips where no network namespace can be made."""
+    tools("unshare", "ip")
+    root("network namespaces")
+    possible(_refused("unshare", "--net", "ip", "link", "set", "lo", "up"))
+
+
+def possible(why_not: str) -> None:
+    """Skips for this reason, unless it is empty."""
+    if why_not:
+        skip(why_not)
+
+
+def skip(reason: str) -> NoReturn:
+    """Skips the test."""
+    pytest.skip(reason)
+
+
+@cache
+def _refused(*command: str) -> str:
+    """Why the command cannot be run here; empty where it can."""
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode == 0:
+        return ""
+    return f"`{' '.join(command)}` is refused here: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
+
+
+def closing_line(reasons: Iterable[str]) -> str:
+    """What was skipped for want of tools or of root, by the reason of each skipped test; empty where nothing was."""
+    tools: Counter[str] = Counter()
+    roots = 0
+    for reason in reasons:
+        if found := re.search(_TOOL.replace("{name}", r"([\w-]+)"), reason):
+            tools[found[1]] += 1
+        roots += _ROOT.partition("{")[0] in reason
+    said = []
+    if tools:
+        listed = ", ".join(f"{name} ({count})" for name, count in sorted(tools.items()))
+        said.append(f"{tools.total()} for want of {listed}: `{debian_tools.COMMAND}` fetches what Debian has of it")
+    if roots:
+        said.append(f"{roots} that need root: `sudo make test` runs them")
+    return f"skipped: {'; '.join(said)}" if said else ""

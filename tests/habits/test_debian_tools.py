@@ -1,0 +1,124 @@
+"""The tests' tools: the machine's own first, else Debian's, unpacked with the libraries that are missing."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.habits.played_apt import PlayedApt
+from tools import debian_tools, prometheus_tools
+from tools.debian_tools import Tool
+
+HONK = "#!/bin/sh\necho honk $CALL ${LD_LIBRARY_PATH%%:*} $1\n"
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedApt:
+    """A world of two tools, of which the machine has neither, and no Prometheus to look for."""
+    apt = PlayedApt(tmp_path / "apt")
+    tools = (
+        Tool("honk", "geese", "usr/bin/honk", environment={"CALL": "{root}/etc"}, with_packages=("feathers",)),
+        Tool("moo", "cows", "usr/sbin/moo", also=("cat",)),
+        Tool("sudo", "sudo", "usr/bin/sudo"),
+    )
+    monkeypatch.setattr(debian_tools, "TOOLS", {tool.name: tool for tool in tools})
+    monkeypatch.setattr(debian_tools, "NAMES", tuple(tool.name for tool in tools))
+    monkeypatch.setattr(prometheus_tools, "TOOLS", ())
+    monkeypatch.setattr(debian_tools, "ELSEWHERE", ())
+    (tmp_path / "commands").mkdir()
+    for name in ("tar", "dpkg-deb", "sh", "cp", "rm"):
+        (tmp_path / "commands" / name).symlink_to(Path("/usr/bin", name))
+    monkeypatch.setenv("PATH", f"{apt.folder}:{tmp_path / 'commands'}")
+    return apt
+
+
+def fill(apt: PlayedApt) -> None:
+    apt.package("geese", {"bin/honk": HONK, "etc/geese": ""}, "libgeese")
+    apt.package("libgeese", {"lib/here/libgeese.so.1": ""})
+    apt.package("feathers", {"usr/share/feathers": ""})
+    apt.package("cows", {"usr/sbin/moo": "#!/bin/sh\n"})
+    apt.package("sudo", {"usr/bin/sudo": "#!/bin/sh\n"})
+
+
+def test_a_tool_is_unpacked_with_what_it_needs_and_runs(tmp_path: Path, apt: PlayedApt) -> None:
+    fill(apt)
+    cache = tmp_path / "cache"
+    assert debian_tools.missing(cache) == ["honk", "moo", "sudo"]
+    assert debian_tools.fetch(cache) == {}
+    assert debian_tools.missing(cache) == []
+    honk = debian_tools.find("honk", cache)
+    assert honk == cache / "test-tools/bin/honk"
+    root = cache / "test-tools/root"
+    said = subprocess.check_output([honk, "loud"], text=True)
+    assert said.split() == ["honk", f"{root}/etc", f"{root}/usr/lib/here", "loud"]
+    assert (root / "usr/share/feathers").exists()
+    assert (root / "bin").readlink() == Path("usr/bin")
+    assert sorted(path.name for path in cache.iterdir()) == ["test-tools", "test-tools.lock"]
+    asked = apt.asked
+    assert debian_tools.fetch(cache) == {}
+    assert apt.asked == asked, "nothing is missing, so nothing is asked for"
+
+
+def test_no_program_gets_the_rights_of_root(tmp_path: Path, apt: PlayedApt) -> None:
+    fill(apt)
+    cache = tmp_path / "cache"
+    assert debian_tools.fetch(cache) == {}
+    assert {path.stat().st_mode & 0o7000 for path in (cache / "test-tools").rglob("*") if path.is_file()} == {0}
+    assert debian_tools.find("sudo", cache) is None, "without them sudo is no command"
+    assert debian_tools.is_unpacked("sudo", cache)
+
+
+def test_the_machine_s_own_goes_first_and_by_another_name_too(tmp_path: Path, apt: PlayedApt) -> None:
+    fill(apt)
+    cache = tmp_path / "cache"
+    (tmp_path / "commands" / "cat").symlink_to("/usr/bin/cat")
+    assert debian_tools.missing(cache) == ["honk", "sudo"]
+    assert debian_tools.fetch(cache) == {}
+    assert sorted(os.listdir(cache / "test-tools/bin")) == ["honk"]
+    assert debian_tools.find("moo", cache) == tmp_path / "commands/cat"
+    assert (debian_tools.installed("moo", cache), debian_tools.installed("honk", cache)) == (True, False)
+
+
+def test_what_was_unpacked_stays_when_more_is_missing(tmp_path: Path, apt: PlayedApt) -> None:
+    fill(apt)
+    cache = tmp_path / "cache"
+    cat = tmp_path / "commands" / "cat"
+    cat.symlink_to("/usr/bin/cat")
+    assert debian_tools.fetch(cache) == {}
+    cat.unlink()
+    assert debian_tools.missing(cache) == ["moo"]
+    assert debian_tools.fetch(cache) == {}
+    assert sorted(os.listdir(cache / "test-tools/bin")) == ["honk", "moo"]
+
+
+def test_a_package_that_debian_has_not_costs_its_tool_alone(
+    tmp_path: Path, apt: PlayedApt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apt.package("geese", {"usr/bin/honk": HONK})
+    apt.package("feathers", {"usr/share/feathers": ""})
+    apt.package("cows", {"usr/share/cows": ""})
+    assert debian_tools.main([], tmp_path / "cache") == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2:] == [
+        "make test-tools: no moo: its package has no such program",
+        "make test-tools: no sudo: `apt-get --print-uris --no-install-recommends ...` failed "
+        "(E: Unable to locate package sudo)",
+    ]
+    asked = len(apt.asked)
+    assert debian_tools.main(["--on-the-way"], tmp_path / "cache") == 0
+    assert len(apt.asked) == asked, "what was refused is asked for again by `make test-tools` alone"
+    assert capsys.readouterr() == ("", "")
+    apt.package("sudo", {"usr/bin/sudo": "#!/bin/sh\n"})
+    assert debian_tools.main([], tmp_path / "cache") == 1
+    assert debian_tools.missing(tmp_path / "cache") == ["moo"]
+
+
+def test_without_a_mirror_the_tests_run_all_the_same(
+    tmp_path: Path, apt: PlayedApt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apt.offline()
+    assert debian_tools.main(["--on-the-way"], tmp_path / "cache") == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "make test-tools: no honk, moo, sudo: `apt-get update` failed (E: no network)"
+    assert debian_tools.main([], tmp_path / "cache") == 1

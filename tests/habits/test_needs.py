@@ -1,0 +1,69 @@
+"""All skips go through one place, and the end of a run says in one line what was skipped."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.habits import needs
+from tests.habits.leaks import PROJECT
+from tools import debian_tools
+
+SKIPPING = re.compile(r"pytest\.skip\(|mark\.skip|importorskip|unittest\.skip|shutil\.which\(|SkipTest")
+MAY = {
+    "tests/habits/needs.py": "the one place",
+    "tests/habits/test_needs.py": "this contract",
+    "tests/lab/requirements.py": "lists what a lab needs; tests/lab/conftest.py asks `needs`",
+    "tests/lab_kernel/requirements.py": "no test, a program of its own",
+}
+
+
+def test_no_test_looks_for_a_tool_or_skips_by_itself() -> None:
+    found = {
+        path.relative_to(PROJECT).as_posix()
+        for path in (PROJECT / "tests").rglob("*.py")
+        if SKIPPING.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(MAY), "tests/habits/needs.py skips, and finds tools"
+
+
+def test_a_tool_is_the_machine_s_own_or_the_unpacked_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert needs.tool("sh").name == "sh"
+    monkeypatch.setattr(debian_tools, "find", lambda _: None)
+    for name, said in (
+        ("sshd", "needs sshd: `make test-tools` fetches it"),
+        ("sh", "needs sh, which every Debian has"),
+    ):
+        with pytest.raises(pytest.skip.Exception, match=re.escape(said)):
+            needs.tool(name)
+
+
+def test_the_closing_line_counts_what_is_missing() -> None:
+    reasons = [
+        *("Skipped: needs sshd: `make test-tools` fetches it",) * 3,
+        "Skipped: needs systemd-analyze: `make test-tools` fetches it",
+        "Skipped: needs root: network namespaces",
+        "Skipped: the real recordings are not here",
+    ]
+    assert needs.closing_line(reasons) == (
+        "skipped: 4 for want of sshd (3), systemd-analyze (1): `make test-tools` fetches what Debian has of it; "
+        "1 that need root: `sudo make test` runs them"
+    )
+    assert needs.closing_line(reasons[-1:]) == ""
+
+
+def test_the_line_stands_at_the_end_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "from tests.habits import needs\n"
+        "def test_a():\n    needs.skip(needs._TOOL.format(name='sshd'))\n"
+        "def test_b():\n    needs.possible('')\n"
+    )
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, *words, "-c", "/dev/null", str(tmp_path)], cwd=PROJECT, capture_output=True, text=True
+    )
+    said = done.stdout.splitlines()
+    assert said[-1].startswith("1 passed, 1 skipped"), done.stdout + done.stderr
+    assert "skipped: 1 for want of sshd (1): `make test-tools` fetches what Debian has of it" in said[-3:]

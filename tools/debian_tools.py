@@ -1,0 +1,209 @@
+"""The programs that the tests start and Python does not bring, as Debian packages that nothing installs.
+
+`python -m tools.debian_tools` is `make test-tools`: what is not on PATH is unpacked into `.cache/test-tools`, with the
+libraries that are missing here. `bin/` there has a command for each. No root is needed.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from tools import prometheus_tools
+from tools.debian_packages import Apt, NoPackageError, alone
+
+CACHE = Path(__file__).resolve().parent.parent / ".cache"
+FOLDER = "test-tools"
+COMMAND = "make test-tools"
+_FONTS = """<?xml version="1.0"?>
+<fontconfig><dir>{root}/usr/share/fonts</dir><cachedir>{root}/fontconfig</cachedir></fontconfig>
+"""
+_UNITS = {"SYSTEMD_UNIT_PATH": "{root}/usr/lib/systemd/system:"}
+"""Before the folders of this machine, for which the colon stands."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A command, and where Debian has it. `environment` is what it needs where it is not installed."""
+
+    name: str
+    package: str
+    path: str
+    also: Sequence[str] = ()
+    """Other names under which it does as well."""
+    with_packages: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        Tool("sshd", "openssh-server", "usr/sbin/sshd"),
+        Tool("ssh", "openssh-client", "usr/bin/ssh"),
+        Tool("ssh-keygen", "openssh-client", "usr/bin/ssh-keygen"),
+        Tool("sudo", "sudo", "usr/bin/sudo"),
+        Tool("ip", "iproute2", "usr/bin/ip"),
+        Tool("tc", "iproute2", "usr/sbin/tc"),
+        Tool("ss", "iproute2", "usr/bin/ss"),
+        Tool("nft", "nftables", "usr/sbin/nft"),
+        Tool("systemd-analyze", "systemd", "usr/bin/systemd-analyze", environment=_UNITS),
+        Tool("journalctl", "systemd", "usr/bin/journalctl"),
+        Tool("systemd-journal-remote", "systemd-journal-remote", "usr/lib/systemd/systemd-journal-remote"),
+        Tool("git", "git", "usr/bin/git", environment={"GIT_EXEC_PATH": "{root}/usr/lib/git-core"}),
+        Tool("pgrep", "procps", "usr/bin/pgrep"),
+        Tool("shellcheck", "shellcheck", "usr/bin/shellcheck"),
+        Tool(
+            "chromium",
+            "chromium-headless-shell",
+            "usr/lib/chromium/chromium-headless-shell",
+            also=("chromium-browser", "google-chrome"),
+            with_packages=("fonts-dejavu-core",),
+            environment={"FONTCONFIG_FILE": "{root}/fonts.conf"},
+        ),
+    )
+}
+NAMES = (*TOOLS, *prometheus_tools.TOOLS)
+
+ELSEWHERE = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/systemd", "/lib/systemd")
+"""Where Debian has commands that are not on the PATH of everybody."""
+
+
+def search_path(cache: Path = CACHE) -> str:
+    """PATH, and after it what the tests look through as well."""
+    known = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys((*known, *ELSEWHERE, str(cache / FOLDER / "bin"))))
+
+
+def find(name: str, cache: Path = CACHE) -> Path | None:
+    """The program: the machine's own before the unpacked one; None without either."""
+    if name in prometheus_tools.TOOLS:
+        return prometheus_tools.present(name, cache, search_path(cache))
+    names = (name, *TOOLS[name].also) if name in TOOLS else (name,)
+    found = next((path for one in names if (path := shutil.which(one, path=search_path(cache)))), None)
+    return Path(found) if found else None
+
+
+def installed(name: str, cache: Path = CACHE) -> bool:
+    """Whether the machine has the program itself."""
+    found = find(name, cache)
+    return found is not None and not found.is_relative_to(cache)
+
+
+def is_unpacked(name: str, cache: Path = CACHE) -> bool:
+    """Whether the program of TOOLS is among the unpacked ones, with or without a command of its own."""
+    return (cache / FOLDER / "root" / TOOLS[name].path).exists()
+
+
+def unpacked(cache: Path = CACHE) -> Path | None:
+    """The root folder of what was unpacked; None before."""
+    root = cache / FOLDER / "root"
+    return root if root.exists() else None
+
+
+def missing(cache: Path = CACHE) -> list[str]:
+    """The tools that are neither on this machine nor unpacked."""
+    # sudo gets no command: what needs it lays it over the machine's own programs.
+    return [name for name in NAMES if find(name, cache) is None and not (name == "sudo" and is_unpacked(name, cache))]
+
+
+def fetch(cache: Path = CACHE) -> dict[str, str]:
+    """Unpack what is missing on this machine. Returns why, for each tool that is not to be had."""
+    refused: dict[str, str] = {}
+    with alone(cache / f"{FOLDER}.lock"):
+        absent = missing(cache)
+        if any(name in TOOLS for name in absent):
+            # What is unpacked already comes again, with the others: their folder is made anew.
+            wanted = [tool for name, tool in TOOLS.items() if name in absent or is_unpacked(name, cache)]
+            with tempfile.TemporaryDirectory(dir=cache, prefix=f".{FOLDER}-") as scratch:
+                refused = _fetch(wanted, Path(scratch), cache / FOLDER)
+    if any(name in prometheus_tools.TOOLS for name in absent):
+        try:
+            prometheus_tools.tool(prometheus_tools.TOOLS[0], cache)
+        except ClusterError as problem:
+            refused |= dict.fromkeys(prometheus_tools.TOOLS, str(problem))
+    return {name: refused.get(name, "its package has no such program") for name in missing(cache)}
+
+
+def _fetch(wanted: Sequence[Tool], scratch: Path, folder: Path) -> dict[str, str]:
+    """Put the tools into `folder`. Returns why, for those that cannot be had."""
+    apt = Apt(scratch / "apt")
+    refused: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    try:
+        apt.update()
+        for tool in wanted:
+            try:
+                for package in (tool.package, *tool.with_packages):
+                    sizes |= apt.missing(package)
+            except NoPackageError as problem:
+                refused[tool.name] = str(problem)
+        had = [tool for tool in wanted if tool.name not in refused]
+        if had:
+            names, megabytes = ", ".join(tool.name for tool in had), sum(sizes.values()) / 1e6
+            _say(f"{names}: fetching {len(sizes)} of Debian's packages, {megabytes:.0f} MB, into {folder}")
+            _unpack(apt, had, sizes, scratch / "made", folder)
+    except NoPackageError as problem:
+        return dict.fromkeys((tool.name for tool in wanted), str(problem)) | refused
+    return refused
+
+
+def _unpack(apt: Apt, tools: Sequence[Tool], packages: Iterable[str], made: Path, folder: Path) -> None:
+    """Make `made` of the packages and of a command for each tool, then put it in the place of `folder`."""
+    (made / "bin").mkdir(parents=True)
+    apt.unpack(packages, made / "root")
+    root = folder / "root"
+    (made / "root" / "fonts.conf").write_text(_FONTS.format(root=root))
+    holding = {path.parent.relative_to(made / "root") for path in (made / "root/usr/lib").rglob("lib*.so*")}
+    libraries = [str(root / path) for path in sorted(holding)]
+    for tool in tools:
+        if (made / "root" / tool.path).exists() and tool.name != "sudo":
+            command = made / "bin" / tool.name
+            command.write_text(_command(tool, root, libraries))
+            command.chmod(0o755)
+    if folder.exists():
+        shutil.rmtree(folder)
+    made.replace(folder)
+
+
+def _command(tool: Tool, root: Path, libraries: Sequence[str]) -> str:
+    environment = {name: value.format(root=root) for name, value in tool.environment.items()}
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    return (
+        f"#!/bin/sh\n{exports}export LD_LIBRARY_PATH={shlex.quote(':'.join(libraries))}"
+        "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n"
+        f'exec {shlex.quote(str(root / tool.path))} "$@"\n'
+    )
+
+
+def _say(text: str) -> None:
+    print(f"{COMMAND}: {text}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str], cache: Path = CACHE) -> int:
+    """Fetch what is missing and say what cannot be had: 1 where there is something, unless it is tried on the way."""
+    parser = argparse.ArgumentParser(prog="python -m tools.debian_tools", description=__doc__)
+    parser.add_argument("--on-the-way", action="store_true", help="not again what was refused, and without failing")
+    on_the_way = parser.parse_args(arguments).on_the_way
+    tried = cache / f"{FOLDER}.refused"
+    absent = missing(cache)
+    if on_the_way and (not absent or (tried.exists() and tried.read_text().split() == absent)):
+        return 0
+    refused = fetch(cache)
+    tried.unlink(missing_ok=True)
+    if not refused:
+        _say(f"all {len(NAMES)} are here")
+        return 0
+    for reason in dict.fromkeys(refused.values()):
+        _say(f"no {', '.join(name for name, why in refused.items() if why == reason)}: {reason}")
+    tried.write_text(" ".join(refused))
+    return 0 if on_the_way else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
