@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cluster.control.descriptors import raise_limit
 from cluster.errors import ExitCode
+from cluster.logs.terminal import say
 from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot, is_job_id
 from deploy.node_job.output import say_into
 from deploy.node_job.run import run
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except FileNotFoundError:
             pass  # not submitted: `run` says so, to the journal
         except OSError as problem:
-            print(f"{given.id}: its log cannot be opened ({problem}): look at who made it", file=sys.stderr)
+            say(f"{given.id}: its log cannot be opened ({problem}): look at who made it", error=True)
             return ExitCode.FAILED
     return run(root, given.id, (str(_this_python()), *words))
 
