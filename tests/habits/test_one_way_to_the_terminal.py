@@ -12,7 +12,7 @@ ROOMS = ("cluster", "deploy", "ps_node", "worker_node")
 TERMINAL, SCREEN = Path("cluster/logs/terminal.py"), Path("cluster/logs/screen.py")
 OF_RICH = {"rich.console.Console", "rich.text.Text", "rich.markup", "rich.status", "rich.print", "rich.prompt"}
 ON_A_NODE = Path("deploy/rooted")
-"""Runs in a node's own Python, which has none of our modules; what it prints comes to `fab` over SSH, and is foreign."""
+"""Runs in a node's own Python, without our modules; what it prints comes to `fab` over SSH, and is foreign."""
 MAY_READ_THE_TYPE = {Path("cluster/jobs/progress.py"): {"rich.text.Text"}}
 """Where a type of rich is named in a signature and made by `words`."""
 
