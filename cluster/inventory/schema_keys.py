@@ -1,7 +1,7 @@
 """Which keys the schema knows at a place: for suggestions after a misspelling, and for the generated reference."""
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
@@ -97,7 +97,8 @@ def _all_keys() -> tuple[tuple[str, str], ...]:
 def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
     """Whether a key that seems missing was given under a misspelling, which is then the one problem to report."""
     known = keys_of(section)
-    unknown = (other for other in given if other not in known) if isinstance(given, dict) else iter(())
+    names: Iterable[str] = given if isinstance(given, dict) else ()
+    unknown = (other for other in names if other not in known)
     looked_at = islice(unknown, LOOKED_UP)
     return any(get_close_matches(other, known, n=1, cutoff=SUGGESTION_CUTOFF) == [key] for other in looked_at)
 
