@@ -14,7 +14,6 @@ log = logging.getLogger(__name__)
 BACKLOG = 128
 PAUSE_SECONDS = 1.0
 AT_ONCE = 32
-"""Connections taken before the others get their turn."""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -27,6 +26,8 @@ class Door:
         """`purpose` names the server in its warnings, e.g. `the live page`. Takes the socket over."""
         listener.setblocking(False)
         self.listener, self.most = listener, share_of(most)
+        self.at_once = max(1, min(AT_ONCE, self.most // 4))
+        """Connections to accept in one turn: those of a turn must not push each other out before they are read."""
         self._purpose, self._clock = purpose, clock
         self._full, self._short = Seldom(log, clock=clock), Seldom(log, clock=clock)
         self.closed_until = float("-inf")

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cluster.control.door import AT_ONCE, Door, listening
+from cluster.control.door import Door, listening
 from cluster.control.messages import (
     END_OF_HEAD,
     MOST_BODY_BYTES,
@@ -176,7 +176,7 @@ class Server:
         return max(0.0, min(ends) - now) if ends else None
 
     def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+        for _ in range(self._door.at_once):
             accepted = self._door.accept()
             now = time.monotonic()
             if accepted is None:
@@ -191,7 +191,8 @@ class Server:
                     continue
             connection = _Connection(connected, client, now, now + REQUEST_SECONDS)
             self._connections.add(connection)
-            self._selector.register(connected, selectors.EVENT_READ, connection)
+            key = self._selector.register(connected, selectors.EVENT_READ, connection)
+            self._ready(key)  # the request is often there already
 
     def _evict(self) -> bool:
         """Close the oldest connection that nobody computes an answer for; whether there was one."""

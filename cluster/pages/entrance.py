@@ -12,7 +12,7 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from cluster.control.door import AT_ONCE, Door
+from cluster.control.door import Door
 
 REQUEST_SECONDS = 5.0
 """From the connection, or the end of the answer before, to the end of a request's head."""
@@ -75,7 +75,7 @@ class Entrance:
             self._take(accepted)
 
     def _accepted(self) -> Iterator[tuple[socket.socket, str]]:
-        for _ in range(AT_ONCE):
+        for _ in range(self._door.at_once):
             accepted = self._door.accept()
             if accepted is None:
                 pause = self._door.pause_seconds
