@@ -108,9 +108,7 @@ def _install(numbers: Numbers) -> int:
     _checked(libc.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
     flags = FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER
     return _checked(
-        libc.syscall(
-            *(ctypes.c_long(value) for value in (numbers.seccomp, SECCOMP_SET_MODE_FILTER, flags)), described
-        )
+        libc.syscall(*(ctypes.c_long(value) for value in (numbers.seccomp, SECCOMP_SET_MODE_FILTER, flags)), described)
     )
 
 

@@ -118,7 +118,9 @@ def run(role: RoleOptions) -> NoReturn:
     if guard is not None:
         guard.put_up()
     server.start()
-    first_answer = guard.answers(FIRST_ANSWER_SECONDS) if guard else probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
+    first_answer = (
+        guard.answers(FIRST_ANSWER_SECONDS) if guard else probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
+    )
     if not first_answer:
         raise ClusterError(f"the server on {role.address} does not answer after {FIRST_ANSWER_SECONDS:.0f} s")
     if guard is not None:
@@ -182,6 +184,12 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
         os.environ.setdefault(name, value)
     begin(speaker, role.logging)
     report_crashes(lambda words: last_line(role.logging.format, speaker, words))
+
+
+def _answers_first(role: RoleOptions, guard: PortGuard | None) -> bool:
+    if guard is None:
+        return probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
+    return guard.answers(FIRST_ANSWER_SECONDS)
 
 
 def _report(guard: PortGuard, role: RoleOptions) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ def start(
     _refuse_missing_recordings(opened, {step.subject for step in made.steps if step.kind == "run"})
     skipped = [step for step in made.steps if step.kind == "skip"]
     if any(step.kind in ("start", "restart", "wait") for step in made.steps):
-        _bring_up(services, opened.path, quiet)
+        _bring_up(services, opened.tasks(), opened.path, quiet)
     elif wanted is not None or not skipped:
         print(f"already running: {_counts(services.status())}", flush=True)
     if skipped:
@@ -177,7 +177,7 @@ def restart(
     if not role and not node:
         with waiting_for("stopping the roles"):
             services.stop()
-        _bring_up(services, opened.path)
+        _bring_up(services, opened.tasks(), opened.path)
         return
     from deploy.console import progress_of_start
     from deploy.selection import select
@@ -297,11 +297,17 @@ def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
     return True if jobs else False if no_jobs else None
 
 
-def _bring_up(services: Services, inventory: Path, quiet: bool = False) -> None:
+def _bring_up(services: Services, tasks: "Sequence[Task]", inventory: Path, quiet: bool = False) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from deploy.check import open_to_accounts
     from deploy.console import progress_of_start
+    from deploy.facts import guard_here
 
     try:
-        with progress_of_start(quiet=quiet) as report:
+        # The roles take longer to start than the question, which therefore costs no time.
+        with ThreadPoolExecutor(1) as beside, progress_of_start(quiet=quiet) as report:
+            asked = beside.submit(guard_here)
             now = services.start(report)
     except KeyboardInterrupt:
         stop_command = command("deploy stop", inventory)
@@ -309,6 +315,9 @@ def _bring_up(services: Services, inventory: Path, quiet: bool = False) -> None:
         raise
     _require_running(now, inventory)
     print(f"running: {_counts(now)}", flush=True)
+    _, accounts = asked.result()
+    if not accounts.holds:
+        print(f"warning: {open_to_accounts(tasks, accounts)}", file=sys.stderr, flush=True)
 
 
 def _counts(now: ClusterStatus) -> str:

@@ -11,7 +11,7 @@ from tests.server.processes import HANG_SECONDS, PROJECT
 STRANGER = 65534
 
 LONGEST_SECONDS = 8.0
-"""A graph is run within milliseconds; TensorFlow's client tries a port that hangs up on it again and again, for ever."""
+"""A graph is run within milliseconds; TensorFlow's client tries a port that hangs up on it again and again."""
 
 _WRITE = """
 import json, os, sys, threading
@@ -46,9 +46,7 @@ def graphs_sent(uid: int, ports: Sequence[int], folder: Path) -> tuple[dict[int,
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
     words = [sys.executable, "-c", _WRITE, str(uid), str(folder / "written"), str(LONGEST_SECONDS), *map(str, ports)]
-    done = subprocess.run(
-        words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=HANG_SECONDS
-    )
+    done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     answers = {int(port): answer == "ran" for port, answer in json.loads(done.stdout).items()}
     return answers, sorted(folder.iterdir())
