@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cluster.inventory.task import Task
-from deploy.facts import NodeFacts
+from deploy.facts import Answer, NodeFacts
 from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
 from deploy.role_status import ClusterStatus, RoleState
 
@@ -43,6 +43,7 @@ def check_node(
         *_ports(tasks, status, facts.taken_ports, job_runs),
         _memory(tasks, facts, memory, running=status.running),
         _guard(facts),
+        _accounts(tasks, facts),
         _data(facts),
     )
 
@@ -104,6 +105,23 @@ def _guard(facts: NodeFacts) -> Finding:
         "warning",
         "port guard",
         f"ports will be open to the whole network and run any graph from anyone: {facts.guard.line}; use a firewall",
+    )
+
+
+def _accounts(tasks: Sequence[Task], facts: NodeFacts) -> Finding:
+    if facts.accounts.holds:
+        return Finding(
+            "ok", "accounts", f"ports will answer root and the roles' own account only ({facts.accounts.line})"
+        )
+    return Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
+
+
+def open_to_accounts(tasks: Sequence[Task], accounts: Answer) -> str:
+    """Who can do what where the port guard knows no accounts, and the remedy."""
+    ports = ", ".join(str(port) for port in sorted(task.port for task in tasks))
+    return (
+        f"any account of this machine can run code {accounts.line}; it needs only to connect to port {ports}: "
+        "share the machine with accounts that you trust only, or use one with Linux 5.5 or later that grants seccomp"
     )
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
@@ -19,7 +20,7 @@ from deploy.project import environment_for_any_folder, module_command
 _PROBE_DEADLINE_SECONDS = 60.0
 
 # Asked in processes of their own: deploy knows neither room, and on a deployed cluster the question has to be put on
-# the node anyway. Each prints one JSON object, {"holds": ..., "line": ...}.
+# the node anyway. Each prints one JSON object.
 _GUARD_PROBE = "cluster.server.guard_probe"
 _DATA_PROBE = "cluster.data.look"
 
@@ -45,12 +46,16 @@ class NodeFacts:
     available_bytes: int
     taken_ports: Mapping[int, str]
     guard: Answer
+    """Against other machines."""
+    accounts: Answer
+    """Against other accounts of this one."""
     data: Answer
 
 
 def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
     """The facts of this machine; TensorFlow is looked for and not imported, which would take many seconds."""
     memory = psutil.virtual_memory()
+    guard, accounts = guard_here()
     return NodeFacts(
         python=platform.python_version(),
         machine=platform.machine(),
@@ -60,14 +65,24 @@ def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
         memory_bytes=memory.total,
         available_bytes=memory.available,
         taken_ports={port: _holder(port) for port in ports if _taken(port)},
-        guard=_ask(_GUARD_PROBE),
+        guard=guard,
+        accounts=accounts,
         data=recordings_here(data_source),
     )
 
 
+def guard_here() -> tuple[Answer, Answer]:
+    """Whether roles keep other machines out of their ports here, and other accounts of this one."""
+    found = _ask(_GUARD_PROBE)
+    if isinstance(found, str):
+        return Answer(False, found), Answer(False, found)
+    return _answer(found["machines"]), _answer(found["accounts"])
+
+
 def recordings_here(data_source: str | None) -> Answer:
     """Whether this machine has the recordings, or finds some where none are named."""
-    return _ask(_DATA_PROBE, *([] if data_source is None else ["--", data_source]))
+    found = _ask(_DATA_PROBE, *([] if data_source is None else ["--", data_source]))
+    return Answer(False, found) if isinstance(found, str) else _answer(found)
 
 
 def _tensorflow_version() -> str | None:
@@ -103,7 +118,8 @@ def _holder(port: int) -> str:
     return "another process"
 
 
-def _ask(module: str, *arguments: str) -> Answer:
+def _ask(module: str, *arguments: str) -> dict[str, Any] | str:
+    """The object that a probe prints, or why there is none."""
     try:
         asked = subprocess.run(
             module_command(module, *arguments),
@@ -115,9 +131,13 @@ def _ask(module: str, *arguments: str) -> Answer:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Answer(False, f"no answer within {_PROBE_DEADLINE_SECONDS:.0f} s")
+        return f"no answer within {_PROBE_DEADLINE_SECONDS:.0f} s"
     if asked.returncode != 0:
         words = asked.stderr.strip().splitlines()
-        return Answer(False, words[-1] if words else f"the probe ended with exit code {asked.returncode}")
-    answer = json.loads(asked.stdout)
-    return Answer(bool(answer["holds"]), str(answer["line"]))
+        return words[-1] if words else f"the probe ended with exit code {asked.returncode}"
+    found: dict[str, Any] = json.loads(asked.stdout)
+    return found
+
+
+def _answer(found: Mapping[str, Any]) -> Answer:
+    return Answer(bool(found["holds"]), str(found["line"]))

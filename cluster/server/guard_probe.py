@@ -1,26 +1,41 @@
-"""`python -m cluster.server.guard_probe`: whether this kernel lets a role keep other machines out of its port.
+"""`python -m cluster.server.guard_probe`: whether this kernel lets a role keep others out of its port.
 
-Prints one line of JSON, `{"holds": true, "line": by what means}`; `holds` is false where ports would be open, and
-`line` says why. For `fab deploy check`, which asks on the node itself and does not know this room.
+Prints one line of JSON, `{"machines": ..., "accounts": ...}`: for other machines and for other accounts of this one
+each `{"holds": true, "line": by what means}`; `holds` is false where ports would be open to them, and `line` says why.
+For `fab deploy check` and `start`, which ask on the node itself and do not know this room.
 """
 
+import os
 import socket
 import sys
 
 from cluster.logs.terminal import say_json
-from cluster.server.guard import GuardOutcome, guard_loopback
+from cluster.server.accounts import account_name
+from cluster.server.guard import GuardOutcome
+from cluster.server.port_guard import PortGuard
 
 
 def probe() -> GuardOutcome:
     """Guard a port opened for this alone."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return guard_loopback(listener.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        guard = PortGuard(port, "127.0.0.1")
+        listener.listen()
+        guard.put_up()
+        return guard.outcome
 
 
 def main() -> int:
     """Probe, and print the outcome."""
-    outcome = probe()
-    say_json({"holds": outcome.guarded, "line": outcome.reason})
+    outcome, own = probe(), account_name(os.geteuid())
+    answer = {
+        "machines": {"holds": outcome.guarded, "line": outcome.reason},
+        "accounts": {"holds": outcome.every_account is None, "line": f"as {own}: {outcome.every_account}"},
+    }
+    if outcome.every_account is None:
+        answer["accounts"]["line"] = f"roles run as {own}"
+    say_json(answer)
     return 0
 
 

@@ -43,8 +43,13 @@ class PortGuard:
             self._gate, self._problem = None, "TensorFlow took a connection past the gate"
         return answered
 
+    @property
+    def outcome(self) -> GuardOutcome:
+        """What keeps whom out, as far as `put_up` and `answers` know."""
+        return replace(self._outcome, every_account=self._problem)
+
     def report(self, log: logging.Logger) -> None:
-        """Say what keeps others out, loudly where something is left open."""
-        outcome = replace(self._outcome, every_account=self._problem)
+        """Say so, loudly where something is left open."""
+        outcome = self.outcome
         held = outcome.guarded and outcome.every_account is None
         log.log(logging.INFO if held else logging.ERROR, "%s", outcome.line)

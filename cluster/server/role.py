@@ -197,6 +197,12 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     report_crashes(lambda words: last_line(role.logging.format, speaker, words))
 
 
+def _answers_first(role: RoleOptions, guard: PortGuard | None) -> bool:
+    if guard is None:
+        return probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
+    return guard.answers(FIRST_ANSWER_SECONDS)
+
+
 def _report(guard: PortGuard, role: RoleOptions) -> None:
     guard.report(logger)
     if not is_loopback(role.host):

@@ -1,6 +1,6 @@
 """The actions of `fab deploy`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +109,7 @@ def start(
     _refuse_missing_recordings(opened, {step.subject for step in made.steps if step.kind == "run"})
     skipped = [step for step in made.steps if step.kind == "skip"]
     if any(step.kind in ("start", "restart", "wait") for step in made.steps):
-        _bring_up(services, opened.path, quiet)
+        _bring_up(services, opened.tasks(), opened.path, quiet)
     elif wanted is not None or not skipped:
         say(f"already running: {_counts(services.status())}")
     if skipped:
@@ -174,7 +174,7 @@ def restart(
     if not role and not node:
         with waiting_for("stopping the roles"):
             services.stop()
-        _bring_up(services, opened.path)
+        _bring_up(services, opened.tasks(), opened.path)
         return
     from deploy.console import progress_of_start
     from deploy.selection import select
@@ -294,11 +294,17 @@ def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
     return True if jobs else False if no_jobs else None
 
 
-def _bring_up(services: Services, inventory: Path, quiet: bool = False) -> None:
+def _bring_up(services: Services, tasks: "Sequence[Task]", inventory: Path, quiet: bool = False) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from deploy.check import open_to_accounts
     from deploy.console import progress_of_start
+    from deploy.facts import guard_here
 
     try:
-        with progress_of_start(quiet=quiet) as report:
+        # The roles take longer to start than the question, which therefore costs no time.
+        with ThreadPoolExecutor(1) as beside, progress_of_start(quiet=quiet) as report:
+            asked = beside.submit(guard_here)
             now = services.start(report)
     except KeyboardInterrupt:
         stop_command = command("deploy stop", inventory)
@@ -306,6 +312,9 @@ def _bring_up(services: Services, inventory: Path, quiet: bool = False) -> None:
         raise
     _require_running(now, inventory)
     say(f"running: {_counts(now)}")
+    _, accounts = asked.result()
+    if not accounts.holds:
+        say(f"warning: {open_to_accounts(tasks, accounts)}", error=True)
 
 
 def _counts(now: ClusterStatus) -> str:

@@ -27,6 +27,7 @@ PI_3B = NodeFacts(
     available_bytes=800_000_000,
     taken_ports={},
     guard=Answer(True, "socket filter"),
+    accounts=Answer(True, "roles run as pi (uid 1000)"),
     data=Answer(True, "synthetic recordings"),
 )
 
@@ -127,6 +128,12 @@ def test_memory_in_use_by_others_is_a_warning_only_before_the_start() -> None:
         ({"bits": 32, "machine": "armv7l"}, "platform", "64-bit x86_64 and aarch64 only"),
         ({"machine": "riscv64"}, "platform", "only"),
         ({"guard": Answer(False, "Operation not permitted")}, "port guard", "open to the whole network"),
+        (
+            {"accounts": Answer(False, "as pi (uid 1000): no gate before the port: Function not implemented")},
+            "accounts",
+            "any account of this machine can run code as pi (uid 1000): no gate before the port: Function not "
+            "implemented; it needs only to connect to port 2222, 2223, 2224: share",
+        ),
         ({"data": Answer(False, "x.zip: no such file")}, "data", "x.zip: no such file"),
     ],
 )

@@ -15,7 +15,7 @@ from tests.lab.operator import Operator
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 NODES = ("rpi01", "rpi02")
-LONG_ENOUGH = ("--set", "jobs.pi.samples=200000000")
+EPOCHS = ("--data", "synthetic", "--epochs", "6")
 
 CONNECT = (
     "import json, socket, sys\n"
@@ -66,8 +66,8 @@ def test_only_the_account_and_root_reach_roles_and_coordinator_while_a_job_runs(
     coordinator = next(task for task in tasks if task.role == "coordinator")
     addresses = [task.address for task in tasks]
     addresses += [f"127.0.0.1:{coordinator.port}"]
-    with started.operator.running("job", "pi", *LONG_ENOUGH) as job:
-        job.wait_for("pi:")
+    with started.operator.running("job", "train", *EPOCHS) as job:
+        job.wait_for("train: epoch   1/6")
         for node in NODES:
             asked = addresses if node == coordinator.node else addresses[:-1]
             for account in ("root", "pscluster"):
