@@ -36,7 +36,7 @@ class Alone:
         while not stop() and (item := source.draw(0)) is not None:
             begin = time.monotonic()
             try:
-                value = self._functions[item.function](*(tf.constant(argument) for argument in item.arguments))
+                value = self._functions[item.function](*item.arguments)
             except tf.errors.OpError as problem:
                 raise ClusterError(f"{item.function} (item {item.id}) failed: {first_line(problem)}") from None
             value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
