@@ -1,5 +1,9 @@
 """The commands of pscluster; `fab --list` names them, docs/commands.md explains them."""
 
-from deploy.commands import namespace
+from deploy.interrupts import quiet_until_a_command_begins
+
+quiet_until_a_command_begins()
+
+from deploy.commands import namespace  # noqa: E402  takes a while
 
 ns = namespace()

@@ -20,8 +20,8 @@ FAULTS, QUICK_FAULTS = (400, 40), (60, 8)
 """How many at least in each codec, and how many of them to processes."""
 DEADLINE_SECONDS = 3_600.0
 
-CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
-KEEPING = "cut-worker:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
+CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
+KEEPING = "cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
 """For workers that keep a part of the gradients: who kills one takes that part, too, and it is lost by design."""
 
 COUNTED = {"fp32": CHAOS, "fp16": CHAOS, "topk": CHAOS, "residual": KEEPING}
@@ -30,7 +30,7 @@ STEPS = ("sync", "allreduce")
 """Modes in which no worker may keep anything."""
 CODECS = ("fp32", "fp16", "topk")
 TRAIN_CHAOS = (
-    "kill-worker:0.005,stop-worker:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
+    "kill-worker:0.005,stop-worker:0.003,cut-ps:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
     "kill-ps:0.002,kill-coordinator:0.002"
 )
 """Fewer, because a job's own patience is that of the product: a worker that fails again and again waits up to 30 s."""

@@ -9,12 +9,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.control.descriptors import raise_limit
+from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_log import SPEAKER, JobLogging
 from cluster.logs import LogSettings, add_flags
 from cluster.logs.settings import given_or
+from cluster.logs.terminal import say, say_json
 
 if TYPE_CHECKING:
     from cluster.engine.chaos import ChaosPlan
@@ -38,10 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_flags(parser, "else as the inventory says")
     given = parser.parse_args(arguments)
     log = JobLogging(for_programs=given.log_format == "json")
+    raise_limit()
     with Cancel() as cancel:
         try:
             inventory = load(given.inventory, given.set)
             log = _log(given, inventory)
+            if inventory.connection == "local":
+                adopt(inventory.path, inventory.cluster)
             return _run(given, inventory, log, cancel)
         except ClusterError as problem:
             log.end_with(problem)
@@ -67,7 +73,7 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
     from cluster.engine.quiet import loading_quietly
 
     if not given.quiet and not log.for_programs and sys.stderr.isatty():
-        print("starting the coordinator (TensorFlow takes some seconds to load)", file=sys.stderr, flush=True)
+        say("starting the coordinator (TensorFlow takes some seconds to load)", error=True)
     with loading_quietly():
         job_of = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
     from cluster.jobs.lifecycle import conduct
@@ -115,11 +121,11 @@ def _refuse_missing_recordings(inventory: Inventory) -> None:
 def _say_where(path: Path, as_json: bool, log: JobLogging) -> None:
     shown = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
     if not as_json:
-        print(f"result: {shown}", flush=True)
+        say(f"result: {shown}")
         return
-    print(json.dumps({**json.loads(path.read_text()), "result_path": shown}), flush=True)
+    say_json({**json.loads(path.read_text()), "result_path": shown})
     if not log.for_programs:
-        print(f"result: {shown}", file=sys.stderr, flush=True)
+        say(f"result: {shown}", error=True)
 
 
 if __name__ == "__main__":

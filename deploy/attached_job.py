@@ -2,12 +2,12 @@
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.errors import ExitCode
+from cluster.logs.terminal import say, say_json
 from deploy.foreground_job import tell
 from deploy.hints import command
 from deploy.node_job.records import JobRecord
@@ -45,7 +45,7 @@ def run_in_order(
             on_submitted(ids)
     tell(f"{', then '.join(ids)}: on {jobs.node}; Ctrl-C leaves them running")
     for number, name in enumerate(ids, 1):
-        print(f"job {number} of {len(ids)}: {name}", flush=True)
+        say(f"job {number} of {len(ids)}: {name}")
         code = watch(jobs, name, for_programs="--json" in flags)
         if code:
             return code
@@ -93,7 +93,7 @@ def _hint_when_interrupted(jobs: NodeJobs) -> Iterator[None]:
 
 def _show(line: str) -> None:
     if not line.startswith(RESULT_LINE):
-        print(readable(line), file=sys.stderr, flush=True)
+        say(readable(line), error=True)
 
 
 def _how_to_come_back(jobs: NodeJobs, name: str) -> str:
@@ -107,7 +107,7 @@ def _how_to_come_back(jobs: NodeJobs, name: str) -> str:
 def _say_where(result: Path, for_programs: bool) -> None:
     shown = os.path.relpath(result) if result.resolve().is_relative_to(Path.cwd()) else str(result)
     if not for_programs:
-        print(f"{RESULT_LINE}{shown}", flush=True)
+        say(f"{RESULT_LINE}{shown}")
         return
-    print(json.dumps({**json.loads(result.read_text()), "result_path": shown}), flush=True)
-    print(f"{RESULT_LINE}{shown}", file=sys.stderr, flush=True)
+    say_json({**json.loads(result.read_text()), "result_path": shown})
+    say(f"{RESULT_LINE}{shown}", error=True)

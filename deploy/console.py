@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.logs.terminal import is_animated
+from cluster.logs.terminal import is_animated, say
 from deploy.check import Finding
 from deploy.finding_groups import grouped
 from deploy.hints import command
@@ -15,8 +15,9 @@ from deploy.role_status import ClusterStatus, RoleState
 from deploy.services import Report
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
+    from cluster.logs.screen import Screen
     from deploy.node_job.records import JobRecord
 
 _COLOURS = {
@@ -36,11 +37,11 @@ _WIDTH_OF_A_FILE = 240
 _NARROW = 80
 
 
-def console() -> "Console":
+def console() -> "Screen":
     """A console on today's stdout."""
-    from rich.console import Console
+    from cluster.logs.screen import Screen
 
-    made = Console(highlight=False, soft_wrap=True)
+    made = Screen(soft_wrap=True)
     made.width = max(made.width, _LEAST_WIDTH) if made.is_terminal else _WIDTH_OF_A_FILE
     return made
 
@@ -57,8 +58,9 @@ def status_parts(
 ) -> "list[RenderableType]":  # fmt: skip
     """What `show_status` shows; how far the job is, where that is known. Below 80 columns the least is left out."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+
+    from cluster.logs.screen import coloured, words
 
     several_nodes = len({role.node for role in status.roles}) > 1
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
@@ -69,19 +71,21 @@ def status_parts(
         table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
     for role in status.roles:
         place = [*([role.node] if several_nodes else []), *([] if narrow else [role.address])]
-        state = f"[{_COLOURS[role.state]}]{role.state}[/]"
+        state = coloured(role.state, _COLOURS[role.state])
         figures = (megabytes(role.anonymous_memory_bytes), duration(role.uptime_seconds), str(role.restarts))
         pid = "-" if role.pid is None else str(role.pid)
         table.add_row(role.role, str(role.index), *place, *([] if narrow else [pid]), state, *figures)
-    unwell = [f"{role.name} is {role.state}: {escape(role.reason)}" for role in status.roles if role.reason]
+    unwell = [words(f"{role.name} is {role.state}: {role.reason}") for role in status.roles if role.reason]
     job = "no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})"
-    return [table, *unwell, job, *([escape(progress)] if progress else [])]
+    return [table, *unwell, job, *([progress] if progress else [])]
 
 
 def show_jobs(records: "Sequence[JobRecord]") -> None:
     """One row a job."""
     from rich import box
     from rich.table import Table
+
+    from cluster.logs.screen import coloured
 
     if not records:
         console().print("no job yet")
@@ -92,34 +96,34 @@ def show_jobs(records: "Sequence[JobRecord]") -> None:
     for record in records:
         colour = _JOB_COLOURS.get(record.state.value, "default")
         run = f"runs/{Path(record.run_folder).name}" if record.run_folder else "-"
-        table.add_row(record.id, f"[{colour}]{record.state}[/]", record.begun or "-", record.ended or "-", run)
+        table.add_row(record.id, coloured(record.state, colour), record.begun or "-", record.ended or "-", run)
     console().print(table)
 
 
 def show_plan(plan: Plan, inventory: Path) -> None:
     """One line a step, and how to have it done."""
-    from rich.markup import escape
+    from cluster.logs.screen import words
 
     screen = console()
     for step in plan.steps:
-        screen.print(f"  {step.kind:<8}{step.subject:<12}{escape(step.detail)}")
+        screen.print(words(f"  {step.kind:<8}{step.subject:<12}{step.detail}"))
     if plan.changes:
-        screen.print(f"{plan.changes} to change; `{escape(command('deploy start', inventory))}` does it")
+        screen.print(f"{plan.changes} to change; `{command('deploy start', inventory)}` does it")
     elif not plan.refusals:
         screen.print("nothing to change")
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
     """One line for each thing that was found, with the nodes that share it."""
-    from rich.markup import escape
+    from cluster.logs.screen import words
 
     screen = console()
     groups = grouped(findings)
     width = max((len(group.nodes) for group in groups), default=0)
     for group in groups:
         nodes = f"{group.nodes:<{width}}  " if width else ""
-        level = f"[{_LEVEL_COLOURS[group.level]}]{group.level:<8}[/]"
-        screen.print(f"  {level} {nodes}{group.topic:<14}{escape(group.line)}")
+        level = (f"{group.level:<8}", _LEVEL_COLOURS[group.level])
+        screen.print(words("  ", level, f" {nodes}{group.topic:<14}{group.line}"))
 
 
 @contextmanager
@@ -128,15 +132,14 @@ def progress_of_start(*, quiet: bool = False) -> Iterator[Report]:
     if quiet or not is_animated(sys.stdout):
         yield (lambda status: None) if quiet else _LineReport()
         return
-    from rich.console import Console
-    from rich.status import Status
+    from cluster.logs.screen import spinner
 
-    with Status("starting the supervisor", console=Console(highlight=False)) as spinner:
+    with spinner("starting the supervisor") as update:
 
         def report(status: ClusterStatus) -> None:
             ready = len(status.in_state(RoleState.READY))
             waiting = ", ".join(role.name for role in status.roles if role.state is not RoleState.READY)
-            spinner.update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
+            update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
 
         yield report
 
@@ -151,7 +154,7 @@ class _LineReport:
             # A failure is what the command ends with, on stderr.
             if role.state not in (RoleState.STARTING, RoleState.FAILED) and self._said.get(role.name) != line:
                 self._said[role.name] = line
-                print(line, flush=True)
+                say(line)
 
 
 def megabytes(count: int | None) -> str:

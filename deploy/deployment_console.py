@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.logs.terminal import is_animated
+from cluster.logs.terminal import is_animated, say
 from deploy.console import console, duration
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
@@ -22,11 +22,11 @@ _STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
 
 def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mapping[str, StepFailure]) -> None:
     """Every change once, with the nodes it is for, and the differences of texts that are there already."""
-    from rich.markup import escape
+    from cluster.logs.screen import words
 
     screen = console()
     for failure in unfit.values():
-        screen.print(f"  [red]unfit[/]    {escape(failure.line)}")
+        screen.print(words("  ", ("unfit", "red"), f"    {failure.line}"))
     for phase, nodes in plans.items():
         same: dict[tuple[str, str, str, str, str], list[str]] = {}
         for node, changes in nodes.items():
@@ -35,34 +35,33 @@ def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mappi
                 key = (change.action, change.kind, change.subject, change.detail, diff)
                 same.setdefault(key, []).append(node)
         if same:
-            screen.print(f"[bold]{phase}[/]")
+            screen.print(words((phase, "bold")))
         for (action, kind, subject, detail, diff), names in same.items():
             where = names[0] if len(names) == 1 else f"{len(names)} nodes ({names[0]}, ...)"
-            screen.print(f"  {action:<8} {kind:<12} {escape(subject)}: {escape(detail)}  on {where}")
+            screen.print(words(f"  {action:<8} {kind:<12} {subject}: {detail}  on {where}"))
             for line in diff.splitlines():
                 colour = {"+": "green", "-": "red"}.get(line[:1], "dim")
-                screen.print(f"      [{colour}]{escape(line)}[/]")
+                screen.print(words("      ", (line, colour)))
 
 
 @contextmanager
 def progress_of_deployment() -> Iterator[Callable[[str, str], None]]:
     """A spinner with the last thing done on a terminal, else one line for each thing."""
     if is_animated(sys.stdout):
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.status import Status
+        from cluster.logs.screen import spinner
 
-        with Status("connecting", console=Console(highlight=False)) as spinner:
-            yield lambda node, line: spinner.update(escape(f"{node}: {line}" if node else line))
+        with spinner("connecting") as update:
+            yield lambda node, line: update(f"{node}: {line}" if node else line)
     else:
-        yield lambda node, line: print(f"{node}: {line}" if node else line, flush=True)
+        yield lambda node, line: say(f"{node}: {line}" if node else line)
 
 
 def show_recap(recap: Recap, path: Path) -> None:
     """Node by phase, why nodes left the run, and one line of sums."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+
+    from cluster.logs.screen import coloured, words
 
     screen = console()
     if recap.phases or recap.failures:
@@ -71,13 +70,13 @@ def show_recap(recap: Recap, path: Path) -> None:
             table.add_column(heading, no_wrap=True)
         for row in recap.rows():
             colour = _STATE_COLOURS[row[-1]]
-            table.add_row(*row[:-1], f"[{colour}]{row[-1]}[/]")
+            table.add_row(*row[:-1], coloured(row[-1], colour))
         screen.print(table)
     for failure in recap.failures.values():
-        screen.print(f"[red]failed[/] {escape(failure.line)}")
+        screen.print(words(("failed", "red"), f" {failure.line}"))
     for note in recap.notes:
-        screen.print(escape(note))
-    screen.print(f"{escape(recap.summary())}  ({path})")
+        screen.print(words(note))
+    screen.print(words(f"{recap.summary()}  ({path})"))
 
 
 def show_nodes(rows: Sequence[NodeRow]) -> None:
@@ -90,8 +89,9 @@ def show_nodes(rows: Sequence[NodeRow]) -> None:
 def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
     """What `show_nodes` shows; below 110 columns the least is left out."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+
+    from cluster.logs.screen import coloured, words
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
     headings = ("node", "address", "roles", "ports", "mounts", "memory", "temperature", "release", "uptime", "restarts")
@@ -100,10 +100,10 @@ def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
         table.add_column(heading, no_wrap=True)
     for row in rows:
         colour = "green" if row.well else "red"
-        cells = (
-            *(row.node, row.address, f"[{colour}]{escape(row.roles)}[/]", row.ports, row.mounts, row.memory),
+        cells: tuple[RenderableType, ...] = (
+            *(row.node, row.address, coloured(row.roles, colour), row.ports, row.mounts, row.memory),
             *(row.temperature, row.release, duration(row.uptime_seconds), str(row.restarts)),
         )
         table.add_row(*(cell for heading, cell in zip(headings, cells, strict=True) if heading in kept))
-    unwell = [f"{row.node}: {escape(row.trouble)}" for row in rows if row.trouble]
+    unwell = [words(f"{row.node}: {row.trouble}") for row in rows if row.trouble]
     return [table, *unwell, f"{sum(row.well for row in rows)} of {len(rows)} nodes are well"]

@@ -52,7 +52,7 @@ class FileLock:
 def held_by(path: Path) -> int | None:
     """Pid of the process that holds the lock on `path`, None when nobody does."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:
@@ -77,4 +77,4 @@ def _try_lock(descriptor: int) -> bool:
 
 def _read_pid(descriptor: int) -> int | None:
     text = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip()
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else None

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from cluster.logs.terminal import say
 from deploy.job_restart import JobEnding
 from deploy.parent_death import die_with_parent
 
@@ -92,7 +93,7 @@ def tell(message: str) -> None:
     """A line on stderr in between what the job writes there."""
     # On a terminal the cursor stands behind the job's live bar, or behind the ^C that the terminal shows.
     fresh_line = "\n" if sys.stderr.isatty() else ""
-    print(f"{fresh_line}{message}", file=sys.stderr, flush=True)
+    say(f"{fresh_line}{message}", error=True)
 
 
 def _listened_to() -> list[signal.Signals]:

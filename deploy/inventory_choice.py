@@ -1,13 +1,13 @@
 """Which inventory a command is about: the flag, then $PSCLUSTER_INVENTORY, then ./inventory.yaml; told first."""
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
+from cluster.logs.terminal import say
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -51,11 +51,11 @@ class InventoryOpener:
         self,
         flag: str | None,
         overrides: Sequence[str],
-        announce: TextIO | None = None,
         *,
+        to_stderr: bool = False,
         check_interfaces: bool = True,
     ) -> "Inventory":
-        """Load, with the cluster's name and the file printed first (on stdout unless `announce` is another stream).
+        """Load, with the cluster's name and the file printed first (on stdout unless `to_stderr`).
 
         `check_interfaces=False` holds no address against this machine: a cluster whose cable was pulled can be
         stopped.
@@ -78,9 +78,5 @@ class InventoryOpener:
         inventory = load(choice.path, overrides, check_interfaces=check_interfaces)
         if inventory.connection == "ssh" and not check_interfaces:
             inventory = located(inventory, this_machine())  # the keys are pinned for addresses
-        print(
-            f"cluster {inventory.cluster}: {choice.path} (from {choice.origin})",
-            file=sys.stdout if announce is None else announce,
-            flush=True,
-        )
+        say(f"cluster {inventory.cluster}: {choice.path} (from {choice.origin})", error=to_stderr)
         return inventory

@@ -1,33 +1,32 @@
 """How far the running job is, from what its coordinator exports. Pure, but for `of_coordinator`."""
 
-import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException
 
+from cluster.control.client import NoAnswerError, ask, program
 from cluster.metrics.scrapes import UNCOUNTED
 
 ANSWER_SECONDS = 2.0
-_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _P = "pscluster_"
+_MAIN = f"""\
+import sys
+sys.stdout.write(ask(sys.argv[1], "GET", "{UNCOUNTED}", deadline_seconds={ANSWER_SECONDS}).text)
+"""
 
 
 def of_coordinator(metrics_address: str) -> str:
     """What the coordinator at `host:port` exports now; empty where none answers, because no job runs."""
     try:
-        with _NO_PROXY.open(f"http://{metrics_address}{UNCOUNTED}", timeout=ANSWER_SECONDS) as answer:
-            return str(answer.read().decode())
-    except (OSError, HTTPException, ValueError):
+        return ask(metrics_address, "GET", UNCOUNTED, deadline_seconds=ANSWER_SECONDS).text
+    except NoAnswerError:
         return ""
 
 
-def asked_on_node(metrics_address: str) -> str:
-    """A command line for the coordinator's node that prints the same: the firewall keeps others away."""
-    script = (
-        "import sys, urllib.request as u; "
-        "o = u.build_opener(u.ProxyHandler({})); "
-        f"sys.stdout.write(o.open(sys.argv[1], timeout={ANSWER_SECONDS}).read().decode())"
-    )
-    return f"python3 -c '{script}' 'http://{metrics_address}{UNCOUNTED}' 2>/dev/null"
+def asked_on_node(metrics_address: str) -> tuple[list[str], bytes]:
+    """A command for the coordinator's node, and its standard input: it prints the same.
+
+    The firewall keeps others away.
+    """
+    return ["python3", "-", metrics_address], program(_MAIN)
 
 
 def progress_line(exported: str) -> str:

@@ -1,7 +1,7 @@
 """What a job becomes on its way from the operator's machine to the coordinator's node. Pure."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,12 +32,9 @@ def request_of(
     return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after)
 
 
-def names(job: str, now: datetime) -> Iterator[str]:
-    """Ids to try for a job that is submitted at `now` (UTC): `20261121T2230-train`, then with -2, -3 and so on."""
-    first = f"{now:%Y%m%dT%H%M}-{job}"
-    yield first
-    for number in range(2, 1000):
-        yield f"{first}-{number}"
+def first_id(job: str, now: datetime) -> str:
+    """The id of the first job submitted in the minute `now` (UTC): `20261121T2230-train`; others have -2 and so on."""
+    return f"{now:%Y%m%dT%H%M}-{job}"
 
 
 def _there(run: str, runs: str) -> str:

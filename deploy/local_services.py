@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError, UsageError
 from deploy.control_client import NobodyListensError
 from deploy.file_lock import FileLock, LockHeldError, held_by
@@ -97,15 +98,19 @@ class LocalServices:
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `Services`."""
         settings = [word for override in self._overrides for word in ("--set", override)]
+        self._folder.create()  # nothing else has, where the job needs no roles
         plan = JobPlan(
             name=job,
             inventory=self._as_given,
             words=(*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags),
-            environment={**environment_for_any_folder(), "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket)},
+            environment={
+                **environment_for_any_folder(),
+                "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
+                VARIABLE: self._folder.token(),
+            },
             run_file=self._folder.run_file if job == "train" else None,
         )
         bring_roles_back = self._bring_roles_back if job in self._jobs_with_roles else lambda: None
-        self._folder.create()  # nothing else has, where the job needs no roles
         try:
             with FileLock(self._folder.job_lock):
                 try:

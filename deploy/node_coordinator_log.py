@@ -1,11 +1,12 @@
 """The coordinator's log on its node: read, and followed from the byte at which reading ended."""
 
-import shlex
 import time
 from collections.abc import Callable
 
+from deploy.command_line import quoted, shell
 from deploy.coordinator_log import NAME
 from deploy.render.job_unit import NodePlaces
+from deploy.rooted.jobs import ORDER
 from deploy.story import LOOK_BACK_LINES, Entry, Source, with_beginning
 
 _MARK = "\x1e"
@@ -30,24 +31,32 @@ class NodeCoordinatorLog:
     ) -> None:
         """`runs`: the folder on the node that holds them. Of what is there already the last `count` lines."""
         self._name, self._run, self._count, self._clock = name, run, max(1, count), clock
-        jobs = shlex.quote(f"{places.state}/jobs")
+        self._user = places.user
+        jobs = quoted(f"{places.state}/jobs")
+        # Earlier versions did not write down the order.
         newest = (
-            f'j={jobs}/$(ls -1 {jobs} 2>/dev/null | sort | tail -n 1); f="$(cat "$j/run" 2>/dev/null)/{NAME}"; '
-            '[ -f "$f" ] || f="$j/output.log"'
+            f"j=$(tail -n 1 {jobs}/{ORDER} 2>/dev/null); "
+            f'[ -n "$j" ] || j=$(ls -1 {jobs} 2>/dev/null | sort | tail -n 1); '
+            f'j={jobs}/$j; f="$(head -c 4096 "$j/run" 2>/dev/null)/{NAME}"; [ -f "$f" ] || f="$j/output.log"'
         )
-        self._find = f"f={shlex.quote(f'{runs}/{run}/{NAME}')}" if run else newest
+        self._find = f"f={quoted(f'{runs}/{run}/{NAME}')}" if run else newest
         self._source = Source(name, run)
         self._path: str | None = None
         self._position = 0
 
-    def reading(self) -> str:
+    @property
+    def user(self) -> str:
+        """The account reads its own log: root would follow its links."""
+        return self._user
+
+    def reading(self) -> list[str]:
         """The command that shows the end of it, after size, time and name of the file."""
         # The size is settled first: what is written meanwhile belongs to what comes.
         script = (
             f'{self._find}; h=$(stat -c "%s %Y %n" -- "$f" 2>/dev/null) || exit 0; printf "\\036%s\\n" "$h"; '
-            f'head -c "${{h%% *}}" -- "$f" | tail -n {self._count + LOOK_BACK_LINES}'
+            f'head -c "${{h%% *}}" -- "$f" | tail -n {self._count + LOOK_BACK_LINES:d}'
         )
-        return f"sh -c {shlex.quote(script)}"
+        return shell(script)
 
     def read(self, output: bytes, follow: bool = False) -> list[Entry]:
         """The lines in what `reading` printed. With `follow` one that is not whole yet is left for later."""
@@ -56,18 +65,22 @@ class NodeCoordinatorLog:
         head, _, content = output.partition(_MARK.encode())[2].partition(b"\n")
         if not head:
             return []
-        size, written, self._path = head.decode("utf-8", errors="replace").split(" ", 2)
+        try:
+            size, written, self._path = head.decode("utf-8", errors="replace").split(" ", 2)
+            size_bytes, written_seconds = int(size), float(written)
+        except ValueError:
+            return []
         whole, newline, rest = content.rpartition(b"\n")
         kept = whole + newline if follow else content
-        self._position = int(size) - (len(rest) if follow else 0)
+        self._position = size_bytes - (len(rest) if follow else 0)
         texts = kept.decode("utf-8", errors="replace").removesuffix("\n").split("\n") if kept else []
-        return self._source.place_last(with_beginning(texts, self._count), float(written))
+        return self._source.place_last(with_beginning(texts, self._count), written_seconds)
 
-    def following(self) -> str:
+    def following(self) -> list[str]:
         """The command that shows all that is written after what was read, and goes on with the next run's."""
         known = f"{self._find}; w=$f; k='-n 0'"
         if self._path is not None:
-            known = f"w={shlex.quote(self._path)}; k='-c +{self._position + 1}'"
+            known = f"w={quoted(self._path)}; k='-c +{self._position + 1:d}'"
         # `tail -F` alone would stay with one run's log. The last but one has had its time to show everything when the
         # next comes. The trap ends both with us.
         script = (
@@ -79,7 +92,7 @@ class NodeCoordinatorLog:
             f'{known}; f=$w; if [ -f "$f" ]; then show; else k="-c +1"; fi; '
             f'while :; do {self._find}; [ "$f" = "$g" ] || [ ! -f "$f" ] || show; sleep 1; done'
         )
-        return f"sh -c {shlex.quote(script)}"
+        return shell(script)
 
     def came(self, text: str) -> Entry | None:
         """A line of what `following` prints; None for the name of a file."""

@@ -1,30 +1,36 @@
 """The jobs of a cluster of machines, seen by the operator: submitted to the coordinator's node, watched, fetched."""
 
+import base64
 import json
-import shlex
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from cluster.errors import ClusterError, UsageError
+from deploy.command_line import Words
 from deploy.hints import command
-from deploy.job_submission import names, request_of
-from deploy.node_job.folders import JobFolder, JobsRoot
+from deploy.job_submission import first_id, request_of
+from deploy.node_job.folders import JobFolder, JobsRoot, is_job_id
 from deploy.node_job.records import JobRecord, JobState
+from deploy.node_job.request import JobRequest
 from deploy.places import shared_folders
+from deploy.remote.connection import KEPT_BYTES
 from deploy.remote.outcome import NodeDeadlineError, NodeUnreachableError, Outcome
 from deploy.render.job_unit import NodePlaces, unit_of_job
-from deploy.run_archive import pack_command, unpack
+from deploy.rooted.commands import drop_job, new_job
+from deploy.run_archive import MOST_PACKED_BYTES, pack_command, unpack
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 KEPT_JOBS = 50
-"""Job folders beyond these, the oldest, go when another job is submitted. Their runs stay."""
+"""Folders of ended jobs beyond these, the first submitted, go when another job is submitted. Their runs stay."""
 
+_SUBMIT_SECONDS = 60.0
 _START_SECONDS = 150.0
 _CANCEL_SECONDS = 100.0
 """The unit allows 75 s between SIGINT and SIGKILL."""
@@ -41,19 +47,28 @@ class JobNode(Protocol):
         """Its name in the inventory."""
 
     def run(
-        self, command: str, *, deadline_seconds: float = 30.0, stdin: bytes | None = None, root: bool = False
+        self,
+        words: Words,
+        *,
+        deadline_seconds: float = 30.0,
+        stdin: bytes | None = None,
+        root: bool = False,
+        user: str | None = None,
+        kept_bytes: int = KEPT_BYTES,
+        into: BinaryIO | None = None,
     ) -> Outcome:
-        """Run a shell command line to its end."""
+        """Run a command to its end."""
 
     def stream(
-        self, command: str, on_line: Callable[[str], None], *, root: bool = False, stop: Event | None = None
+        self,
+        words: Words,
+        on_line: Callable[[str], None],
+        *,
+        root: bool = False,
+        user: str | None = None,
+        stop: Event | None = None,
     ) -> int:
-        """Pass on each line that a simple command writes."""
-
-    def put(
-        self, content: Path | bytes, remote: str, *, deadline_seconds: float, root: bool = False, mode: int = 0o644
-    ) -> None:
-        """Write a file, whole or not at all."""
+        """Pass on each line that a command writes."""
 
 
 def runs_on_node(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
@@ -95,32 +110,23 @@ class NodeJobs:
         """
         runs = runs_on_node(self._inventory, self._places)
         request = request_of(self._inventory, job, (*self._overrides, *more), flags, runs, after)
-        folder = self._new_folder(job)
-        self._node.put(request.to_bytes(), str(folder.request), deadline_seconds=60.0, root=True)
-        self._node.put(self._inventory.path, str(folder.inventory), deadline_seconds=60.0, root=True)
-        user, path = shlex.quote(f"{self._places.user}:"), shlex.quote(str(folder.path))
-        begun = self._node.run(
-            f"chown -R {user} {path} && systemctl start {unit_of_job(folder.id)}",
-            deadline_seconds=_START_SECONDS,
-            root=True,
-        )
+        folder = self._new_folder(job, request)
+        unit = unit_of_job(folder.id)
+        begun = self._node.run(["systemctl", "start", unit], deadline_seconds=_START_SECONDS, root=True)
         if not begun.ok:
             self._refuse(folder, begun)
         return folder.id
 
     def records(self) -> list[JobRecord]:
         """Every job that the node remembers, the oldest first."""
-        release, python = shlex.quote(self._places.release), shlex.quote(self._places.python)
-        asked = self._node.run(
-            f"cd {release} && PYTHONPATH={release} exec {python} -B -m deploy.node_job.report "
-            f"--root {shlex.quote(self._places.state)}",
-            deadline_seconds=60.0,
-            root=True,
-        )
+        # As the account: what it reads is the account's own, and so is every link in it.
+        environment = ["env", f"PYTHONPATH={self._places.release}", "PYTHONSAFEPATH=1"]
+        report = [self._places.python, "-B", "-m", "deploy.node_job.report", "--root", self._places.state]
+        asked = self._node.run([*environment, *report], deadline_seconds=60.0, user=self._places.user)
         try:
-            return [JobRecord.from_json(record) for record in json.loads(asked.text)["jobs"]]
-        except (ValueError, KeyError, TypeError):
-            said = " ".join(asked.last_lines) or f"it ended with {asked.return_code}"
+            return _records(asked.stdout)
+        except ValueError as problem:
+            said = " ".join(asked.last_lines) if not asked.ok else str(problem)
             raise ClusterError(
                 f"{self.node}: its jobs cannot be listed: {said}; "
                 f"`{command('deploy start --no-jobs', self._inventory.path)}` installs what is missing"
@@ -155,7 +161,7 @@ class NodeJobs:
         A connection that breaks is made again a few times, after a word to `on_trouble`, and nothing is lost or
         repeated. Raises NodeUnreachableError or NodeDeadlineError when that does not help: the job goes on.
         """
-        log = shlex.quote(str(self._root.job(name).output))
+        log, user = str(self._root.job(name).output), self._places.user
         seen, delays = 0, list(_RECONNECT_DELAYS_SECONDS)
 
         def passed_on(line: str) -> None:
@@ -168,16 +174,17 @@ class NodeJobs:
         while True:
             try:
                 if not begins:
-                    count = self._node.run(f"wc -l < {log}", root=True).text.strip()
-                    seen, begins = max(0, int(count or 0) - (last_lines or 0)), True
+                    count = self._node.run(["wc", "-l", log], user=user).text.partition(" ")[0]
+                    seen, begins = max(0, _count(count) - (last_lines or 0)), True
                 record = self.choose(name)
                 if record.state is JobState.SUBMITTED:
                     unit = unit_of_job(name)
                     raise ClusterError(
                         f"{self.node}: job {name} was never begun: `systemctl status {unit}` there tells why"
                     )
-                until = "" if record.state.ended or record.pid is None else f" -f -s {_POLL_SECONDS} --pid={record.pid}"
-                self._node.stream(f"tail -n +{seen + 1}{until} {log}", passed_on, root=True)
+                goes_on = not record.state.ended and record.pid is not None
+                until = ["-f", "-s", str(_POLL_SECONDS), f"--pid={record.pid}"] if goes_on else []
+                self._node.stream(["tail", "-n", f"+{seen + 1}", *until, log], passed_on, user=user)
                 if record.state.ended:
                     return record
             except (NodeUnreachableError, NodeDeadlineError) as error:
@@ -189,7 +196,7 @@ class NodeJobs:
     def cancel(self, name: str) -> JobRecord:
         """End the job, with its result so far if it manages within 75 s; its record then."""
         unit = unit_of_job(self.choose(name).id)
-        ended = self._node.run(f"systemctl stop {unit}", deadline_seconds=_CANCEL_SECONDS, root=True)
+        ended = self._node.run(["systemctl", "stop", unit], deadline_seconds=_CANCEL_SECONDS, root=True)
         record = self.choose(name)
         if not record.state.ended:
             said = " ".join(ended.last_lines)
@@ -203,37 +210,61 @@ class NodeJobs:
         """Copy the job's run into the folder `into`; where it lies then, None when the job has left no run."""
         if record.run_folder is None:
             return None
-        packed = self._node.run(
-            pack_command(record.run_folder, checkpoints), deadline_seconds=_FETCH_SECONDS, root=True
-        )
-        if not packed.ok:
-            raise ClusterError(
-                f"{self.node}: {record.run_folder} cannot be fetched: {' '.join(packed.last_lines)}; "
-                f"`{command(f'job attach --job {record.id}', self._inventory.path)}` tries again"
+        again = f"`{command(f'job attach --job {record.id}', self._inventory.path)}` tries again"
+        with tempfile.TemporaryFile(prefix="pscluster-run-") as archive:
+            packed = self._node.run(
+                pack_command(record.run_folder, checkpoints),
+                deadline_seconds=_FETCH_SECONDS,
+                user=self._places.user,
+                kept_bytes=MOST_PACKED_BYTES,
+                into=archive,
             )
-        return unpack(packed.stdout, Path(record.run_folder).name, into)
+            if not packed.ok:
+                said = " ".join(packed.last_lines)
+                raise ClusterError(f"{self.node}: {record.run_folder} cannot be fetched: {said}; {again}")
+            archive.seek(0)
+            return unpack(archive, Path(record.run_folder).name, into)
 
-    def _new_folder(self, job: str) -> JobFolder:
-        jobs = shlex.quote(str(self._root.jobs))
-        old = f"ls -1 | sort | head -n -{KEPT_JOBS} | xargs -r rm -rf --"
-        for name in names(job, datetime.now(UTC)):
-            # 75: the one failure that another name mends.
-            make = f"mkdir {name} || {{ [ -d {name} ] && exit 75; exit 1; }}"
-            made = self._node.run(f"mkdir -p {jobs} && cd {jobs} && {{ {make}; }} && {old}", root=True)
-            if made.ok:
-                return self._root.job(name)
-            if made.return_code != 75:
-                raise ClusterError(
-                    f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}; "
-                    f"`{command('deploy check', self._inventory.path)}` looks at its disk"
-                )
-        raise ClusterError(f"{self.node}: a thousand jobs were submitted in one minute: wait for the next")
+    def _new_folder(self, job: str, request: JobRequest) -> JobFolder:
+        contents = {"request.json": request.to_bytes(), "inventory.yaml": self._inventory.path.read_bytes()}
+        encoded = {name: base64.b64encode(content).decode() for name, content in contents.items()}
+        made = self._node.run(
+            new_job(str(self._root.jobs), self._places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
+            stdin=json.dumps(encoded).encode(),
+            deadline_seconds=_SUBMIT_SECONDS,
+            root=True,
+        )
+        name = made.text.strip().rpartition("\n")[2]  # a start file of the account may print before it
+        if made.ok and is_job_id(name):
+            return self._root.job(name)
+        raise ClusterError(
+            f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}; "
+            f"`{command('deploy start --no-jobs', self._inventory.path)}` puts its folders right, "
+            f"`{command('deploy check', self._inventory.path)}` looks at its disk"
+        )
 
     def _refuse(self, folder: JobFolder, begun: Outcome) -> None:
-        log, path = shlex.quote(str(folder.output)), shlex.quote(str(folder.path))
+        said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)
         # A job that began has its state, and is listed as failed; what was refused leaves nothing.
-        said = self._node.run(
-            f"tail -n 3 {log} 2>/dev/null; [ -e {path}/state.json ] || rm -rf {path}", root=True
-        ).text.strip()
-        why = " ".join(said.split()) or " ".join(begun.last_lines)
+        self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
+        why = " ".join(said.text.split())
+        if not why:  # it did not get as far as its log
+            of_unit = f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"  # not -u: systemd's own lines come last
+            heard = self._node.run(["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True)
+            why = " ".join((*heard.last_lines, *begun.last_lines))
         raise ClusterError(f"{self.node}: the job was not begun: {why}")
+
+
+def _records(stdout: bytes) -> list[JobRecord]:
+    """What `deploy.node_job.report` printed. Raises ValueError for anything else."""
+    try:
+        content = json.loads(stdout)
+    except RecursionError:
+        raise ValueError("expected the report of jobs, got JSON that is nested deeply") from None
+    if not isinstance(content, dict) or not isinstance(content.get("jobs"), list):
+        raise ValueError("expected the report of jobs")
+    return [JobRecord.from_json(record) for record in content["jobs"]]
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0

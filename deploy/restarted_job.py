@@ -1,12 +1,12 @@
 """A job from its start to its end, with the coordinators that it takes: the effects around `JobRestartPolicy`."""
 
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError, ExitCode
+from deploy.command_line import quoted
 from deploy.foreground_job import interruptible, run_in_foreground, tell
 from deploy.hints import command
 from deploy.job_restart import JobRestartPolicy
@@ -88,5 +88,5 @@ def _run_to_go_on_with(plan: JobPlan) -> str:
 def _tell_how_to_go_on(plan: JobPlan) -> None:
     folder = _run_to_go_on_with(plan)
     if folder:
-        words = command(f"job {plan.name} --resume --run {shlex.quote(plan.shown(folder))}", plan.inventory)
+        words = command(f"job {plan.name} --resume --run {quoted(plan.shown(folder))}", plan.inventory)
         tell(f"`{words}` goes on with it")

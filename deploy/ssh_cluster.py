@@ -1,7 +1,6 @@
 """`connection: ssh`: one cluster's nodes, its files beside the inventory, and the release they are to run."""
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
+from cluster.logs.terminal import say
 from cluster.whole_file import write_whole
 from deploy.check import Finding
 from deploy.converge.release_choice import ReleaseChoice
@@ -71,9 +71,7 @@ class SshCluster:
 
     def wheelhouse(self, python: str, machine: str) -> Wheelhouse:
         """The wheels for nodes of one kind, downloaded now if they are not in the cache."""
-        return make_wheelhouse(
-            self.release.requirements, python, machine, say=lambda line: print(line, file=sys.stderr, flush=True)
-        )
+        return make_wheelhouse(self.release.requirements, python, machine, say=lambda line: say(line, error=True))
 
     @cached_property
     def data(self) -> PreparedData | None:

@@ -1,13 +1,13 @@
 """`connection: ssh`: jobs on the coordinator's node, and the roles that systemd keeps running on all of them."""
 
-import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, ExitCode
+from cluster.logs.terminal import say
 from deploy.attached_job import run_attached, run_in_order
+from deploy.command_line import shell
 from deploy.converge.apply import apply
 from deploy.converge.cluster_view import cluster_status
 from deploy.converge.code import COPY_SECONDS, copy_data
@@ -90,10 +90,10 @@ class SshServices:
         return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
 
     def _publish_data(self, fleet: Fleet) -> None:
-        with waiting_for("preparing the recordings, if they are not yet") as say:
+        with waiting_for("preparing the recordings, if they are not yet") as tell:
             data = self._cluster.data
             if data is not None:
-                say("bringing the recordings to the nodes, where they are not yet")
+                tell("bringing the recordings to the nodes, where they are not yet")
                 self._publish(fleet, data)
 
     def _publish(self, fleet: Fleet, data: PreparedData) -> None:
@@ -103,12 +103,13 @@ class SshServices:
         publisher = folders.server or inventory.of_role("coordinator")[0].node
         node = fleet.nodes[publisher]
         folder = folders.published(data.publication.kind, data.publication.key)
-        if not node.run(f"test -e {shlex.quote(folder)}/.complete", root=True).ok:
+        if not node.run(["test", "-e", f"{folder}/.complete"], root=True).ok:
             apply(node, "publish", publish_changes(data.publication, folders), lambda change, seconds: None)
-        copy = copy_data(data.publication.key, folders.seen("prepared", data.publication.key))
+        copy = copy_data(data.publication, folders.seen("prepared", data.publication.key))
         # A node that cannot be reached now has no worker either; if it comes back, the others have its work.
-        for name, result in fleet.each(lambda node: node.run(copy, root=True, deadline_seconds=COPY_SECONDS)).items():
+        copied = fleet.each(lambda node: node.run(shell(copy), root=True, deadline_seconds=COPY_SECONDS))
+        for name, result in copied.items():
             if isinstance(result, ClusterError):
-                print(f"{name}: without the windows of this job: {result}", file=sys.stderr)
+                say(f"{name}: without the windows of this job: {result}", error=True)
             elif not result.ok:
-                print(f"{name}: without the windows of this job: {' '.join(result.last_lines)}", file=sys.stderr)
+                say(f"{name}: without the windows of this job: {' '.join(result.last_lines)}", error=True)

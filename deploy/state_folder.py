@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.control.token import STATE, kept_token
 from cluster.errors import ClusterError
 
 LONGEST_SOCKET_PATH_BYTES = 107
@@ -21,7 +22,7 @@ class StateFolder:
     @classmethod
     def beside(cls, inventory: Path, cluster: str) -> "StateFolder":
         """The folder of the cluster named `cluster` in the file `inventory`."""
-        return cls(inventory.resolve().parent / ".pscluster" / cluster)
+        return cls(inventory.resolve().parent / STATE / cluster)
 
     @property
     def logs(self) -> Path:
@@ -66,6 +67,19 @@ class StateFolder:
     def log(self, name: str) -> Path:
         """Log file of `worker:1` or `supervisor`."""
         return self.logs / f"{name.replace(':', '-')}.log"
+
+    def token(self) -> str:
+        """The cluster's token, made where there is none yet (`cluster.control.token`). After `create`.
+
+        Raises ClusterError.
+        """
+        try:
+            return kept_token(self.path)
+        except OSError as error:
+            raise ClusterError(
+                f"the cluster's token cannot be kept in {self.path}: {error.strerror}; "
+                "put the inventory into a folder you may write to"
+            ) from error
 
     def create(self) -> None:
         """Make the folders, readable by their owner only: who can write to the socket can stop the cluster.

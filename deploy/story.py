@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.logs import LogLine, read_line
+from cluster.logs.foreign import one_line, visible
 from cluster.logs.lines import whole_milliseconds
+from cluster.logs.terminal import as_ascii
 
 HOLD_SECONDS = 0.5
 """A line that comes waits so long for others that are older and take a longer way."""
@@ -111,18 +113,19 @@ class Shown:
         milliseconds = whole_milliseconds(entry.seconds)
         clock = time.strftime("%H:%M:%S", time.localtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}"
         shown = entry.text if entry.line is None else entry.line.shown
-        return "\n".join(f"{clock} {entry.source:<{self.width}} | {line}" for line in shown.splitlines() or [""])
+        lines = (line.removesuffix("\r") for line in shown.split("\n"))
+        return "\n".join(f"{clock} {one_line(entry.source):<{self.width}} | {visible(line)}" for line in lines)
 
 
 def as_json(entry: Entry) -> str:
-    """The line as it was written if it is JSON, else an object with the same fields."""
+    """The object as it was written if it is JSON, else one with the same fields; in printable ASCII."""
     if entry.line is None:
         line = LogLine(entry.seconds, entry.text.strip(), role=" ".join(entry.source.split()), run=entry.run)
-        return json.dumps(line.to_json())
-    return entry.text if entry.text.startswith("{") else json.dumps(entry.line.to_json())
+        return as_ascii(line.to_json())
+    return as_ascii(json.loads(entry.text) if entry.text.startswith("{") else entry.line.to_json())
 
 
 def readable(text: str) -> str:
     """What a person is shown of a line of a job's output: the message where it is JSON, else the line."""
     line = read_line(text) if text.startswith("{") else None
-    return text if line is None else line.shown
+    return visible(text.removesuffix("\r") if line is None else line.shown)

@@ -15,9 +15,7 @@ def waiting_for(words: str, *, quiet: bool = False) -> Iterator[Say]:
     if quiet or not is_animated(sys.stderr):
         yield lambda words: None
         return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.status import Status
+    from cluster.logs.screen import spinner
 
-    with Status(escape(words), console=Console(stderr=True, highlight=False)) as spinner:
-        yield lambda words: spinner.update(escape(words))
+    with spinner(words, error=True) as update:
+        yield update

@@ -76,13 +76,21 @@ marked() {
 lock_sum=$(sha256sum <uv.lock)
 made_with="${found%% *} $(readlink -f "$python" || echo "$python") in $(pwd)"
 finished() { [ "$(marked)" = "$made_with $lock_sum" ]; }
-finished && exit 0
+
+# Ctrl-C in the first second of `fab` would show a traceback.
+quiet_beginning() {
+    fab=.venv/bin/fab
+    if [ ! -f $fab ] || grep -q leave_before_anything_began $fab; then return 0; fi
+    .venv/bin/python tools/write_fab.py
+}
+
+finished && quiet_beginning && exit 0
 
 mkdir -p .cache
 if command -v flock >/dev/null; then # two makes at once: the second waits, then finds the work done
     exec 9>.cache/venv.lock
     flock 9
-    finished && exit 0
+    finished && quiet_beginning && exit 0
 fi
 trap 'say "interrupted; run it again, it goes on where it stopped"; exit 130' INT TERM HUP
 case "$(marked)" in
@@ -102,4 +110,5 @@ if [ "$status" -ne 0 ]; then
     say "the installation did not finish (uv ended with $status, see above); run it again, it goes on where it stopped"
     exit 1
 fi
+quiet_beginning
 echo "$made_with $lock_sum" >$done_mark

@@ -5,13 +5,13 @@ why not. For `fab deploy check`, which looks on the node itself and does not kno
 """
 
 import argparse
-import json
 import os
 import sys
 
 from cluster.data.places import PROJECT_ROOT, user_cache
 from cluster.data.source import find_source
 from cluster.errors import DataError
+from cluster.logs.terminal import say_json
 
 
 def look(source: str | None) -> tuple[bool, str]:
@@ -27,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cluster.data.look", description=__doc__)
     parser.add_argument("source", nargs="?", help="a path or `synthetic`; the search order without it")
     holds, line = look(parser.parse_args().source)
-    print(json.dumps({"holds": holds, "line": line}))
+    say_json({"holds": holds, "line": line})
     return 0
 
 

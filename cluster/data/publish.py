@@ -19,6 +19,7 @@ from cluster.data.places import PROJECT_ROOT, user_cache
 from cluster.data.prepare import SHORT_KEY, prepare
 from cluster.data.source import find_source
 from cluster.errors import DataError
+from cluster.logs.terminal import say, say_json
 
 
 def publishable(source: str | None, window_steps: int, window_stride: int, seed: int, cache: Path) -> dict[str, Any]:
@@ -44,9 +45,9 @@ def main() -> int:
     try:
         made = publishable(flags.source, flags.window_steps, flags.window_stride, flags.seed, cache)
     except DataError as problem:
-        print(problem, file=sys.stderr)
+        say(problem, error=True)
         return int(problem.exit_code)
-    print(json.dumps(made))
+    say_json(made)
     return 0
 
 

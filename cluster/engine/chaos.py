@@ -26,16 +26,17 @@ class Fault(StrEnum):
     DROP_REPLY = "drop-reply"
     DUPLICATE = "duplicate"
     LATE = "late"
+    CUT_PS = "cut-ps"
 
 
-TAKES_WORKER = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER, Fault.CUT_WORKER})
+TAKES_WORKER = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER, Fault.CUT_WORKER, Fault.CUT_PS})
 """Faults after which a worker is out for a while."""
 
 DEADLY = frozenset({Fault.KILL_PS, Fault.KILL_COORDINATOR})
 """Faults that end the coordinator: the job has to be started again, and to go on from a checkpoint."""
 
-BY_SUPERVISOR = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER}) | DEADLY
-"""Faults that only somebody who starts processes again makes good."""
+BY_SUPERVISOR = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER, Fault.CUT_PS}) | DEADLY
+"""Faults that take a supervisor: it starts processes again, and may reach into them."""
 
 DELIVERY = frozenset({Fault.DROP_REPLY, Fault.DUPLICATE, Fault.LATE})
 """Faults of one call and its reply."""
@@ -136,6 +137,8 @@ class Strike:
     """For a process: when it is struck, after the item was sent."""
     lasts_seconds: float
     """How long a worker is stopped, or a reply held back."""
+    server: int = 0
+    """The parameter server that a worker is cut off from."""
 
     @property
     def target(self) -> str:
@@ -178,9 +181,17 @@ class Chaos:
             if not any(other != task and self._down_until.get(other, now) <= now for other in live):
                 return None
             self._down_until[task] = now + delay + MARGIN_SECONDS + lasts * (fault is Fault.STOP_WORKER)
+        server = int(how_long * self.servers)
         if fault is Fault.KILL_PS:
-            return Strike(fault, int(how_long * self.servers), number, delay, 0.0)
-        return Strike(fault, 0 if fault is Fault.KILL_COORDINATOR else task, number, delay, lasts)
+            return Strike(fault, server, number, delay, 0.0)
+        return Strike(
+            fault,
+            0 if fault is Fault.KILL_COORDINATOR else task,
+            number,
+            delay,
+            lasts,
+            server * (fault is Fault.CUT_PS),
+        )
 
     def _drawn(self, number: int) -> tuple[float, float, float]:
         """Three numbers in [0, 1) for this dispatch."""

@@ -8,7 +8,6 @@ without a deadline.
 import contextlib
 import logging
 import queue
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +18,7 @@ from cluster.engine.chaos import Strike
 from cluster.engine.drains import Drain, Drains
 from cluster.engine.guardian import Guardian
 from cluster.engine.lanes import Lane
-from cluster.engine.lost import ParameterServerLost, first_line, holder_lost
+from cluster.engine.lost import first_line, holder_lost
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
@@ -46,6 +45,7 @@ from cluster.engine.messages import (
 )
 from cluster.engine.runtime import Runtime
 from cluster.engine.saboteur import Saboteur
+from cluster.engine.servers import Servers
 from cluster.errors import ClusterError
 from cluster.server.probe import answers
 
@@ -53,17 +53,12 @@ import tensorflow as tf  # isort: skip
 
 log = logging.getLogger(__name__)
 
-LOST = ("UnavailableError", "AbortedError")
-
 LINGER_SECONDS = 15.0
 PROBE_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 
 STANDSTILL_SECONDS = 1.0
 """A turn that takes this much longer than it waited for: the coordinator stood still, and the workers are excused."""
-
-SERVER_PROBE_SECONDS = (2.0, 5.0, 10.0)
-"""A silent parameter server is asked this often before it counts as lost. A dead one refuses at once each time."""
 
 
 class NoWorkers(ClusterError):
@@ -88,7 +83,7 @@ class Dispatcher:
         self._runtime, self._functions, self._chaos = runtime, functions, chaos
         peers = runtime.peers
         self._addresses = {task: _split(address) for task, address in enumerate(peers.workers)}
-        self._servers = {task: _split(address) for task, address in enumerate(peers.parameter_servers)}
+        self._servers = Servers(runtime, [_split(address) for address in peers.parameter_servers])
         self.membership = Membership(range(len(peers.workers)), timing)
         self._patience_seconds = patience_seconds
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -312,7 +307,7 @@ class Dispatcher:
 
     def _drop(self, task: int, reason: str) -> None:
         self._guardian.forget(_name(task))
-        self._raise_if_server_lost(reason)
+        self._servers.raise_if_lost(reason)
         if task in self.holders:
             raise holder_lost(_name(task), reason)
         log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, *self._present())
@@ -328,21 +323,9 @@ class Dispatcher:
                 self._runtime.update(self.membership.live)
         except tf.errors.OpError as problem:
             # Another worker is dying too: its own call will say so. The definition is sent again with the next change.
-            self._raise_if_server_lost(first_line(problem))
+            self._servers.raise_if_lost(first_line(problem))
             log.warning("while dropping %s: %s", _name(task), first_line(problem))
         self._guardian.unfence(_name(task))
-
-    def _raise_if_server_lost(self, reason: str) -> None:
-        """A worker's call fails as well when a parameter server does; only the server's own silence tells."""
-        for task, (host, port) in self._servers.items():
-            silent = not any(answers(host, port, seconds) for seconds in SERVER_PROBE_SECONDS)
-            # It may also have come back already, without what it held: then it says that it does not know us.
-            forgotten = reason.startswith(LOST) and re.search(rf"/job:ps/replica:0/task:{task}\b", reason)
-            if silent or forgotten:
-                raise ParameterServerLost(
-                    f"parameter server ps:{task} at {host}:{port} is gone ({reason}). Its parameters went with it: "
-                    "see its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
-                )
 
     def _nobody(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.engine.chaos import Fault, Strike
 from cluster.engine.lost import first_line
 from cluster.engine.messages import Event, Failed, Item, Replied
-from cluster.engine.runtime import TRANSIENT, Runtime
+from cluster.engine.runtime import TRANSIENT, Runtime, fetched
 
 import tensorflow as tf  # isort: skip
 
@@ -66,13 +66,7 @@ class Lane:
     def _answer(self, item: Item, attempt: int) -> Replied | Failed:
         begin = time.monotonic()
         try:
-            with tf.device("CPU:0"):  # ours: the arguments travel inside the request
-                arguments = [tf.constant(argument) for argument in item.arguments]
-            value = self._functions[item.function](*arguments)
-            with tf.device("CPU:0"):
-                # A remote tensor's numpy() holds the interpreter lock while it waits for the worker, and with it the
-                # whole coordinator if that worker is stopped just then (measured). An operation does not.
-                value = tf.nest.map_structure(lambda tensor: tf.raw_ops.Identity(input=tensor).numpy(), value)
+            value = fetched(self._functions[item.function](*item.arguments))
         except tf.errors.OpError as problem:
             return Failed(self._task, attempt, first_line(problem), isinstance(problem, TRANSIENT))
         except Exception as problem:

@@ -5,12 +5,13 @@ public `tf.config.experimental_connect_to_cluster` cannot do that: it starts ove
 pins what is used here against the installed TensorFlow.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.engine.arguments import PackedArguments
 from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
@@ -92,6 +93,12 @@ class Runtime:
         """
         context.context().update_server_def(self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS)
 
+    def ask_server(self, task: int) -> None:
+        """Have the parameter server do an operation of our own. Raises tf.errors.OpError if it does not."""
+        with tf.device(device("ps", task)):
+            made = tf.raw_ops.Identity(input=tf.constant(1.0))
+        fetched(made)
+
     @contextmanager
     def lane(self, task: int) -> Iterator[None]:
         """Calls made inside by this thread run on the worker, through an executor of the thread's own.
@@ -127,11 +134,49 @@ class Runtime:
                 context.context().update_server_def(nobody, keep_alive_secs=KEEP_ALIVE_SECONDS)
 
 
-def trace(function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:
+def here() -> str:
+    """TensorFlow's full name of this process's CPU.
+
+    A lane lies inside a worker's device scope. There a short name such as "CPU:0" means the worker's: each argument
+    becomes a tensor that the worker is sent by a call of its own and never quite forgets (measured: 3 KB a call).
+    """
+    return f"{context.context().host_address_space()}/device:CPU:0"
+
+
+def fetched(value: Any) -> Any:
+    """NumPy values of a call's result, which may lie on a worker. Raises tf.errors.OpError.
+
+    A remote tensor's numpy() holds the interpreter lock while it waits for the worker, and with it the whole
+    coordinator if that worker is stopped just then (measured). An operation does not.
+    """
+    with tf.device(here()):
+        return tf.nest.map_structure(lambda tensor: tf.raw_ops.Identity(input=tensor).numpy(), value)
+
+
+class Traced:
+    """A function that is traced once, called with NumPy values, which travel inside the request as one tensor."""
+
+    def __init__(self, function: Callable[..., Any], signature: Sequence[Any]) -> None:
+        packing = PackedArguments(signature)
+        self._pack = packing.pack
+
+        def unpacked(packed: Any) -> Any:
+            return function(*packing.unpack(packed))
+
+        self._concrete = tf.function(unpacked, autograph=False).get_concrete_function(packing.signature)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The result, wherever it lies. Raises ValueError if the arguments do not fit, and tf.errors.OpError."""
+        values = self._pack(arguments)
+        with tf.device(here()):
+            packed = tf.constant(values)
+        return self._concrete(packed)
+
+
+def trace(function: Callable[..., Any], *signature: Any) -> Traced:
     """Trace `function` once for this signature (tf.TensorSpec) and never again.
 
-    The returned callable is a concrete function: a call with other shapes raises instead of tracing anew, which would
-    freeze the coordinator if a worker were stopped just then.
+    A call with other shapes raises instead of tracing anew, which would freeze the coordinator if a worker were
+    stopped just then.
     """
-    concrete = tf.function(function, autograph=False).get_concrete_function(*signature)
-    return concrete  # type: ignore[no-any-return]
+    return Traced(function, signature)

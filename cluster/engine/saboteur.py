@@ -110,6 +110,9 @@ class Saboteur:
                 if self._asked("signal", task=strike.target, signal=signal.SIGSTOP.name):
                     self.injected(strike)
                     self._later(strike.lasts_seconds, self._let_go_on, strike.target)
+            case Fault.CUT_PS:
+                if self._asked("cut", task=strike.target, peer=f"ps:{strike.server}"):
+                    self.injected(strike)
             case _:
                 if self._asked("kill", task=strike.target, reason="chaos"):
                     self.injected(strike)

@@ -20,8 +20,6 @@ probe; after `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor c
 """
 
 import contextlib
-import ctypes
-import errno
 import json
 import os
 import select
@@ -29,63 +27,15 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 
+from cluster.logs.terminal import say
 from cluster.server.probe import answers
+from cluster.server.sockets import cut
 
 SILENCE_SECONDS = 3.0
 PATIENCE_SECONDS = 90.0
 CUT_INTERVAL_SECONDS = 0.05
 PROBE_SECONDS = 2.0
-_PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
-
-
-def sockets_to(process: int, addresses: set[tuple[str, int]]) -> list[int]:
-    """Descriptors of `process` whose TCP peer is one of the (IPv4 address, port) pairs."""
-    inodes: dict[str, tuple[str, int]] = {}
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
-                fields = line.split()
-                address, port = fields[2].split(":")
-                # An IPv4 peer ends a mapped IPv6 address; /proc writes it as one little-endian word.
-                inodes[fields[9]] = (socket.inet_ntoa(bytes.fromhex(address[-8:])[::-1]), int(port, 16))
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{process}/fd"):
-            with contextlib.suppress(OSError):
-                link = os.readlink(f"/proc/{process}/fd/{name}")
-                if link.startswith("socket:[") and inodes.get(link[8:-1]) in addresses:
-                    found.append(int(name))
-    return found
-
-
-def cut(process: int, addresses: set[tuple[str, int]]) -> int:
-    """Shut the sockets of `process` to these addresses; returns how many.
-
-    Raises OSError if the kernel does not let us: EPERM (ptrace is restricted), ENOSYS (older than Linux 5.6), or
-    ProcessLookupError when the process is gone.
-    """
-    descriptors = sockets_to(process, addresses)
-    if not descriptors:
-        return 0
-    libc = ctypes.CDLL(None, use_errno=True)
-    handle = os.pidfd_open(process)
-    try:
-        done = 0
-        for descriptor in descriptors:
-            copy = libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
-            if copy < 0:
-                error = ctypes.get_errno()
-                if error == errno.EBADF:  # closed since we looked
-                    continue
-                raise OSError(error, os.strerror(error))
-            with socket.socket(fileno=copy) as peer, contextlib.suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)
-                done += 1
-        return done
-    finally:
-        os.close(handle)
 
 
 def kill_through_supervisor(name: str) -> None:
@@ -128,7 +78,7 @@ class Watchdog:
             case ["cut", host, port]:
                 self.cut({(host, int(port))})
             case _:
-                print(f"watchdog: cannot read the command {line!r}", file=sys.stderr, flush=True)
+                say(f"watchdog: cannot read the command {line!r}", error=True)
 
     def fence(self, name: str, address: tuple[str, int]) -> None:
         """Cut `name` off now, and again whenever the coordinator reconnects."""
@@ -152,29 +102,27 @@ class Watchdog:
             return  # the coordinator has ended: so will our input
         except OSError as problem:
             self.powerless = True
-            print(
+            say(
                 f"watchdog: this kernel does not let us cut the coordinator's sockets ({problem.strerror}): from now "
                 "on a stopped worker is only killed, where there is a supervisor to do it",
-                file=sys.stderr,
-                flush=True,
+                error=True,
             )
 
     def look(self) -> None:
         """Act on missing beats."""
         silent = time.monotonic() - self.last_beat
         if silent > self.patience:
-            print(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", file=sys.stderr, flush=True)
+            say(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", error=True)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.coordinator, signal.SIGKILL)
             raise SystemExit(1)
         if silent > self.silence:
             for name, (host, port) in list(self.watched.items()):
                 if name not in self.fenced and not answers(host, port, PROBE_SECONDS):
-                    print(
+                    say(
                         f"watchdog: no beat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does "
                         "not answer: cutting it off",
-                        file=sys.stderr,
-                        flush=True,
+                        error=True,
                     )
                     self.fence(name, (host, port))
 

@@ -16,6 +16,7 @@ from cluster.inventory.recipes import RECIPES
 from cluster.inventory.reference_pages import HEAD
 from cluster.inventory.schema import Description
 from cluster.inventory.schema_keys import branch_name, is_list, key_of, sections_in
+from cluster.logs.terminal import say
 
 PAGE = Path("docs/inventory.md")
 
@@ -122,7 +123,7 @@ def print_or_write(module: str, path: Path, page: str, arguments: list[str] | No
     if parser.parse_args(arguments).write:
         (Path(__file__).parents[2] / path).write_text(page, encoding="utf-8")
     else:
-        sys.stdout.write(page)
+        say(page, end="")
     return 0
 
 

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from prometheus_client import CollectorRegistry
 
+from cluster.control.drain import DrainRequests
 from cluster.inventory import Task
 from cluster.jobs.observer import Observer, Observers
 from cluster.metrics.cost import Cost
-from cluster.metrics.drain import DrainRequests
 from cluster.metrics.exporter import Exporter, serve
 from cluster.metrics.identity import Identity
 from cluster.metrics.standard import register

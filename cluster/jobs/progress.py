@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
+from cluster.logs.screen import Screen, words
 from cluster.logs.terminal import is_animated
 
 if TYPE_CHECKING:
@@ -40,15 +40,23 @@ class _Left(TimeRemainingColumn):
         return Text() if task.total is None else super().render(task)
 
 
-class _Facts(TextColumn):
-    """What there is to say of a task: the first to give way where the terminal is narrow, and never in two rows."""
-
-    def __init__(self) -> None:
-        super().__init__("{task.fields[facts]}", table_column=Column(no_wrap=False))
+class _Name(ProgressColumn):
+    """What the task is."""
 
     def render(self, task: Task) -> Text:
         """See `rich.progress.ProgressColumn`."""
-        text = super().render(task)
+        return words(task.description)
+
+
+class _Facts(ProgressColumn):
+    """What there is to say of a task: the first to give way where the terminal is narrow, and never in two rows."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=False))
+
+    def render(self, task: Task) -> Text:
+        """See `rich.progress.ProgressColumn`."""
+        text = words(str(task.fields["facts"]))
         text.no_wrap, text.overflow = True, "ellipsis"
         return text
 
@@ -58,10 +66,10 @@ class Display:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=not sys.stderr.isatty())
+        self.console = Screen(stderr=True, quiet=quiet, soft_wrap=not sys.stderr.isatty())
         narrow = self.console.width < NARROW_COLUMNS
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            _Name(Column(no_wrap=True)),
             BarColumn(bar_width=8 if narrow else 24),
             _Count(),
             _Facts(),
@@ -83,7 +91,7 @@ class Display:
     def say(self, line: str) -> None:
         """One line that stays, in the run's log too."""
         log.info("%s", line)
-        self.console.print(line, markup=False)
+        self.console.print(line)
 
     @contextmanager
     def busy(self, name: str) -> Iterator[None]:

@@ -3,20 +3,24 @@
 A thread of its own: a role that does not hear, or not at once, costs the job nothing.
 """
 
-import http.client
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
+from cluster.control.client import NoAnswerError, ask
+from cluster.control.runs import END, PREFIX
+from cluster.control.token import own_token
 from cluster.engine.membership import Membership
 from cluster.inventory import Task
-from cluster.metrics.runs import END, PREFIX
 
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 1.0
+ALL_ANSWERS_SECONDS = 4.0
+"""For all tasks together: the end of a job waits for it."""
 LOOK_SECONDS = 1.0
 _MOST_AT_ONCE = 8
 
@@ -67,21 +71,19 @@ class RunAnnouncer:
             return []
         path = f"{PREFIX}{self._run}{suffix}"
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(tasks)), thread_name_prefix="run") as pool:
-            heard = list(pool.map(lambda task: _post(task, path), tasks))
+            end = time.monotonic() + ALL_ANSWERS_SECONDS
+            heard = list(pool.map(lambda task: _post(task, path, end - time.monotonic()), tasks))
         return [task for task, ok in zip(tasks, heard, strict=True) if ok]
 
 
-def _post(task: Task, path: str) -> bool:
-    # Not urllib: a proxy in the environment is none of the cluster's business.
-    connection = http.client.HTTPConnection(task.host, task.metrics_port, timeout=ANSWER_SECONDS)
+def _post(task: Task, path: str, seconds: float) -> bool:
     try:
-        connection.request("POST", path)
-        status = connection.getresponse().status
-    except (OSError, http.client.HTTPException) as problem:
-        log.debug("%s was not told POST %s: %s", task.name, path, problem)
+        status = ask(
+            task.metrics_address, "POST", path, deadline_seconds=min(ANSWER_SECONDS, seconds), token=own_token()
+        ).status
+    except NoAnswerError as problem:
+        log.debug("%s was not told: %s", task.name, problem)
         return False
-    finally:
-        connection.close()
     if status != HTTPStatus.OK:
         log.debug("%s answers POST %s with status %d: its lines will not name the run", task.name, path, status)
     return True  # asking again would change nothing

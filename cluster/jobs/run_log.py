@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import ClassVar, TextIO
 
 from cluster.logs import LogSettings, Speaker, formatter, last_line, set_level
+from cluster.logs.lines import Bare
 from cluster.logs.setup import log_everything
+from cluster.logs.terminal import say
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +51,14 @@ class JobLogging:
             terminal.setFormatter(formatter("json" if self.for_programs else "text", SPEAKER))
         else:
             # A person reads it between progress lines; the log file has the time and the rest.
-            terminal.setFormatter(logging.Formatter("%(message)s"))
+            terminal.setFormatter(Bare())
         logging.basicConfig(handlers=[terminal], force=True)
         set_level(self.settings.level)
         RunLog.settings = self.settings
 
     def end_with(self, problem: Exception) -> None:
         """The one line in which the job says why it failed."""
-        print(last_line("json", SPEAKER, str(problem)) if self.for_programs else problem, file=sys.stderr)
+        say(last_line("json", SPEAKER, str(problem)) if self.for_programs else problem, error=True)
 
 
 class _Patient(logging.FileHandler):

@@ -4,11 +4,12 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
+from cluster.control.drain import DrainRequests
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, device
@@ -21,12 +22,11 @@ from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.drain_answers import drain
 from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Bar, Display
-from cluster.jobs.role_metrics import cores_of, processor_of
+from cluster.jobs.role_metrics import ANSWER_SECONDS, cores_of, processor_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.jobs.wire import Traffic, traffic_of
-from cluster.metrics.drain import DrainRequests
-from cluster.server.guard import guard_loopback
+from cluster.server.port_guard import PortGuard
 from cluster.server.ports import check_free
 from cluster.server.probe import answers
 
@@ -37,8 +37,11 @@ log = logging.getLogger(__name__)
 SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
 LOOK_UP_SECONDS = 1.0
-ASKED_AT_ONCE = 16
-"""Workers whose metrics are read at the same time: a silent one takes five seconds."""
+OWN_ANSWER_SECONDS = 5.0
+_ALL_ANSWERS_SECONDS = 10.0
+"""What the job waits at most for what all roles say about themselves."""
+_MOST_AT_ONCE = 16
+_Answer = TypeVar("_Answer")
 
 
 class Session:
@@ -79,6 +82,7 @@ class Session:
             tuple(server.address for server in self.servers),
             tuple(worker.address for worker in self._workers),
         )
+        guard = PortGuard(coordinator.port, coordinator.host) if self.inventory.connection == "local" else None
         try:
             self.runtime = Runtime(peers)
         except tf.errors.OpError as problem:
@@ -88,9 +92,10 @@ class Session:
                 f"`fab deploy status{self._inventory_flag}` shows what runs"
             ) from None
         stack.callback(self.runtime.close)
-        if self.inventory.connection == "local":
-            outcome = guard_loopback(coordinator.port, coordinator.host)
-            log.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+        if guard is not None:
+            guard.put_up()
+            guard.answers(OWN_ANSWER_SECONDS)
+            guard.report(log)
 
     @property
     def _inventory_flag(self) -> str:
@@ -153,23 +158,34 @@ class Session:
 
     def processors(self) -> set[str | None]:
         """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
-        return {processor_of(task.host, task.metrics_port) for task in (*self.servers, *self._workers)}
+        return set(_asked(processor_of, (*self.servers, *self._workers)))
 
     def worker_cores(self) -> list[int]:
         """Cores that each worker has to itself, of those who say how many their nodes have."""
-        with ThreadPoolExecutor(ASKED_AT_ONCE) as asking:
-            said = list(asking.map(lambda worker: cores_of(worker.host, worker.metrics_port), self._workers))
+        said = _asked(cores_of, self._workers)
         cores = {worker.node: count for worker, count in zip(self._workers, said, strict=True) if count is not None}
         return cores_of_workers(self._workers, cores)
 
     def server_traffic(self) -> Traffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
         try:
-            totals = [traffic_of(server.host, server.metrics_port) for server in self.servers]
+            end = time.monotonic() + _ALL_ANSWERS_SECONDS
+            totals = [traffic_of(server.host, server.metrics_port, _left(end)) for server in self.servers]
         except ClusterError as problem:
             log.warning("bytes on the wire are not counted for a while: %s", problem)
             return None
         return sum(totals, Traffic(0, 0, 0))
+
+
+def _asked(ask: "Callable[[str, int, float], _Answer]", tasks: Sequence[Task]) -> "list[_Answer]":
+    """What each task says of itself, all asked at once: a silent one takes ANSWER_SECONDS."""
+    end = time.monotonic() + _ALL_ANSWERS_SECONDS
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(tasks))), thread_name_prefix="answers") as pool:
+        return list(pool.map(lambda task: ask(task.host, task.metrics_port, _left(end)), tasks))
+
+
+def _left(end: float) -> float:
+    return max(0.0, min(ANSWER_SECONDS, end - time.monotonic()))
 
 
 def _silent(task: Task, flag: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cluster.errors import ClusterError
-from cluster.jobs.role_metrics import role_metrics
+from cluster.jobs.role_metrics import ANSWER_SECONDS, role_metrics
 
 COUNTERS = (
     ("pscluster_network_transmit_bytes_total",),
@@ -27,9 +27,10 @@ class Traffic:
         return Traffic(self.sent - other.sent, self.received - other.received, self.packets - other.packets)
 
 
-def traffic_of(host: str, metrics_port: int) -> Traffic:
-    """What a role process has sent and received so far. Raises ClusterError if it does not say."""
-    samples = {sample.name: sample.value for sample in role_metrics(host, metrics_port)}
+def traffic_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_SECONDS) -> Traffic:
+    """What a role process has sent and received so far. Raises ClusterError if it does not say in time."""
+    names = [name for counter in COUNTERS for name in counter]
+    samples = {sample.name: sample.value for sample in role_metrics(host, metrics_port, names, timeout_seconds)}
     try:
         return Traffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
     except KeyError as problem:

@@ -5,6 +5,7 @@ import logging
 import time
 from dataclasses import dataclass
 
+from cluster.logs.foreign import visible
 from cluster.logs.settings import LogFormat
 
 LONGEST_LINE_CHARACTERS = 40_000
@@ -37,6 +38,14 @@ def last_line(log_format: LogFormat, speaker: Speaker, message: str) -> str:
     return f"{' '.join(filter(None, (speaker.role, speaker.address)))}: {message}"
 
 
+class Bare(logging.Formatter):
+    """The message alone, for a person who sees it between lines of progress."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter`; without a traceback, which the log file has."""
+        return visible(_message(record))
+
+
 class TextLines(logging.Formatter):
     """`2026-11-21T22:45:01.123Z INFO worker:3 192.168.1.19:2223 run 20261121T224500Z-train: message`."""
 
@@ -51,7 +60,7 @@ class TextLines(logging.Formatter):
         head = " ".join(filter(None, (utc(record.created), record.levelname, who.role, who.address, run)))
         parts = [_message(record), _exception(self, record)]
         first, *more = "\n".join(filter(None, parts)).splitlines() or [""]
-        return "\n".join((f"{head}: {_printable(first)}", *(f"{CONTINUED}{_printable(line)}" for line in more)))
+        return "\n".join((f"{head}: {visible(first)}", *(f"{CONTINUED}{visible(line)}" for line in more)))
 
 
 class JsonLines(logging.Formatter):
@@ -115,12 +124,6 @@ def _cut(text: str, longest: int) -> str:
 def _whole(text: str) -> str:
     # A lone surrogate is no character, and strict readers refuse the whole line for it.
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _printable(line: str) -> str:
-    """Without what moves a terminal's cursor or changes its colours."""
-    kept = (c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in _whole(line))
-    return line if line.isprintable() else "".join(kept)
 
 
 def _shown(value: object) -> str:

@@ -1,52 +1,36 @@
 """`/metrics`, `/ready` and, where it is allowed, `/restart`, `/drain/...` and `/run/...` over HTTP."""
 
-import logging
-import os
-import secrets
-import socket
-import socketserver
-import sys
 import threading
-import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from http.server import BaseHTTPRequestHandler
-from typing import Any
+from contextlib import ExitStack
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from cluster.control import drain, restart, runs
+from cluster.control.drain import DrainRequests
+from cluster.control.messages import Reply, Request
+from cluster.control.restart import RestartRequests
+from cluster.control.rules import Acting, Rules
+from cluster.control.runs import RunRequests
+from cluster.control.server import PROCESS_HEADER, Lane, Server, Work
 from cluster.metrics.cost import Cost
-from cluster.metrics.drain import PREFIX as DRAIN
-from cluster.metrics.drain import DrainRequests
-from cluster.metrics.restart import RestartRequests
-from cluster.metrics.runs import PREFIX as RUN
-from cluster.metrics.runs import RunRequests
 from cluster.metrics.scrapes import UNCOUNTED, Scrapes
 
-log = logging.getLogger(__name__)
-
-PROCESS_HEADER = "X-PSCluster-Process"
-"""Names the process that answers: another value at the same port is another process. The pid alone may come again."""
-
-LONGEST_BODY_BYTES = 65_536
+__all__ = ["PROCESS_HEADER", "Exporter", "serve"]
 
 
 class Exporter:
     """A running exporter; `port` is the one bound, also where 0 was asked for."""
 
-    def __init__(self, server: "_Server") -> None:
+    def __init__(self, server: Server, scrapes: Scrapes) -> None:
         self._server = server
-        self._thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
-        self.port: int = server.server_address[1]
-        self.scrapes = server.scrapes
+        self.port: int = server.port
+        self.scrapes = scrapes
 
     def close(self) -> None:
         """Stop answering and free the port. Waits for the serving thread."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
 
 def serve(
@@ -58,106 +42,89 @@ def serve(
     drains: DrainRequests | None = None,
     cost: Cost | None = None,
     runs: RunRequests | None = None,
+    rules: Rules = Rules(),  # noqa: B008  frozen
 ) -> Exporter:
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
     holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 200 while it
     is fresh, 403 from others, and 404 without it; `POST /drain/NAME` is what `drains` answers, `POST /run/ID` what
-    `runs` does. Every answer has the header PROCESS_HEADER. `cost` is told what all this takes. Raises OSError when the
-    address cannot be bound.
+    `runs` does. `rules` decide who may call any of them. Every answer has the header PROCESS_HEADER. `cost` is told
+    what all this takes. Raises OSError when the address cannot be bound.
     """
-    return Exporter(_Server(registry, host, port, ready, restarts, drains, cost, runs))
+    scrapes = Scrapes()
+    routes = _Routes(registry, ready, scrapes, restarts, drains, runs, rules)
+    if cost is None:
+        return Exporter(Server(host, port, routes, "the metrics port"), scrapes)
+    server = Server(
+        host, port, routes, "the metrics port", turned=lambda: cost.so_far("exporter"), computed=cost.add
+    )  # fmt: skip
+    return Exporter(server, scrapes)
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    # Not http.server.HTTPServer: its server_bind looks the host's name up in the DNS, which on a switch without
-    # one takes seconds.
-    allow_reuse_address = True
-    daemon_threads = True
+class _Routes:
+    """What is answered to whom."""
 
     def __init__(
         self,
         registry: CollectorRegistry,
-        host: str,
-        port: int,
         ready: Callable[[], bool],
+        scrapes: Scrapes,
         restarts: RestartRequests | None,
         drains: DrainRequests | None,
-        cost: Cost | None,
         runs: RunRequests | None,
+        rules: Rules,
     ) -> None:
-        self.registry = registry
-        self.cost, self.scrapes = cost, Scrapes()
-        self.ready = ready
-        self.restarts, self.drains, self.runs = restarts, drains, runs
-        self.process = f"{os.getpid()}-{secrets.token_hex(8)}"
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _Handler)
+        self._registry, self._ready, self._scrapes = registry, ready, scrapes
+        self._restarts, self._drains, self._runs, self._rules = restarts, drains, runs, rules
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has gone before the answer was there, which says nothing about us; else what went wrong."""
-        problem = sys.exception()
-        if not isinstance(problem, OSError):
-            log.warning("the answer to %s failed", client_address[0], exc_info=problem)
+    def __call__(self, request: Request) -> Reply | Work:
+        if request.method == "GET":
+            return self._get(request)
+        if request.method == "POST":
+            return self._post(request)
+        return Reply.words(501, "expected GET or POST")
 
-    def service_actions(self) -> None:
-        if self.cost is not None:
-            self.cost.so_far("exporter")
+    def _get(self, request: Request) -> Reply | Work:
+        if request.path not in ("/metrics", "/ready"):
+            return Reply.words(404, "expected /metrics or /ready")
+        if (refusal := self._rules.refusal(request)) is not None:
+            return Reply.words(*refusal)
+        return Work(Lane.READ, self._readiness if request.path == "/ready" else lambda: self._exported(request))
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        super().process_request_thread(request, client_address)
-        if self.cost is not None:
-            self.cost.add(time.thread_time())  # a thread of its own: all it has computed was for this request
+    def _readiness(self) -> Reply:
+        return Reply.words(200, "ready") if self._ready() else Reply.words(503, "not ready")
+
+    def _exported(self, request: Request) -> Reply:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        with ExitStack() as stack:
+            if request.target != UNCOUNTED:
+                stack.enter_context(self._scrapes.one())
+            body = encode(self._registry)
+            return Reply(200, body, content_type, stack.pop_all().close)  # read once it was sent
+
+    def _post(self, request: Request) -> Reply | Work:
+        found = self._action(request)
+        if found is None:
+            return Reply.words(404, "nothing to POST to here")
+        acting, answer = found
+        refusal = self._rules.refusal(request, acting)
+        return answer() if refusal is None else Reply.words(*refusal)
+
+    def _action(self, request: Request) -> tuple[Acting, Callable[[], Reply | Work]] | None:
+        target, client = request.target, request.client
+        if (drains := self._drains) is not None and target.startswith(drain.PREFIX):
+            return drains.acting, lambda: Work(Lane.ACT, lambda: Reply.words(*drains.answer(target)))
+        if (named := self._runs) is not None and target.startswith(runs.PREFIX):
+            return named.acting, lambda: Reply.words(*named.answer(target))
+        if (restarts := self._restarts) is not None and target == restart.PATH:
+            return restarts.acting, lambda: _restarting(restarts, client)
+        return None
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    server_version = "pscluster"
-    sys_version = ""
-    timeout = 5  # seconds; a client that connects and stays silent does not hold a thread for ever
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            with nullcontext() if self.path == UNCOUNTED else self.server.scrapes.one():
-                self._answer(200, encode(self.server.registry), content_type)
-        elif path == "/ready":
-            ready = self.server.ready()
-            self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready\n")
-        else:
-            self._answer(404, b"expected /metrics or /ready\n")
-
-    def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "0")
-        if length.isdecimal():  # what is left unread would turn the end of the connection into a reset
-            self.rfile.read(min(int(length), LONGEST_BODY_BYTES))
-        client, own = self.client_address[0], self.connection.getsockname()[0]
-        restarts, drains = self.server.restarts, self.server.drains
-        if drains is not None and self.path.startswith(DRAIN):
-            status, words = drains.answer(self.path, client, own)
-            self._answer(status, f"{words}\n".encode())
-        elif self.server.runs is not None and self.path.startswith(RUN):
-            status, words = self.server.runs.answer(self.path, client, own)
-            self._answer(status, f"{words}\n".encode())
-        elif self.path != "/restart" or restarts is None:
-            self._answer(404, b"nothing to POST to here\n")
-        elif not restarts.allowed(client, own):
-            self._answer(403, b"only the coordinator's node may restart this process\n")
-        elif restarts.fresh():
-            self._answer(200, b"starting already\n")
-        else:
-            self._answer(202, b"restarting\n")
-            restarts.obey(client)
-
-    def _answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header(PROCESS_HEADER, self.server.process)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        """Nothing: a scrape every few seconds would drown the role's own log."""
+def _restarting(restarts: RestartRequests, client: str) -> Reply:
+    if restarts.fresh():
+        return Reply.words(200, "starting already")
+    # In a thread of its own: what it does may end the server that has answered.
+    obeying = threading.Thread(target=restarts.obey, args=(client,), name="restart", daemon=True)
+    return Reply.words(202, "restarting", obeying.start)

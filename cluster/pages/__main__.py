@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.logs.terminal import say
 from cluster.pages.leave import REPORT
 from cluster.whole_file import write_whole
 
@@ -23,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     try:
-        print(f"report: {write(given.run, given.out)}")
+        say(f"report: {write(given.run, given.out)}")
     except ClusterError as problem:
-        print(problem, file=sys.stderr)
+        say(problem, error=True)
         return int(problem.exit_code)
     return ExitCode.DONE
 

@@ -1,10 +1,11 @@
 """Who may ask the page's server, for what, and the headers that go with every answer. Plain ASGI."""
 
-import ipaddress
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from starlette.responses import PlainTextResponse
+
+from cluster.control.rules import is_ours
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,18 +53,7 @@ class Guarded:
         if scope["method"] not in SAFE_METHODS:
             words = "this page can only be looked at: expected GET or HEAD\n"
             answer = PlainTextResponse(words, 405, {"Allow": ", ".join(SAFE_METHODS)})
-        elif len(hosts) != 1 or not self.ours(hosts[0].decode("latin-1")):
+        elif len(hosts) != 1 or not is_ours(hosts[0].decode("latin-1"), self._names):
             words = "this page answers to localhost, to its address and to its node's name only\n"
             answer = PlainTextResponse(words, 421)
         await answer(scope, receive, send_with_headers)
-
-    def ours(self, host: str) -> bool:
-        """Whether a Host header means us. Another name may be one that somebody else's DNS points here."""
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
-        if name.lower().rstrip(".") in self._names:
-            return True
-        try:
-            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-        except ValueError:
-            return False
-        return True

@@ -24,6 +24,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from cluster.control.door import Door, listening
+from cluster.pages.entrance import Entrance
 from cluster.pages.guarded import Guarded, Receive, Scope, Send
 from cluster.pages.renderer import Renderer
 from cluster.pages.viewers import MOST_VIEWERS, Viewers
@@ -41,6 +43,9 @@ STALL_MILLISECONDS = 20_000
 """What the kernel waits for a viewer that takes nothing before it cuts the connection (TCP_USER_TIMEOUT)."""
 MOST_CONNECTIONS = 2 * MOST_VIEWERS
 
+MOST_HEAD_BYTES = 16_384
+EVENTS = "/events"
+
 View = Callable[[], RunView]
 
 
@@ -51,15 +56,18 @@ class PageServer:
         self, host: str, port: int, view: View, renderer: Renderer, static: Path, names: Collection[str] = ()
     ) -> None:  # fmt: skip
         """`view()` is asked from the server's thread. Raises OSError when the address cannot be bound."""
-        self._socket = _listening(host, port)
-        self.port: int = self._socket.getsockname()[1]
-        self.viewers = Viewers(view, renderer)
+        listener = listening(host, port)
+        # Inherited by the connections.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
+        self._door = Door(listener, "the live page", MOST_CONNECTIONS)
+        self.port: int = listener.getsockname()[1]
+        self.viewers = Viewers(view, renderer, self._door.most // 2)
         self._pages = _Pages(view, renderer)
         application = Starlette(
             routes=[
                 Route("/", self._pages.page),
                 Route("/api/status", self._pages.status),
-                Route("/events", Events(self.viewers)),
+                Route(EVENTS, Events(self.viewers)),
                 Mount("/static", StaticFiles(directory=static)),
             ],
             exception_handlers={404: _unknown, Exception: _broken},
@@ -76,7 +84,7 @@ class PageServer:
                 ws="none",
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=MOST_CONNECTIONS,
+                h11_max_incomplete_event_size=MOST_HEAD_BYTES,
                 timeout_keep_alive=5,
                 timeout_graceful_shutdown=1,
             )
@@ -103,7 +111,7 @@ class PageServer:
                 closing.close()
         self._server.should_exit = True
         self._thread.join(2 * CLOSE_SECONDS)
-        self._socket.close()
+        self._door.listener.close()
 
     def _run(self) -> None:
         asyncio.run(self._serve())
@@ -111,7 +119,12 @@ class PageServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._begun.set()
-        await self._server.serve(sockets=[self._socket])
+        self._server.config.load()
+        entrance = Entrance(self._door, self._server, EVENTS)
+        try:
+            await self._server.serve(sockets=[])  # which come through the entrance
+        finally:
+            entrance.close()
 
 
 class _Pages:
@@ -152,7 +165,7 @@ class Events:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
         if self._viewers.full:
-            words = f"{MOST_VIEWERS} people look at this page already: wait until somebody closes it\n"
+            words = f"{self._viewers.count} people look at this page already: wait until somebody closes it\n"
             await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
             return
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
@@ -191,17 +204,3 @@ async def _unknown(_request: Request, _problem: Exception) -> Response:
 async def _broken(_request: Request, problem: Exception) -> Response:
     log.warning("the live page cannot be drawn: %s: %s", type(problem).__name__, problem)
     return PlainTextResponse("the page cannot be drawn: the run's log says why\n", 500)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by the connections.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
-        listener.bind((host, port))
-        listener.listen(MOST_VIEWERS)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -47,8 +47,8 @@ class Viewer:
 class Viewers:
     """All viewers, within one event loop."""
 
-    def __init__(self, view: Callable[[], RunView], renderer: Renderer) -> None:
-        self._view, self._renderer = view, renderer
+    def __init__(self, view: Callable[[], RunView], renderer: Renderer, most: int = MOST_VIEWERS) -> None:
+        self._view, self._renderer, self._most = view, renderer, most
         self._viewers: set[Viewer] = set()
         self._drawn: dict[str, bytes] = {}
         self._drawn_at = float("-inf")
@@ -59,7 +59,7 @@ class Viewers:
     @property
     def full(self) -> bool:
         """Whether no more are taken."""
-        return len(self._viewers) >= MOST_VIEWERS
+        return len(self._viewers) >= min(self._most, MOST_VIEWERS)
 
     @property
     def count(self) -> int:

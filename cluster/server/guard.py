@@ -9,15 +9,20 @@ root where the kernel lets:
   Kernels of 2026 want CAP_NET_ADMIN for a filter on TCP (measured: 6.18.44), older ones want nothing.
 - SO_BINDTODEVICE, free for the first binding since Linux 5.7. It refuses the machine's own LAN address, whose packets
   count as that interface's: good for clusters that announce a loopback address only.
+
+Both keep other machines out. Other accounts of this machine are the business of `gate`, which keeps out both, and has
+to be there before the server listens.
 """
 
 import ctypes
+import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
+from cluster.server.accounts import account_name
 from cluster.server.strangers import shut_strangers
 
 LOOPBACK = "lo"
@@ -27,6 +32,7 @@ INTERFACE_INDEX = 0xFFFFF000 + 8  # SKF_AD_OFF + SKF_AD_IFINDEX, linux/filter.h:
 WHOLE_PACKET, NOTHING = 0xFFFFFFFF, 0
 
 FILTER, BINDING = "socket filter", "bound to loopback"
+NOT_LISTENING = "no socket of this process listens on it"
 Means = tuple[str, Callable[[socket.socket], None]]
 
 
@@ -35,22 +41,31 @@ class GuardOutcome:
     """Whether every listening socket of the port is guarded; `reason` says how, or why not.
 
     `shut` counts connections from other machines that were made before the guard was up, and were shut down.
+    `every_account` says why each account of this machine reaches the port too; None where only ours and root do.
     """
 
     port: int
     guarded: bool
     reason: str
     shut: int = 0
+    every_account: str | None = None
 
     @property
     def line(self) -> str:
         """For the log: what was done, or what an unguarded port means and what to do about it."""
-        if self.guarded:
-            early = f"; {self.shut} early connections from elsewhere were shut" if self.shut else ""
-            return f"port {self.port} answers this machine only ({self.reason}{early})"
+        if not self.guarded:
+            return (
+                f"PORT {self.port} IS OPEN TO THE WHOLE NETWORK and runs any graph from anyone: {self.reason}; "
+                "announce 127.0.0.1 instead, close the port with a firewall, or stay off networks you do not trust"
+            )
+        early = f"; {self.shut} early connections from elsewhere were shut" if self.shut else ""
+        line = f"port {self.port} answers this machine only ({self.reason}{early})"
+        own = account_name(os.geteuid())
+        if self.every_account is None:
+            return f"{line}, and of its accounts {own}{'' if os.geteuid() == 0 else ' and root'}"
         return (
-            f"PORT {self.port} IS OPEN TO THE WHOLE NETWORK and runs any graph from anyone: {self.reason}; "
-            "announce 127.0.0.1 instead, close the port with a firewall, or stay off networks you do not trust"
+            f"{line}, BUT ANY ACCOUNT OF THIS MACHINE CAN RUN CODE AS {own} THROUGH IT: {self.every_account}; "
+            "share the machine with accounts that you trust only"
         )
 
 
@@ -70,7 +85,7 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
         except OSError:  # closed since it was listed
             continue
     if not reasons:
-        return GuardOutcome(port, False, "no socket of this process listens on it")
+        return GuardOutcome(port, False, NOT_LISTENING)
     for guarded, reason in reasons:
         if not guarded:
             return GuardOutcome(port, False, reason)

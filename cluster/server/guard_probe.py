@@ -4,10 +4,10 @@ Prints one line of JSON, `{"holds": true, "line": by what means}`; `holds` is fa
 `line` says why. For `fab deploy check`, which asks on the node itself and does not know this room.
 """
 
-import json
 import socket
 import sys
 
+from cluster.logs.terminal import say_json
 from cluster.server.guard import GuardOutcome, guard_loopback
 
 
@@ -20,7 +20,7 @@ def probe() -> GuardOutcome:
 def main() -> int:
     """Probe, and print the outcome."""
     outcome = probe()
-    print(json.dumps({"holds": outcome.guarded, "line": outcome.reason}))
+    say_json({"holds": outcome.guarded, "line": outcome.reason})
     return 0
 
 

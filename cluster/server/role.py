@@ -8,17 +8,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
 
+from cluster.control.descriptors import raise_limit
+from cluster.control.restart import RestartRequests
+from cluster.control.runs import RunRequests
+from cluster.control.seldom import Seldom
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
+from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
-from cluster.metrics.restart import RestartRequests
-from cluster.metrics.runs import RunRequests
 from cluster.server import ports, probe, watchdog
 from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
 from cluster.server.crash import report_crashes
@@ -30,6 +34,7 @@ from cluster.server.memory import check_memory
 from cluster.server.notify import notify
 from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse
 from cluster.server.parent import die_with_parent
+from cluster.server.port_guard import PortGuard
 from cluster.server.resolve import resolve
 from cluster.server.stock import StockServer
 
@@ -37,6 +42,7 @@ PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LOOPBACK = "127.0.0.1"
+RUN_LINES_A_MINUTE = 60
 
 ENVIRONMENT = {
     # Without it a call to a task that is coming back fails at once instead of waiting for its own deadline.
@@ -60,6 +66,7 @@ def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_DFL)  # until the server is up there is nothing to end in an orderly way
     parsed = parse(role, arguments)
+    raise_limit()
     try:
         if parsed.die_with_parent is not None:
             die_with_parent(parsed.die_with_parent)
@@ -73,7 +80,7 @@ def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
     except ClusterError as problem:
         error = problem
     where = "" if parsed.host is None else f"{parsed.host}:{parsed.port}"
-    print(last_line(parsed.log_format or "text", Speaker(f"{role}:{parsed.task}", where), str(error)), file=sys.stderr)
+    say(last_line(parsed.log_format or "text", Speaker(f"{role}:{parsed.task}", where), str(error)), error=True)
     return error.exit_code
 
 
@@ -108,16 +115,21 @@ def run(role: RoleOptions) -> NoReturn:
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")
+    guard = PortGuard(role.port, role.host) if role.guard == "loopback" else None
     try:
         server = _listen(role)
     except ClusterError:
         ports.check_free(every_interface, role.port, purpose)  # somebody may have taken it since
         raise
-    if role.guard == "loopback":
-        _guard(role)
+    if guard is not None:
+        guard.put_up()
     server.start()
-    if not probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS):
+    asks = guard.answers if guard else partial(probe.answers, LOOPBACK, role.port)
+    first_answer = asks(FIRST_ANSWER_SECONDS)
+    if not first_answer:
         raise ClusterError(f"the server on {role.address} does not answer after {FIRST_ANSWER_SECONDS:.0f} s")
+    if guard is not None:
+        _report(guard, role)
     logger.info(
         "ready after %.2f s: %s server, %d inter-op threads, metrics on %s port %d",
         *(time.monotonic() - began, role.server, role.inter_op_threads, role.host, role.metrics_port),
@@ -151,20 +163,26 @@ def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests |
 
 def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
     """The run that a coordinator names stands in every line from then on, until it is over or there is another."""
+    told = Seldom(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
+    giving = threading.Lock()
+
+    def freed() -> None:
+        with giving:
+            give_back()
 
     def begins(run: str) -> None:
         if run == speaker.run:
-            logger.debug("run %s: told once more", run)
-            return
+            return  # a coordinator repeats it
         speaker.run = run
-        logger.info("run %s begins", run)
+        told.say(f"run {run} begins")
 
     def ends(run: str) -> None:
         if run == speaker.run:
-            logger.info("run %s is over", run)
+            told.say(f"run {run} is over")
             speaker.run = ""
             # The coordinator has left the cluster before it tells us; it does not wait for what we do with that.
-            threading.Thread(target=give_back, name="give-back", daemon=True).start()
+            if not giving.locked():
+                threading.Thread(target=freed, name="give-back", daemon=True).start()
 
     return RunRequests(role.coordinator, begins, ends)
 
@@ -179,9 +197,8 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     report_crashes(lambda words: last_line(role.logging.format, speaker, words))
 
 
-def _guard(role: RoleOptions) -> None:
-    outcome = guard_loopback(role.port, role.host)
-    logger.log(logging.INFO if outcome.guarded else logging.ERROR, "%s", outcome.line)
+def _report(guard: PortGuard, role: RoleOptions) -> None:
+    guard.report(logger)
     if not is_loopback(role.host):
         outcome = guard_loopback(role.metrics_port, role.host)
         if not outcome.guarded:

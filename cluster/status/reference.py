@@ -4,6 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
+from cluster.logs.terminal import say
 from cluster.status import view
 
 PAGE = Path("docs/page.md")
@@ -60,4 +61,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(text, encoding="utf-8")
     else:
-        print(text, end="")
+        say(text, end="")

@@ -1,7 +1,5 @@
 """The actions of `fab deploy`."""
 
-import json
-import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
+from cluster.logs.terminal import say, say_json
 from deploy.commands import watching
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
@@ -49,7 +48,7 @@ def check(context: Any, inventory: str | None = None, set_: Names = None, json_:
     memory = of_inventory(opened, {node.name: facts.cores for node in opened.nodes})
     findings = check_node(tasks, services.status(), facts, memory, services.running_job() is not None)
     if json_:
-        print(json.dumps({"cluster": opened.cluster, "findings": [finding.to_json() for finding in findings]}))
+        say_json({"cluster": opened.cluster, "findings": [finding.to_json() for finding in findings]})
     else:
         show_findings(findings)
     if any(finding.level == "problem" for finding in findings):
@@ -112,12 +111,12 @@ def start(
     if any(step.kind in ("start", "restart", "wait") for step in made.steps):
         _bring_up(services, opened.path, quiet)
     elif wanted is not None or not skipped:
-        print(f"already running: {_counts(services.status())}", flush=True)
+        say(f"already running: {_counts(services.status())}")
     if skipped:
-        print(skipped[0].detail if wanted is None else "jobs not run: --no-jobs", flush=True)
+        say(skipped[0].detail if wanted is None else "jobs not run: --no-jobs")
     for step in made.steps:
         if step.kind == "run":
-            print(f"{step.detail}: {step.subject}", flush=True)
+            say(f"{step.detail}: {step.subject}")
             end_as_the_job_did(services.run_job(step.subject, ["--quiet"] if quiet else []))
 
 
@@ -150,7 +149,7 @@ def stop(context: Any, inventory: str | None = None, set_: Names = None, limit: 
     if report.killed:
         line += f"; had to be killed: {', '.join(report.killed)}"
     other = other_inventory(report.inventory, opened.path)
-    print(f"{line}; {_started_from(other, opened.path)}" if other else line, flush=True)
+    say(f"{line}; {_started_from(other, opened.path)}" if other else line)
 
 
 @at_the_edge
@@ -184,7 +183,7 @@ def restart(
     with progress_of_start() as report:
         now = services.restart(names, report)
     _require_running(now, opened.path)
-    print(f"restarted {', '.join(names)}", flush=True)
+    say(f"restarted {', '.join(names)}")
 
 
 @at_the_edge
@@ -213,14 +212,14 @@ def status(
         return
     now, job_pid = services.status(), services.running_job()
     if json_:
-        print(json.dumps({**now.to_json(), "job_pid": job_pid}))
+        say_json({**now.to_json(), "job_pid": job_pid})
     else:
         from deploy.console import show_status
 
         show_status(now, job_pid)
         other = other_inventory(now.inventory, opened.path)
         if other:
-            print(_started_from(other, opened.path), flush=True)
+            say(_started_from(other, opened.path))
     if not now.running:
         raise Exit(None, ExitCode.DEGRADED)
 
@@ -268,7 +267,7 @@ def _show_plan(
 
     made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
     if json_:
-        print(json.dumps({"cluster": opened.cluster, **made.to_json()}))
+        say_json({"cluster": opened.cluster, **made.to_json()})
     else:
         show_plan(made, opened.path)
     if made.refusals:
@@ -303,10 +302,10 @@ def _bring_up(services: Services, inventory: Path, quiet: bool = False) -> None:
             now = services.start(report)
     except KeyboardInterrupt:
         stop_command = command("deploy stop", inventory)
-        print(f"interrupted while the roles start; they stay until `{stop_command}`", file=sys.stderr)
+        say(f"interrupted while the roles start; they stay until `{stop_command}`", error=True)
         raise
     _require_running(now, inventory)
-    print(f"running: {_counts(now)}", flush=True)
+    say(f"running: {_counts(now)}")
 
 
 def _counts(now: ClusterStatus) -> str:

@@ -14,6 +14,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from cluster.errors import ExitCode
+from cluster.logs.foreign import visible
 from deploy.commands.flags import HELP, OPTIONAL, REPEATABLE
 
 Body = Callable[..., None]
@@ -62,12 +63,12 @@ def _dispatcher(name: str, positional: str, actions: Mapping[str, Body]) -> Task
         word = given.pop(positional)
         body = actions.get(word)
         if body is None:
-            raise Exit(f"{name}: no {positional} {word!r}; there are {', '.join(actions)}", ExitCode.BAD_USAGE)
+            raise Exit(visible(f"{name}: no {positional} {word!r}; there are {', '.join(actions)}"), ExitCode.BAD_USAGE)
         takes = inspect.signature(body).parameters
         alien = [flag for flag, value in given.items() if flag not in takes and value not in (flags[flag].default, [])]
         if alien:
             words = ", ".join("--" + flag.rstrip("_").replace("_", "-") for flag in alien)
-            raise Exit(f"{name} {word}: does not take {words}", ExitCode.BAD_USAGE)
+            raise Exit(visible(f"{name} {word}: does not take {words}"), ExitCode.BAD_USAGE)
         body(context, **{flag: value for flag, value in given.items() if flag in takes})
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
+from cluster.logs.terminal import say
 from deploy.converge.draining import (
     DRAIN_SECONDS,
     SCRIPT,
@@ -32,11 +33,11 @@ def drain(inventory: "Inventory", fleet: Fleet, tasks: Sequence["Task"], seconds
         return
     found = _asked(inventory, fleet, workers, seconds)
     if found.workers:
-        print(f"drained {', '.join(found.workers)}", flush=True)
+        say(f"drained {', '.join(found.workers)}")
     for line in found.trouble:
-        print(line, flush=True)
+        say(line)
     if found.job and servers:
-        print(lost_parameters(servers), flush=True)
+        say(lost_parameters(servers))
 
 
 def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds: float) -> Drained:
@@ -44,7 +45,7 @@ def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds
     try:
         done = fleet.nodes[coordinator.node].run(
             drain_words(coordinator, workers, seconds),
-            stdin=SCRIPT.encode(),
+            stdin=SCRIPT,
             deadline_seconds=seconds + SPARE_SECONDS,
         )
     except ClusterError as error:

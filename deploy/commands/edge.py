@@ -9,6 +9,8 @@ from typing import ParamSpec
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode
+from cluster.logs.foreign import visible
+from deploy.interrupts import a_command_begins
 
 P = ParamSpec("P")
 
@@ -39,10 +41,11 @@ def at_the_edge(body: Callable[P, None]) -> Callable[P, None]:
         if hasattr(arguments[0], "host"):
             raise Exit("-H/--hosts: the inventory says which machines; leave it out", ExitCode.BAD_USAGE)
         try:
+            a_command_begins()
             body(*arguments, **flags)
             sys.stdout.flush()
         except ClusterError as error:
-            raise Exit(str(error), int(error.exit_code)) from error
+            raise Exit(visible(str(error)), int(error.exit_code)) from error
         except KeyboardInterrupt as error:
             raise Exit(None, ExitCode.CANCELLED) from error
         except BrokenPipeError as error:
@@ -50,6 +53,7 @@ def at_the_edge(body: Callable[P, None]) -> Callable[P, None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Exit(None, ExitCode.DONE) from error
         except OSError as error:
-            raise Exit(f"{error.filename or 'the system'}: {error.strerror or error}", ExitCode.FAILED) from error
+            words = f"{error.filename or 'the system'}: {error.strerror or error}"
+            raise Exit(visible(words), ExitCode.FAILED) from error
 
     return guarded

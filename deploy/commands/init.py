@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import UsageError
+from cluster.logs.terminal import say
 from deploy.commands.edge import at_the_edge
 from deploy.commands.flags import whole_number
 from deploy.hints import command
@@ -38,11 +39,11 @@ def init(
         counts = whole_number("--workers", workers, 1, 64), whole_number("--ps", ps, 1, 64)
         text = templates.local_inventory(*counts, cluster="local" if out is None else _cluster_name(Path(out)))
     if out is None:
-        print(text, end="")
+        say(text, end="")
         return
     _write(Path(out), text, force)
     first = "deploy trust" if hosts else "deploy start"
-    print(f"wrote {out}; next: {command(first, Path(out))}")
+    say(f"wrote {out}; next: {command(first, Path(out))}")
 
 
 def _cluster_name(file: Path) -> str:

@@ -1,11 +1,11 @@
 """What can be done with jobs that were begun: those of `fab job` that run none themselves."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import UsageError
+from cluster.logs.terminal import say, say_json
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.opening import Names, open_cluster
 from deploy.waiting import waiting_for
@@ -27,9 +27,9 @@ def list_(context: Any, inventory: str | None = None, set_: Names = None, json_:
         records = [] if jobs is None else jobs.records()
     if json_:
         shown = {"cluster": opened.cluster, "jobs": [record.to_json() for record in records]}
-        print(json.dumps({**shown, "foreground_pid": pid} if jobs is None else shown))
+        say_json({**shown, "foreground_pid": pid} if jobs is None else shown)
     elif jobs is None:
-        print("no job runs" if pid is None else f"a job runs in the foreground of another command (fab, pid {pid})")
+        say("no job runs" if pid is None else f"a job runs in the foreground of another command (fab, pid {pid})")
     else:
         from deploy.console import show_jobs
 
@@ -62,11 +62,11 @@ def cancel(context: Any, inventory: str | None = None, set_: Names = None, job: 
 
         record = jobs.choose(job)
         if record.state.ended:
-            print(f"job {record.id} has ended already: {record.state}", flush=True)
+            say(f"job {record.id} has ended already: {record.state}")
             return
         with waiting_for(f"job {record.id} is to end with its result so far"):
             ended = jobs.cancel(record.id)
-        print(f"job {ended.id}: {ended.state}", flush=True)
+        say(f"job {ended.id}: {ended.state}")
         finish(jobs, ended)
 
 

@@ -1,6 +1,5 @@
 """`fab deploy logs` for `connection: local`: the logs of supervisor, roles and coordinator as one story."""
 
-import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
+from cluster.logs.terminal import say
 from deploy.coordinator_log import CoordinatorLog
 from deploy.log_reader import POLL_SECONDS, Follower, Log
 from deploy.selection import select
@@ -54,9 +54,8 @@ def logs(
         newest = ", ".join(coordinator.newest_runs(3))
         remedy = f"give one such as {newest}" if newest else "there is no run here: leave --run out"
         raise UsageError(f"--run {run}: expected a run that the logs name, found no line of it; {remedy}")
-    for entry in told[-count:] if count else []:
-        print(shown.render(entry))
-    sys.stdout.flush()
+    if count and told:
+        say("\n".join(map(shown.render, told[-count:])))
     if not follow:
         return
     waiting = Interleaver()
@@ -65,7 +64,7 @@ def logs(
             waiting.put(sources[name].place(line, time.time()), time.monotonic())
         for entry in waiting.take(time.monotonic()):
             if shown.wants(entry):
-                print(shown.render(entry), flush=True)
+                say(shown.render(entry))
         time.sleep(POLL_SECONDS)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import UsageError
+from cluster.logs.terminal import say
 from deploy.commands.edge import at_the_edge
 from deploy.commands.opening import Names, opened_inventory, ssh_cluster
 
@@ -36,7 +37,7 @@ def _write(opened: "Inventory", folder: Path) -> None:
 
     files = all_files(opened)
     written = write(folder, files)
-    print(f"{len(files)} files in {folder}, {len(written)} new or changed; docs/monitoring.md says what reads them")
+    say(f"{len(files)} files in {folder}, {len(written)} new or changed; docs/monitoring.md says what reads them")
 
 
 def _run_here(opened: "Inventory") -> None:
@@ -45,4 +46,4 @@ def _run_here(opened: "Inventory") -> None:
 
     state = StateFolder.beside(opened.path, opened.cluster)
     state.create()
-    local_prometheus.run(opened, state.path / "monitor", lambda line: print(line, flush=True))
+    local_prometheus.run(opened, state.path / "monitor", lambda line: say(line))

@@ -1,6 +1,5 @@
 """From the flags of a command to its inventory and to what runs it."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -35,8 +34,7 @@ def opened_inventory(
     inventory: str | None, overrides: Names, for_programs: bool = False, as_written: bool = False
 ) -> "Inventory":
     """The inventory of this call, its name said first; the flags as with `open_cluster`."""
-    announce = sys.stderr if for_programs else None
-    return OPENER.open(inventory, overrides or (), announce, check_interfaces=not as_written)
+    return OPENER.open(inventory, overrides or (), to_stderr=for_programs, check_interfaces=not as_written)
 
 
 def services_of(inventory: "Inventory", overrides: Names) -> Services:

@@ -1,6 +1,5 @@
 """`trust`, `status`, `stop`, `restart`, `reset` and `ssh` for `connection: ssh`."""
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.exceptions import Exit
-from rich.markup import escape
 
 from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.logs.foreign import visible
+from cluster.logs.terminal import say, say_json
+from deploy.command_line import shell
 from deploy.commands import watching
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
@@ -57,28 +58,30 @@ def trust(cluster: SshCluster, limit: Sequence[str], yes: bool) -> None:
     sightings = [result for result in found.values() if isinstance(result, Sighting)]
     _pin(pinned, sightings, yes)
     for error in silent:
-        print(error, file=sys.stderr)
+        say(error, error=True)
     if silent:
         raise Exit(None, ExitCode.DEGRADED)
 
 
 def _pin(pinned: PinnedKeys, sightings: list[Sighting], yes: bool) -> None:
     for sighting in sightings:
-        print(sighting.line, flush=True)
+        say(sighting.line)
     other = [sighting for sighting in sightings if sighting.standing != "known"]
+    if not sightings:
+        return
     if not other:
-        print(f"all {len(sightings)} are pinned in {pinned.path}", flush=True)
+        say(f"all {len(sightings)} are pinned in {pinned.path}")
         return
     if not yes and not _agrees("compare them with `ssh-keygen -lf` of the key on each node; pin them?"):
         raise UsageError("nothing was pinned: `--yes` pins without a question")
     pinned.record(other)
-    print(f"pinned {len(other)} in {pinned.path}", flush=True)
+    say(f"pinned {len(other)} in {pinned.path}")
 
 
 def _agrees(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    return input(visible(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
 
 
 def status(
@@ -94,7 +97,7 @@ def status(
     roles = cluster_status(cluster.inventory, seen)
     rows = node_rows(wish, seen)
     if for_programs:
-        print(json.dumps({**roles.to_json(), "nodes": [row.to_json() for row in rows]}))
+        say_json({**roles.to_json(), "nodes": [row.to_json() for row in rows]})
     else:
         show_nodes(rows)
     if any(not row.well for row in rows):
@@ -109,10 +112,11 @@ def _watch(cluster: SshCluster, wish: Wish, limit: Sequence[str], every_seconds:
         def look() -> "list[RenderableType]":
             rows = node_rows(wish, survey(fleet, wish, cluster.chosen_nodes(limit)))
             try:
-                exported = fleet.nodes[coordinator.node].run(asked_on_node(coordinator.metrics_address)).text
+                words, script = asked_on_node(coordinator.metrics_address)
+                exported = fleet.nodes[coordinator.node].run(words, stdin=script).text
             except ClusterError:  # its row says so
                 exported = ""
-            return [*node_parts(rows, watching.columns()), escape(progress_line(exported) or "no job runs")]
+            return [*node_parts(rows, watching.columns()), progress_line(exported) or "no job runs"]
 
         watching.watch(every_seconds, look)
 
@@ -133,18 +137,18 @@ def stop(cluster: SshCluster, limit: Sequence[str]) -> None:
     stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
     count = sum(len(units) for units in stopped.values())
     if stopped:
-        print(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running", flush=True)
+        say(f"stopped {count} roles on {len(stopped)} nodes" if count else "nothing was running")
     if count and cluster.inventory.monitor_node is not None:
-        print(f"the monitor on {cluster.inventory.monitor_node} goes on, and says that they are down", flush=True)
+        say(f"the monitor on {cluster.inventory.monitor_node} goes on, and says that they are down")
     _told(results)
 
 
 def _interrupt_on(node: NodeConnection) -> None:
-    node.run(interrupt_script(), root=True, deadline_seconds=STOP_SECONDS)
+    node.run(shell(interrupt_script()), root=True, deadline_seconds=STOP_SECONDS)
 
 
 def _stop_on(node: NodeConnection) -> list[str]:
-    done = node.run(stop_script(), root=True, deadline_seconds=STOP_SECONDS)
+    done = node.run(shell(stop_script()), root=True, deadline_seconds=STOP_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return done.text.split()
@@ -170,13 +174,13 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
             failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
             if failed:
                 raise DegradedError("\n".join(failed))
-            print(f"restarted on {', '.join(batch)}", flush=True)
+            say(f"restarted on {', '.join(batch)}")
 
 
 def restart_on(node: NodeConnection, tasks: Sequence["Task"]) -> None:
     """Restart the units of these roles and wait until they are up. Raises ClusterError."""
     units = [unit_name(task) for task in tasks]
-    done = node.run(restart_script(units), root=True, deadline_seconds=RESTART_SECONDS)
+    done = node.run(shell(restart_script(units)), root=True, deadline_seconds=RESTART_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
 
@@ -198,12 +202,12 @@ def reset(cluster: SshCluster, limit: Sequence[str], yes: bool, data: bool) -> N
     cluster.forget_nodes([name for name, result in results.items() if isinstance(result, str)])
     for name, result in results.items():
         if isinstance(result, str):
-            print(f"{name}: {result}", flush=True)
+            say(f"{name}: {result}")
     _told(results)
 
 
 def _reset_on(node: NodeConnection, traces: Traces) -> str:
-    done = node.run(reset_script(traces, node.name), root=True, deadline_seconds=RESET_SECONDS)
+    done = node.run(shell(reset_script(traces, node.name)), root=True, deadline_seconds=RESET_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}; {_by_hand(node)}")
     return " ".join(done.text.split())

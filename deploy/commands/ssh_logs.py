@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.errors import ClusterError, UsageError
+from cluster.logs.terminal import say
 from deploy.commands.edge import DegradedError
 from deploy.node_coordinator_log import NodeCoordinatorLog
 from deploy.node_jobs import runs_on_node
@@ -22,18 +23,24 @@ from deploy.waiting import waiting_for
 POLL_SECONDS = 0.2
 READ_SECONDS = 60.0
 UNIT_COLUMNS = 14
+KEPT_BYTES = 128 << 20
+"""Of one log: a million lines are asked for where a run is named."""
 
 
 class NodeLog(Protocol):
     """A log on a node. One thread at a time has it: first its end is read, then it is followed."""
 
-    def reading(self) -> str:
+    @property
+    def user(self) -> str | None:
+        """The account that reads it, root where it is None."""
+
+    def reading(self) -> list[str]:
         """The command that shows the end of it."""
 
     def read(self, output: bytes, follow: bool) -> list[Entry]:
         """The lines in what that printed; with `follow` without one that is not whole yet."""
 
-    def following(self) -> str:
+    def following(self) -> list[str]:
         """The command that shows what came after what was read, and what comes."""
 
     def came(self, text: str) -> Entry | None:
@@ -78,7 +85,20 @@ def logs(
         def last_of(node: NodeConnection) -> list[Entry]:
             found: list[Entry] = []
             for log in asked[node.name]:
-                read = node.run(log.reading(), root=True, deadline_seconds=READ_SECONDS)
+                read = node.run(
+                    log.reading(),
+                    root=log.user is None,
+                    user=log.user,
+                    deadline_seconds=READ_SECONDS,
+                    kept_bytes=KEPT_BYTES,
+                )
+                if (
+                    not read.ok
+                    and log.user is not None
+                    and log.user in read.stderr
+                    and node.run(["id", log.user]).return_code
+                ):
+                    continue  # nothing was deployed there: without the account there is no job
                 if not read.ok and read.stderr.strip():
                     raise ClusterError(
                         f"{node.name}: its journal cannot be read: {' | '.join(read.last_lines[-3:])}; "
@@ -98,7 +118,7 @@ def logs(
                 "`fab job list` shows the runs there are"
             )
         for entry in told[-count:] if count else []:
-            print(shown.render(entry), flush=True)
+            say(shown.render(entry))
         if follow:
             _follow(fleet.nodes, asked, shown)
     errors = [str(result) for result in found.values() if isinstance(result, ClusterError)]
@@ -118,7 +138,7 @@ def _follow(nodes: Mapping[str, NodeConnection], asked: Mapping[str, Sequence[No
                     waiting.put(entry, time.monotonic())
 
         try:
-            code = nodes[name].stream(log.following(), one, root=True, stop=stop)
+            code = nodes[name].stream(log.following(), one, root=log.user is None, user=log.user, stop=stop)
             if code > 0:
                 raise ClusterError(
                     f"{name}: a log of it is followed no more, the command ended with {code}; "
@@ -140,7 +160,7 @@ def _follow(nodes: Mapping[str, NodeConnection], asked: Mapping[str, Sequence[No
                 ripe = waiting.take(time.monotonic() if living else float("inf"))
             for entry in ripe:
                 if shown.wants(entry):
-                    print(shown.render(entry), flush=True)
+                    say(shown.render(entry))
             if not living:
                 return
             time.sleep(POLL_SECONDS)

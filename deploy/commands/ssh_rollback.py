@@ -1,11 +1,12 @@
 """`rollback` for `connection: ssh`: all nodes to one release, whatever ends the command on the way."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
+from cluster.logs.terminal import say
+from deploy.command_line import shell
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.commands.ssh_day_two import restart_on
@@ -52,7 +53,7 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
         failed |= {name: _not_there(name, release) for name, need in needs.items() if need is Need.RELEASE}
         well = [name for name, need in needs.items() if need is Need.NOTHING]
         for name in well:
-            print(f"{name}: on release {release} already", flush=True)
+            say(f"{name}: on release {release} already")
         to = replace(to, left=tuple(name for name in _in_order(cluster, {*to.left, *names}) if name not in well))
         cluster.unfinished_rollback.write(to)
 
@@ -68,24 +69,24 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
                     if isinstance(result, ClusterError):
                         failed[name] = result
                     else:
-                        print(f"{name}: back on release {release}", flush=True)
+                        say(f"{name}: back on release {release}")
                 to = replace(to, left=tuple(name for name in to.left if name in failed or name not in results))
                 cluster.unfinished_rollback.write(to)
         except KeyboardInterrupt:
-            print(f"interrupted; {_state(cluster, to, names)}", file=sys.stderr)
+            say(f"interrupted; {_state(cluster, to, names)}", error=True)
             raise
     if failed:
         raise DegradedError(
             "\n".join([*(str(failed[name]) for name in names if name in failed), _state(cluster, to, names)])
         )
     if to.left:
-        print(_state(cluster, to, names), flush=True)
+        say(_state(cluster, to, names))
 
 
 def _look(node: NodeConnection, tasks: Sequence["Task"]) -> Standing:
-    listing = node.run(list_releases(), root=True, deadline_seconds=_SECONDS)
+    listing = node.run(shell(list_releases()), root=True, deadline_seconds=_SECONDS)
     units = [unit_name(task) for task in tasks]
-    runs = node.run(runs_script(units), root=True, deadline_seconds=_SECONDS).text if units else ""
+    runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text if units else ""
     try:
         outcome(listing.return_code, listing.text, listing.stderr)
         return Standing(read(listing.text), read_runs(runs, units))
@@ -99,10 +100,9 @@ def _where_to(cluster: SshCluster, standings: Mapping[str, Standing]) -> Rollbac
     was = {name: current for name, current in now.items() if current is not None}
     unfinished = cluster.unfinished_rollback.read()
     if unfinished is not None and goes_on(unfinished, standings):
-        print(
+        say(
             f"going on with the rollback to release {unfinished.release}, which did not come to its end "
-            "(`fab deploy start` or `push` ends it otherwise)",
-            flush=True,
+            "(`fab deploy start` or `push` ends it otherwise)"
         )
         return replace(unfinished, was={**was, **unfinished.was})
     (coordinator,) = cluster.inventory.of_role("coordinator")
@@ -112,7 +112,7 @@ def _where_to(cluster: SshCluster, standings: Mapping[str, Standing]) -> Rollbac
 
 def _back_on(node: NodeConnection, release: str, need: Need, tasks: Sequence["Task"]) -> None:
     if need is Need.FLIP:
-        flipped = node.run(make_current(release), root=True, deadline_seconds=_SECONDS)
+        flipped = node.run(shell(make_current(release)), root=True, deadline_seconds=_SECONDS)
         try:
             outcome(flipped.return_code, flipped.text, flipped.stderr)
         except RefusedError as error:

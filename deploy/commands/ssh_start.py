@@ -1,7 +1,5 @@
 """`check`, `plan`, `start`, `push` and `storage` for `connection: ssh`."""
 
-import json
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +7,7 @@ from dataclasses import dataclass
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.logs.terminal import say, say_json
 from deploy.commands.edge import end_as_the_job_did
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailure
@@ -71,7 +70,7 @@ def check(cluster: SshCluster, for_programs: bool) -> None:
         found = findings(wish, seen, cluster.memory(seen))
     found = (*found, *cluster.operator_findings())
     if for_programs:
-        print(json.dumps({"cluster": cluster.inventory.cluster, "findings": [one.to_json() for one in found]}))
+        say_json({"cluster": cluster.inventory.cluster, "findings": [one.to_json() for one in found]})
     else:
         show_findings(found)
     if any(one.level == "problem" for one in found):
@@ -84,17 +83,17 @@ def show_plan(
     """What a start would do, with the texts that change."""
     names = _names(cluster, limit, retry)
     with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
-    with cluster.fleet() as fleet, waiting_for(LOOKING) as say:
-        outlook = look(cluster, fleet, names, with_data, say)
+    with cluster.fleet() as fleet, waiting_for(LOOKING) as tell:
+        outlook = look(cluster, fleet, names, with_data, tell)
     if for_programs:
-        print(json.dumps({"cluster": cluster.inventory.cluster, **plans_json(outlook)}))
+        say_json({"cluster": cluster.inventory.cluster, **plans_json(outlook)})
     else:
         show_plans(outlook.plans, outlook.unfit)
         if outlook.changes:
             hint = command("deploy start", cluster.inventory.path)
-            print(f"{outlook.changes} to change; `{hint}` does it", flush=True)
+            say(f"{outlook.changes} to change; `{hint}` does it")
         else:
-            print("nothing to change", flush=True)
+            say("nothing to change")
     if outlook.unfit:
         raise Exit(None, ExitCode.DEGRADED)
 
@@ -112,12 +111,12 @@ def plans_json(outlook: Outlook) -> dict[str, object]:
 
 
 def look(
-    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, say: Say,
+    cluster: SshCluster, fleet: Fleet, names: Sequence[str], with_data: bool, tell: Say,
     phases: Sequence[str] = PHASES,
 ) -> Outlook:  # fmt: skip
     """Survey and plan. Wheels that a node needs in one of the phases are downloaded here if the cache has none.
 
-    `say` is told what takes time.
+    `tell` is told what takes time.
     """
     wish = Wish(cluster.inventory, cluster.release)
     seen = survey(fleet, wish, asked(cluster, names, phases))
@@ -135,12 +134,12 @@ def look(
             if wish.release.environment_for(facts) not in facts.environments
         }
         for python, machine in sorted(missing):
-            say(f"packages for Python {python} on {machine}: downloading what the cache lacks")
+            tell(f"packages for Python {python} on {machine}: downloading what the cache lacks")
             wheelhouse = cluster.wheelhouse(python, machine)
             wheelhouses[wheelhouse.key] = wheelhouse
             publications.append(of_wheelhouse(wheelhouse))
     if with_data:
-        say("preparing the recordings, if they are not yet")
+        tell("preparing the recordings, if they are not yet")
         publications += [] if cluster.data is None else [cluster.data.publication]
     wish = Wish(cluster.inventory, cluster.release, tuple(publications), wheelhouses)
     plans = plan(wish, fit)
@@ -231,10 +230,10 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
     names = _names(cluster, limit, retry)
     gone = cluster.nodes_gone()
     if gone:
-        print(
+        say(
             f"no longer in the inventory, and not touched: {', '.join(gone)}; `fab deploy reset --limit NODE` with the "
             "inventory that still has them ends their roles",
-            file=sys.stderr,
+            error=True,
         )
     pending = cluster.pending_jobs
     if jobs and not pending.noted:
@@ -255,12 +254,12 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
     order = cluster.inventory.jobs.order
     if jobs is False:
         later = "; the next start without it runs those that an earlier one did not submit" if pending.noted else ""
-        print(f"jobs not run: --no-jobs{later}", flush=True)
+        say(f"jobs not run: --no-jobs{later}")
     elif not pending.noted:
-        print("already running, jobs not repeated (--jobs runs them)", flush=True)
+        say("already running, jobs not repeated (--jobs runs them)")
     else:
         if jobs is None and not outlook.counts_as_start:
-            print("an earlier start did not come to submit all its jobs: they are run now", flush=True)
+            say("an earlier start did not come to submit all its jobs: they are run now")
         services = SshServices(cluster.inventory, cluster.overrides)
         end_as_the_job_did(services.run_jobs(order, ["--quiet"] if quiet else []))
     if recap.failures:
@@ -280,7 +279,7 @@ def _tidy(cluster: SshCluster, fleet: Fleet, outlook: Outlook, names: Sequence[s
         except ClusterError as error:
             problems.append(str(error))
     for problem in problems:
-        print(f"left in place: {problem}", file=sys.stderr)
+        say(f"left in place: {problem}", error=True)
 
 
 def run_phases(cluster: SshCluster, action: str, limit: Sequence[str]) -> None:
@@ -301,7 +300,7 @@ def start_monitor(cluster: SshCluster) -> None:
         recap, _, whole = converge(cluster, fleet, "monitor", (node,), MONITOR_PHASES, with_data=False)
     if recap.failures or not whole:
         raise Exit(None, ExitCode.DEGRADED)
-    print(f"Prometheus: {monitor_url(cluster.inventory)}", flush=True)
+    say(f"Prometheus: {monitor_url(cluster.inventory)}")
 
 
 def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str, ...]:
@@ -314,5 +313,5 @@ def _names(cluster: SshCluster, limit: Sequence[str], retry: bool) -> tuple[str,
     if not names:
         raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
     why = "the last deployment was cut short; " if again.cut_short else ""
-    print(f"{why}once more: {', '.join(names)}", file=sys.stderr)
+    say(f"{why}once more: {', '.join(names)}", error=True)
     return names

@@ -12,7 +12,9 @@ from cluster.logs.terminal import is_animated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
+
+    from cluster.logs.screen import Screen
 
 USUAL_SECONDS = 2.0
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 3600.0
@@ -38,16 +40,16 @@ def watch(seconds: float, look: Callable[[], "list[RenderableType]"]) -> None:
 
     What cannot be found out is shown as the error it is, and asked for again.
     """
+    from cluster.logs.screen import coloured
+
     try:
         with _screen() as show:
             while True:
                 try:
                     seen = look()
                 except ClusterError as problem:
-                    from rich.markup import escape
-
-                    seen = [f"[red]{escape(str(problem))}[/]"]
-                show([f"[dim]{time.strftime('%H:%M:%S')}  every {seconds:g} s, Ctrl-C ends it[/]", *seen])
+                    seen = [coloured(str(problem), "red")]
+                show([coloured(f"{time.strftime('%H:%M:%S')}  every {seconds:g} s, Ctrl-C ends it", "dim"), *seen])
                 time.sleep(seconds)
     except KeyboardInterrupt:
         return
@@ -75,11 +77,11 @@ def _screen() -> "Iterator[Callable[[list[RenderableType]], None]]":
         yield lambda seen: live.update(Group(*seen), refresh=True)
 
 
-def narrow_console() -> "Console":
+def narrow_console() -> "Screen":
     """As wide as the terminal is: what is redrawn in place must not be wrapped by it."""
-    from rich.console import Console
+    from cluster.logs.screen import Screen
 
-    return Console(highlight=False)
+    return Screen()
 
 
 def columns() -> int:

@@ -1,17 +1,18 @@
 """The steps of changes, carried out on one node; what came of each."""
 
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.errors import ClusterError
+from deploy.command_line import Words, shell
 from deploy.converge import batch
 from deploy.converge.change import Change, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
 from deploy.remote.connection import NodeConnection
 from deploy.remote.outcome import DEADLINE_CODES, Outcome
+from deploy.rooted.commands import write_file
 
 _SECONDS_A_MEGABYTE = 2.0
 """Longest for a megabyte on its way: a Pi 3 on a bad switch."""
@@ -104,7 +105,7 @@ class _RefusedError(Exception):
 
 def _run_batch(node: NodeConnection, group: Sequence[batch.Item], count: Callable[[batch.Item, float], None]) -> Step:
     script = batch.batch_script(group).encode()
-    outcome = node.run("sh -s", stdin=script, deadline_seconds=batch.deadline_seconds(group), root=True)
+    outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=batch.deadline_seconds(group), root=True)
     ran = batch.read(outcome.text)
     for one in ran:
         if one.return_code == 0:
@@ -128,22 +129,21 @@ def _carry_out(node: NodeConnection, step: Step) -> None:
     match step:
         case Shell():
             content = None if step.stdin is None else step.stdin.read_bytes()
-            _run(node, step.script, step.deadline_seconds, stdin=content)
+            _run(node, shell(step.script), step.deadline_seconds, stdin=content)
         case Upload():
-            node.put(step.content, step.path, deadline_seconds=step.deadline_seconds, root=True, mode=step.mode)
-            if step.owner != "root":
-                _run(node, f"chown {step.owner}: {shlex.quote(step.path)}", 10.0)
+            content = step.content if isinstance(step.content, bytes) else step.content.read_bytes()
+            _run(node, write_file(step.path, step.mode, step.owner), step.deadline_seconds, stdin=content)
         case Reconnect():
             node.close()
-            _run(node, "true", step.deadline_seconds)
+            _run(node, ["true"], step.deadline_seconds)
         case Publish():
             _publish(node, step)
 
 
 def _run(
-    node: NodeConnection, script: str, deadline_seconds: float, user: str | None = None, stdin: bytes | None = None
+    node: NodeConnection, words: Words, deadline_seconds: float, user: str | None = None, stdin: bytes | None = None
 ) -> Outcome:
-    outcome = node.run(script, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user)
+    outcome = node.run(words, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user)
     if not outcome.ok:
         raise _RefusedError(outcome)
     return outcome
@@ -153,7 +153,7 @@ def _publish(node: NodeConnection, step: Publish) -> None:
     sums = {file.name: file.sha256 for file in step.files}
     seconds = 30.0 + step.size_bytes / 1e6 * _SECONDS_A_MEGABYTE
     sizes = {file.name: file.size_bytes for file in step.files}
-    found = _run(node, missing_files(step.folder, sums), seconds, step.user)
+    found = _run(node, shell(missing_files(step.folder, sums)), seconds, step.user)
     missing = frozenset(read_missing(found.text, sizes))
     for file in step.files:
         if file.name in missing:
@@ -164,4 +164,4 @@ def _publish(node: NodeConnection, step: Publish) -> None:
                 root=step.user is None,
                 user=step.user,
             )
-    _run(node, finish_folder(step.folder, sums), seconds, step.user)
+    _run(node, shell(finish_folder(step.folder, sums)), seconds, step.user)

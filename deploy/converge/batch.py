@@ -1,15 +1,16 @@
 """Several steps in one command: each SSH command with sudo costs a busy Pi some tenths of a second. Pure."""
 
 import base64
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from deploy.command_line import quoted
 from deploy.converge.change import Shell, Step, Upload
+from deploy.rooted.commands import write_file
 
 MARK = "@@step"
-SMALL_BYTES = 64 * 1024
-"""Of a file that travels inside the script."""
+SMALL_BYTES = 48 * 1024
+"""Of a file that travels inside the script: with its program, a word of a command line has at most 128 KiB."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,8 @@ def script_of(step: Step) -> str | None:
         case Shell(stdin=None):
             return step.script
         case Upload(content=bytes() as content) if len(content) <= SMALL_BYTES:
-            partial, path = shlex.quote(f"{step.path}.partial"), shlex.quote(step.path)
-            # In lines: a word of a command line has at most 128 KiB.
-            lines = base64.encodebytes(content).decode()
-            return (
-                f"umask 077; base64 -d >{partial} <<'END' && chmod {step.mode:o} {partial} && "
-                f"chown {step.owner}: {partial} && mv -f {partial} {path} || {{ rm -f {partial}; exit 1; }}\n{lines}END"
-            )
+            written = quoted(*write_file(step.path, step.mode, step.owner))
+            return f"printf %s {quoted(base64.b64encode(content).decode())} | base64 -d | {written}"
         case _:
             return None
 
@@ -69,8 +65,8 @@ def batch_script(items: Sequence[Item]) -> str:
         assert script is not None  # `batches` keeps the others apart
         deadline = item.step.deadline_seconds
         lines.append(
-            f"begun=$(now); timeout -k 5 {deadline:.0f} sh -c {shlex.quote(script)} </dev/null; code=$?; "
-            f'printf "\\n{MARK} {position} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
+            f"begun=$(now); timeout -k 5 {deadline:.0f} sh -c {quoted(script)} </dev/null; code=$?; "
+            f'printf "\\n{MARK} {position:d} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
         )
     return "\n".join(lines) + "\n"
 

@@ -1,15 +1,18 @@
 """The environment, the release and which one is current, as they have to be on a node. Pure."""
 
-import shlex
 from dataclasses import dataclass
 
+from deploy.command_line import quoted
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.publication import Publication
 from deploy.places import CURRENT, DATA
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.environment_script import install_environment
 from deploy.release.release_scripts import make_current, unpack_release
+from deploy.release.script import script
 from deploy.release.wheelhouse import Wheelhouse
+from deploy.rooted.commands import PYTHON, file_program, listed
 
 INSTALL_SECONDS = 3600.0
 """For 22,000 files on a slow SD card."""
@@ -34,7 +37,7 @@ class Environment:
         # The automount is there, the mount may not be: looking mounts it, and says why it cannot be.
         see = Shell(
             "look into the shared folder",
-            f"ls {shlex.quote(self.wheels)}/SHA256SUMS >/dev/null",
+            f"ls {quoted(f'{self.wheels}/SHA256SUMS')} >/dev/null",
             60.0,
             "is the storage server up, and does it export to this node's address?",
         )
@@ -79,27 +82,43 @@ class Current:
 class LocalData:
     """A published data set on the node's own disk."""
 
-    key: str
+    publication: Publication
     seen: str
     """The published folder as the node sees it."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Copy it."""
-        if self.key in facts.data:
+        key = self.publication.key
+        if key in facts.data:
             return ()
         hint = "is the storage server up, and does it export to this node's address?"
-        steps = (Shell("copy the windows", copy_data(self.key, self.seen), COPY_SECONDS, hint),)
-        return (Change("data", self.key, "create", f"from {self.seen}", steps),)
+        steps = (Shell("copy the windows", copy_data(self.publication, self.seen), COPY_SECONDS, hint),)
+        return (Change("data", key, "create", f"from {self.seen}", steps),)
 
 
-def copy_data(key: str, seen: str) -> str:
-    """Copies a published data set to the node's disk, checked and complete, or not at all; the last three stay."""
-    source, target, partial = (shlex.quote(path) for path in (seen, f"{DATA}/{key}", f"{DATA}/.partial-{key}"))
-    return f"""\
-set -e
-[ ! -e {target}/.complete ] || {{ touch {target}; exit 0; }}
-mkdir -p {DATA}; rm -rf {DATA}/.partial-* {target}
-cp -r {source} {partial}; cd {partial}; sha256sum --check --quiet SHA256SUMS; chmod -R a+rX .
-sync -f .; cd {DATA}; mv -T {partial} {target}
+_COPY = """\
+exec </dev/null
+final=$root/$key
+work=$root/.partial-$key
+[ ! -e "$final/.complete" ] || { touch "$final"; echo "unchanged: windows $key"; return; }
+mkdir -p "$root"
+rm -rf "$root"/.partial-* "$final"
+"$python" -I -S -c "$program" copy "$seen" "$work" "$files"
+touch "$work/.complete"
+cd "$work"
+sync -f .
+cd "$root"
+mv -T "$work" "$final"
 ls -dt */ | tail -n +4 | while read -r old; do rm -rf "$old"; done
+echo "changed: windows $key"
 """
+
+
+def copy_data(publication: Publication, seen: str) -> str:
+    """Copies a published data set to the node's disk, checked and complete, or not at all; the last three stay.
+
+    The storage server is not trusted: of its folder only plain files are taken, and only those that were published.
+    """
+    files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
+    values = {"root": DATA, "key": publication.key, "seen": seen, "files": files, "python": PYTHON}
+    return script(_COPY, {**values, "program": file_program()})

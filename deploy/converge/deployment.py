@@ -53,7 +53,7 @@ def ask(node: NodeConnection, wish: Wish) -> MachineFacts:
     node.open()
     asked = time.time()
     script = fact_script(wish.questions(node.name)).encode()
-    outcome = node.run("sh -s", stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
+    outcome = node.run(["sh", "-s"], stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
     answered = time.time()
     if "section" not in outcome.text and "@@" not in outcome.text and not outcome.ok:
         said = " ".join(outcome.last_lines)

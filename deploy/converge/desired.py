@@ -1,11 +1,11 @@
 """What a cluster's nodes have to be like, phase by phase: the inventory as resources. Pure."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from deploy.command_line import quoted
 from deploy.converge.change import Resource, Shell
 from deploy.converge.code import Current, Environment, LocalData, Release
 from deploy.converge.fact_script import Questions
@@ -26,6 +26,7 @@ from deploy.converge.system import (
     ServiceUser,
     UnitFiles,
 )
+from deploy.node_job.folders import HOME as ACCOUNT_HOME
 from deploy.places import (
     CONFIGURATION,
     CURRENT,
@@ -54,6 +55,7 @@ FIREWALL_UNIT_PATH = f"{UNIT_FOLDER}/{firewall.UNIT}"
 NODE_EXPORTER = "prometheus-node-exporter"
 NFS_SERVER_UNIT = "nfs-server.service"
 JOBS = f"{STATE}/jobs"
+HOME = f"{STATE}/{ACCOUNT_HOME}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Wish:
             units += [monitor_unit.MONITOR_UNIT, monitor_unit.PACKAGE_UNIT]
         return Questions(
             files=(
-                *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, JOBS, CONFIGURATION),
+                *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, HOME, JOBS, CONFIGURATION),
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", PLANNED),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *((folders.export, *exported) if serves else ()),
@@ -143,8 +145,10 @@ class Wish:
             ServiceUser(deployment.service_uid),
             *(Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)),
             Folder(DEPLOY_STATE, mode=0o700),
-            Folder(STATE, mode=0o750, owner=SERVICE_USER),
-            *([Folder(JOBS, mode=0o750, owner=SERVICE_USER)] if self._coordinates(node) else []),
+            # Root's, with folders of the account below: the account cannot put anything in the place of one.
+            Folder(STATE),
+            Folder(HOME, mode=0o750, owner=SERVICE_USER),
+            *([Folder(JOBS)] if self._coordinates(node) else []),
         )
 
     def _made_folders(self, serves: bool) -> tuple[str, ...]:
@@ -179,13 +183,13 @@ class Wish:
         environment = self.release.environment_for(facts)
         if environment is None:
             return ()
-        data = [publication.key for publication in self.publications if publication.kind == "prepared"]
+        data = [publication for publication in self.publications if publication.kind == "prepared"]
         wheels = self.folders.seen("wheels", environment)
         return (
             Environment(environment, self.wheelhouses.get(environment), wheels),
             Release(self.release.code, environment),
             Current(self.release.code.key),
-            *(LocalData(key, self.folders.seen("prepared", key)) for key in data),
+            *(LocalData(one, self.folders.seen("prepared", one.key)) for one in data),
         )
 
     def _firewall(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
@@ -242,7 +246,7 @@ def stale_units(facts: MachineFacts, wanted: set[str]) -> tuple[Absent, ...]:
         name = path.rpartition("/")[2]
         if file.kind != "file" or path in wanted or not path.startswith(f"{UNIT_FOLDER}/pscluster"):
             continue
-        stop = Shell(f"stop {name}", f"systemctl disable --now {shlex.quote(name)} 2>/dev/null || :", 60.0)
+        stop = Shell(f"stop {name}", f"systemctl disable --now {quoted(name)} 2>/dev/null || :", 60.0)
         made.append(Absent(path, before=(stop,), then=(Shell("reload systemd", "systemctl daemon-reload"),)))
     return tuple(made)
 
@@ -252,6 +256,6 @@ def _nfsd_settings(settings: str) -> Shell:
     # A restart stalls whoever writes for the grace period: only where nothing is exported yet.
     script = (
         "systemctl -q is-active nfs-server.service || exit 0; "
-        f'if [ -z "$(exportfs -s)" ]; then systemctl restart nfs-server.service; else rpc.nfsd {threads}; fi'
+        f'if [ -z "$(exportfs -s)" ]; then systemctl restart nfs-server.service; else rpc.nfsd {quoted(threads)}; fi'
     )
     return Shell("apply the NFS server's settings", script, 120.0)

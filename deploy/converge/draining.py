@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cluster.control.client import program
+
 if TYPE_CHECKING:
     from cluster.inventory import Task
 
@@ -17,29 +19,26 @@ DRAIN_SECONDS = 60.0
 SPARE_SECONDS = 20.0
 """What the script may take beyond it."""
 
-SCRIPT = """\
+_MAIN = """\
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection, HTTPException
-host, port, seconds, *workers = sys.argv[1:]
-def ask(method, path, patience):
-    connection = HTTPConnection(host, int(port), timeout=patience)
+address, seconds, *workers = sys.argv[1:]
+def asked(method, target, patience):
     try:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        return answer.status, " ".join(answer.read(1000).decode(errors="replace").split())
-    except (OSError, HTTPException) as error:
-        return (-1 if isinstance(error, ConnectionRefusedError) else 0), str(error) or type(error).__name__
-    finally:
-        connection.close()
-status, words = ask("GET", "/ready", 5)
+        answer = ask(address, method, target, deadline_seconds=patience, most_bytes=1000)
+        return answer.status, " ".join(answer.text.split())
+    except NoAnswerError as error:
+        return (-1 if error.refused else 0), error
+status, words = asked("GET", "/ready", 5)
 print("coordinator", status, words)
 if status > 0 and workers:
-    def drain(name):
-        return name, *ask("POST", f"/drain/{name}?seconds={seconds}", float(seconds) + 10)
-    for answer in ThreadPoolExecutor(len(workers)).map(drain, workers):
+    def drained(name):
+        return name, *asked("POST", f"/drain/{name}?seconds={seconds}", float(seconds) + 10)
+    for answer in ThreadPoolExecutor(len(workers)).map(drained, workers):
         print(*answer)
 """
+SCRIPT = program(_MAIN)
+"""For the node's own Python: `python3 - ADDRESS SECONDS WORKER...`."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> 
     return [] if servers or len(ours) == len(workers) else ours
 
 
-def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DRAIN_SECONDS) -> str:
-    """The command line that SCRIPT is the standard input of."""
-    return " ".join(["python3 -", coordinator.host, str(coordinator.metrics_port), f"{seconds:g}", *workers])
+def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DRAIN_SECONDS) -> list[str]:
+    """The command that SCRIPT is the standard input of."""
+    return ["python3", "-", coordinator.metrics_address, f"{seconds:g}", *workers]
 
 
 def read_answers(text: str, workers: Sequence[str]) -> Drained:

@@ -4,10 +4,9 @@ One script and few processes: on a Pi 3 each costs some ten milliseconds, and a 
 place is little more than this.
 """
 
-import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deploy.command_line import quoted
 from deploy.places import ENVIRONMENTS, ROOT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.firewall import TABLE
 
@@ -50,14 +49,11 @@ class Questions:
 
 def fact_script(questions: Questions) -> str:
     """The script; every value in it is quoted."""
-
-    def words(values: Sequence[str]) -> str:
-        return " ".join(shlex.quote(value) for value in values)
-
     listed = (
-        f"timeout -s KILL {PUBLISHED_SECONDS} sh -c {shlex.quote(_PUBLISHED)} sh {words(questions.published)}\n"
+        f"timeout -s KILL {PUBLISHED_SECONDS} sh -c {quoted(_PUBLISHED)} sh {quoted(*questions.published)}\n"
         f'[ $? -ne {_KILLED} ] || echo "{SILENT}"'
     )
+    packages = quoted(*questions.packages) if questions.packages else "dpkg"
     return f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() {{ printf '\\n{SECTION}%s\\n' "$1"; }}
@@ -75,12 +71,12 @@ section cmdline; for file in /boot/firmware/cmdline.txt /boot/cmdline.txt; do [ 
 section boot; cat /proc/uptime
 section synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
 section space
-for folder in {words(questions.space)}; do
+for folder in {quoted(*questions.space)}; do
     there=$folder; while [ ! -d "$there" ]; do there=${{there%/*}}; there=${{there:-/}}; done
     df -Pk "$there" | awk -v folder="$folder" 'NR == 2 {{ print folder, $4 }}'
 done
 section leftovers
-for folder in {ENVIRONMENTS} {words(questions.unfinished)}; do
+for folder in {ENVIRONMENTS} {quoted(*questions.unfinished)}; do
     set --
     for left in "$folder"/.partial-* "$folder"/*; do
         case $left in */.partial-*) ;; *) [ ! -e "$left/.complete" ] || continue ;; esac
@@ -91,19 +87,19 @@ for folder in {ENVIRONMENTS} {words(questions.unfinished)}; do
 done
 section addresses; ip -o -4 addr show
 section users; getent passwd {SERVICE_USER}
-section uid; getent passwd {questions.service_uid}
-section gid; getent group {questions.service_uid}
+section uid; getent passwd {questions.service_uid:d}
+section gid; getent group {questions.service_uid:d}
 section packages
-dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}} ${{Version}}\\n' {words(questions.packages) or "dpkg"} 2>/dev/null
+dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}} ${{Version}}\\n' {packages} 2>/dev/null
 section units
 shown=$(systemctl list-unit-files --plain --no-legend 'pscluster-*' 2>/dev/null | awk '{{ print $1 }}' | grep -v '@\\.')
-systemctl show -p {_UNIT_KEYS} {words(questions.units)} $shown 2>/dev/null
+systemctl show -p {_UNIT_KEYS} {quoted(*questions.units)} $shown 2>/dev/null
 section processes
-for pid in $(systemctl show --value -p MainPID {words(questions.units)} $shown 2>/dev/null | sort -u); do
+for pid in $(systemctl show --value -p MainPID {quoted(*questions.units)} $shown 2>/dev/null | sort -u); do
     [ "$pid" -gt 1 ] && echo "$pid $(awk '/^RssAnon:/ {{ print $2 }}' /proc/$pid/status) $(readlink /proc/$pid/cwd)"
 done
 section mounts; cat /proc/self/mountinfo
-section real; for folder in {words(questions.bound)}; do echo "$folder $(readlink -m "$folder")"; done
+section real; for folder in {quoted(*questions.bound)}; do echo "$folder $(readlink -m "$folder")"; done
 section fstab; cat /etc/fstab 2>/dev/null
 section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
 section firewall
@@ -121,7 +117,7 @@ section listening; ss -Htlnp 2>/dev/null
 section temperature; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
 section throttled; vcgencmd get_throttled 2>/dev/null
 section files
-for file in {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice /etc/pscluster/* {words(questions.files)}; do
+for file in {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice /etc/pscluster/* {quoted(*questions.files)}; do
     [ -e "$file" ] || [ -L "$file" ] && printf '%s\\0' "$file"
 done | sort -zu | tar --null --no-recursion --ignore-failed-read --absolute-names -cf - -T - 2>/dev/null | base64
 section end

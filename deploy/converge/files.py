@@ -1,10 +1,11 @@
 """Files, folders and links that have to be so on a node. Pure."""
 
-import shlex
 from dataclasses import dataclass
 
+from deploy.command_line import quoted
 from deploy.converge.change import Change, Shell, Step, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts
+from deploy.rooted.commands import make_folder, remove
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,11 @@ class Folder:
     owner: str = "root"
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Make it, or set owner and mode."""
+        """Make it, or set owner and mode: never through a link, whoever put that there."""
         now = facts.files.get(self.path)
         if now is not None and (now.kind, now.mode, now.owner) == ("folder", self.mode, self.owner):
             return ()
-        script = f"install -d -m {self.mode:o} -o {self.owner} -g {self.owner} {shlex.quote(self.path)}"
+        script = quoted(*make_folder(self.path, self.mode, self.owner))
         action = "create" if now is None else "change"
         detail = f"mode {self.mode:04o}, owner {self.owner}"
         return (Change("file", self.path, action, detail, (Shell(f"make {self.path}", script),)),)
@@ -42,9 +43,9 @@ class File:
             return ()
         before = None if now is None else now.content
         detail = f"{len(self.content)} bytes, mode {self.mode:04o}"
-        folder = shlex.quote(self.path.rpartition("/")[0])
+        folder = self.path.rpartition("/")[0]
         steps: tuple[Step, ...] = (
-            Shell(f"make {folder}", f"mkdir -p {folder}"),
+            Shell(f"make {folder}", quoted(*make_folder(folder))),
             Upload(f"write {self.path}", self.content, self.path, self.mode),
             *self.then,
         )
@@ -64,7 +65,7 @@ class Absent:
         """Remove it."""
         if self.path not in facts.files:
             return ()
-        steps = (*self.before, Shell(f"remove {self.path}", f"rm -rf -- {shlex.quote(self.path)}"), *self.then)
+        steps = (*self.before, Shell(f"remove {self.path}", quoted(*remove(self.path))), *self.then)
         return (Change("file", self.path, "remove", "not in the inventory any more", steps),)
 
 
@@ -81,8 +82,8 @@ class FstabLines:
             return ()
         text = "\n".join(wanted) + "\n" if wanted else ""
         script = (
-            f"awk {shlex.quote(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
-            f"printf %s {shlex.quote(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
+            f"awk {quoted(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
+            f"printf %s {quoted(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
             "mv -f /etc/fstab.pscluster /etc/fstab && systemctl daemon-reload"
         )
         diff = text_diff("/etc/fstab", "\n".join(own_fstab_lines(facts.fstab)).encode(), text.encode())

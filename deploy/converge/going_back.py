@@ -1,12 +1,12 @@
 """Which release a rollback goes to, one for all nodes, and what each of them needs for it. Pure."""
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from deploy.command_line import quoted
 from deploy.release.history import Installed, previous
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def goes_on(unfinished: "Rollback", standings: Mapping[str, Standing]) -> bool:
 def runs_script(units: Sequence[str]) -> str:
     """Prints `unit NAME STATE FOLDER` for each unit, FOLDER being where its process works."""
     return f"""\
-for unit in {" ".join(map(shlex.quote, units))}; do
+for unit in {quoted(*units)}; do
     pid=$(systemctl show --value -p MainPID "$unit")
     echo "unit $unit $(systemctl is-active "$unit") $(readlink "/proc/${{pid:-0}}/cwd")"
 done

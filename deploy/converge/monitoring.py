@@ -1,10 +1,10 @@
 """What the node with the role `monitor` has to be like, and what is left of it elsewhere. Pure."""
 
 import hashlib
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deploy.command_line import quoted
 from deploy.converge.change import Change, Resource, Shell, Step, Upload, text_diff
 from deploy.converge.files import Absent, Folder
 from deploy.converge.machine_facts import MachineFacts
@@ -12,6 +12,7 @@ from deploy.converge.system import Masked, Running, UnitFiles
 from deploy.monitor.files import prometheus_files
 from deploy.places import SERVICE_USER
 from deploy.render import monitor_unit
+from deploy.rooted.commands import make_folder
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -39,9 +40,9 @@ class MonitorFiles:
             content = text.encode()
             if now is not None and (now.content, now.mode) == (content, 0o644):
                 continue
-            folder = shlex.quote(path.rpartition("/")[0])
+            folder = path.rpartition("/")[0]
             steps: tuple[Step, ...] = (
-                Shell(f"make {folder}", f"mkdir -p {folder}"),
+                Shell(f"make {folder}", quoted(*make_folder(folder))),
                 Upload(f"write {path}", content, path),
             )
             diff = text_diff(path, None if now is None else now.content, content)
@@ -64,7 +65,7 @@ class MonitorFiles:
         return hashlib.sha256("\0".join(word for pair in self.texts for word in pair).encode()).hexdigest().encode()
 
     def _reread(self) -> str:
-        kept = " ".join(f"! -name {shlex.quote(path.rpartition('/')[2])}" for path, _ in self.texts)
+        kept = " ".join(f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts)
         unit = monitor_unit.MONITOR_UNIT
         return (
             f"find {monitor_unit.FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "

@@ -1,8 +1,8 @@
 """Debian packages that have to be on a node. Pure."""
 
-import shlex
 from dataclasses import dataclass
 
+from deploy.command_line import quoted
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.package_scripts import APT, MEND, PLANNED, REMEMBER
@@ -28,12 +28,11 @@ class Packages:
         missing = [name for name in self.names if name not in facts.packages]
         if not missing:
             return _note() if PLANNED in facts.files else ()
-        words = " ".join(shlex.quote(name) for name in missing)
         script = f"""\
 {KEEP_COPIES}
 {REMEMBER}\
 {MEND}\
-install() {{ {APT} "$@" install --no-install-recommends {words}; }}
+install() {{ {APT} "$@" install --no-install-recommends {quoted(*missing)}; }}
 plan() {{
     {{ present | sed 's/^/there /'; install -s 2>/dev/null || :; }} | awk '
         {{ sub(/:.*/, "", $2) }} $1 == "there" {{ there[$2] }} $1 == "Inst" && !($2 in there) {{ print $2 }}

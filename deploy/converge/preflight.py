@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("3.11", "3.12", "3.13")
-ENVIRONMENT_BYTES = 2_400 * MEGABYTE
-"""Free space for an environment: 1.7 GB with its compiled modules, the wheels' unpacking beside it, some to live."""
+ENVIRONMENT_BYTES = 2_800 * MEGABYTE
+"""Free space for an environment: 1.7 GB with its compiled modules, the wheels' copies and unpacking, some to live."""
 RELEASE_BYTES = 100 * MEGABYTE
 WRONG_CLOCK_SECONDS = 60.0
 DRIFTING_CLOCK_SECONDS = 5.0

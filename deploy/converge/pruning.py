@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from cluster.errors import ClusterError
+from deploy.command_line import shell
 from deploy.places import SERVICE_USER, SharedFolders
 from deploy.release.history import ListingError, read, unneeded
 from deploy.release.publish_scripts import prune_folders
@@ -13,7 +14,7 @@ from deploy.remote.fleet import Fleet
 
 _LIST_SECONDS = 60.0
 _REMOVE_SECONDS = 600.0
-_JOB_RUNS = "systemctl list-units --plain --no-legend --state=active,activating 'pscluster-job@*'"
+_JOB_RUNS = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", "pscluster-job@*")
 
 
 def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
@@ -25,13 +26,15 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
     def one(node: NodeConnection) -> str:
         if "pscluster-job@" in node.run(_JOB_RUNS).text:
             return ""
-        listing = node.run(list_releases(), root=True, deadline_seconds=_LIST_SECONDS)
+        listing = node.run(shell(list_releases()), root=True, deadline_seconds=_LIST_SECONDS)
         try:
             outcome(listing.return_code, listing.text, listing.stderr)
             gone = unneeded(read(listing.text), kept=kept)
             if not gone.releases and not gone.environments:
                 return ""
-            done = node.run(remove(gone.releases, gone.environments), root=True, deadline_seconds=_REMOVE_SECONDS)
+            done = node.run(
+                shell(remove(gone.releases, gone.environments)), root=True, deadline_seconds=_REMOVE_SECONDS
+            )
             return outcome(done.return_code, done.text, done.stderr).line
         except (RefusedError, ListingError) as error:
             raise ClusterError(f"{node.name}: {error}") from error
@@ -46,5 +49,5 @@ def prune_wheels(node: NodeConnection, folders: SharedFolders, needed: Collectio
     """
     user = None if folders.server is not None else SERVICE_USER
     script = prune_folders(f"{folders.publish_folder}/wheels", needed)
-    done = node.run(script, root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
+    done = node.run(shell(script), root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
     outcome(done.return_code, done.text, done.stderr)

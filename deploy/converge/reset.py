@@ -1,9 +1,9 @@
 """Everything that a deployment ever put on a node, taken away again. Pure."""
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from deploy.command_line import quoted
 from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
 from deploy.converge.package_scripts import PURGE
 from deploy.places import (
@@ -45,8 +45,8 @@ def reset_script(traces: Traces, node: str) -> str:
     It does not stop at a failure: whatever can go, goes, and what is left over is told at the end. While packages are
     left that could not be removed, the node keeps what it remembers, so that a repeated reset finishes.
     """
-    mount = shlex.quote(traces.folders.mount)
-    export = shlex.quote(traces.folders.export)
+    mount = quoted(traces.folders.mount)
+    export = quoted(traces.folders.export)
     serves = node == traces.folders.server
     exported = f"rm -f {storage.EXPORTS_PATH}; command -v exportfs >/dev/null && exportfs -ra" if serves else ":"
     data = f"rm -rf {export}/shared {export}/runs; prune {export}/shared" if serves and traces.data else ":"
@@ -70,7 +70,7 @@ done
 if grep -qxF '{FSTAB_BEGIN}' /etc/fstab 2>/dev/null; then
     sed -n '/^{FSTAB_BEGIN}$/,$p' /etc/fstab | grep -qxF '{FSTAB_END}' ||
         notes="$notes; /etc/fstab lost our second mark: what came after the first stays there"
-    awk {shlex.quote(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
+    awk {quoted(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
     rm -f /etc/fstab.pscluster
     [ ! -e {DEPLOY_STATE}/no-fstab ] || [ -s /etc/fstab ] || rm -f /etc/fstab
 fi

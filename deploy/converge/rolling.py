@@ -1,7 +1,8 @@
 """Stopping and restarting roles over a cluster, some nodes at a time. Pure."""
 
-import shlex
 from collections.abc import Iterator, Sequence
+
+from deploy.command_line import quoted
 
 _RUNNING = "systemctl list-units --plain --no-legend --state=active,activating"
 _ALIVE = f"{_RUNNING},failed"
@@ -38,6 +39,6 @@ def restart_script(units: Sequence[str]) -> str:
     SIGTERM ends a role at once. What a worker that was not drained was computing the engine gives to another one, and
     nothing is applied twice.
     """
-    words = " ".join(shlex.quote(unit) for unit in units)
-    units_of_journal = " ".join(f"-u {shlex.quote(unit)}" for unit in units)
-    return f"systemctl restart {words} || {{ journalctl -q -o cat --no-pager -n 8 {units_of_journal} >&2; exit 1; }}"
+    of_units = [word for unit in units for word in ("-u", unit)]
+    journal = quoted("journalctl", "-q", "-o", "cat", "--no-pager", "-n", 8, *of_units)
+    return f"{quoted('systemctl', 'restart', *units)} || {{ {journal} >&2; exit 1; }}"

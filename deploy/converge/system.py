@@ -1,14 +1,15 @@
 """The service account, mounts, exports, units and the firewall, as they have to be on a node. Pure."""
 
-import shlex
 from dataclasses import dataclass
 from typing import Self
 
+from deploy.command_line import quoted
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
 from deploy.converge.packages import KEEP_COPIES
 from deploy.places import DEPLOY_STATE, SERVICE_USER, STATE
 from deploy.render import firewall
+from deploy.rooted.commands import make_folder, make_point
 
 ROLLBACK_SECONDS = 60
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
@@ -27,9 +28,9 @@ class Remembered:
         now = facts.files.get(path)
         if now is not None and now.content is not None and mark in now.content.decode().splitlines():
             return ()
-        words = " ".join(shlex.quote(folder) for folder in self.folders)
         script = (
-            f"set -e; install -d -m 700 {DEPLOY_STATE}; {{ echo {shlex.quote(mark)}; for folder in {words}; do "
+            f"set -e; {quoted(*make_folder(DEPLOY_STATE, 0o700))}; "
+            f"{{ echo {quoted(mark)}; for folder in {quoted(*self.folders)}; do "
             f'[ -d "$folder" ] || echo "$folder"; done; }} >>{path}; [ -e /etc/fstab ] || touch {DEPLOY_STATE}/no-fstab'
         )
         steps = (Shell("note which folders are there", script),)
@@ -47,8 +48,8 @@ class ServiceUser:
         if facts.users.get(SERVICE_USER) == (self.uid, self.uid):
             return ()
         script = KEEP_COPIES + (
-            f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid} {SERVICE_USER}; "
-            f"useradd --system --uid {self.uid} --gid {self.uid} --no-create-home --home-dir {STATE} "
+            f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid:d} {SERVICE_USER}; "
+            f"useradd --system --uid {self.uid:d} --gid {self.uid:d} --no-create-home --home-dir {STATE} "
             f"--shell /usr/sbin/nologin {SERVICE_USER}"
         )
         detail = f"uid and gid {self.uid}"
@@ -67,9 +68,9 @@ class Masked:
         open_ones = [name for name in self.names if (unit := facts.unit(name)) is None or unit.enabled != "masked"]
         if not open_ones:
             return ()
-        words = " ".join(shlex.quote(name) for name in open_ones)
         script = (
-            f'set -e; for unit in {words}; do echo "$unit $(systemctl is-active "$unit")" >>{DEPLOY_STATE}/masked; '
+            f"set -e; for unit in {quoted(*open_ones)}; do "
+            f'echo "$unit $(systemctl is-active "$unit")" >>{DEPLOY_STATE}/masked; '
             'systemctl mask --quiet "$unit" 2>/dev/null; systemctl stop "$unit" 2>/dev/null || :; done'
         )
         names = ", ".join(open_ones)
@@ -98,15 +99,15 @@ class Mounted:
         now = facts.mounts.get(self.path)
         if now is not None and self._is_wanted(now, facts):
             return ()
-        point = shlex.quote(self.path)
+        point = quoted(self.path)
         kind = "automount" if self.automount else "mount"
         script = (
-            f"mkdir -p {point}; "
+            f"{quoted(*make_point(self.path))} || exit 1; "
             f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {point})" 2>/dev/null; '
             f'systemctl start "$(systemd-escape -p --suffix={kind} {point})"'
         )
         if now is not None:
-            script = _taken_down(point) + script
+            script = _taken_down(self.path) + script
         steps = (Shell(f"mount {self.path}", script, 60.0),)
         detail = f"from {self.source}" + (", read-only" if self.read_only else "")
         return (Change("mount", self.path, "create" if now is None else "change", detail, steps),)
@@ -117,11 +118,12 @@ class Mounted:
         return (now.device, now.root) == facts.place(self.source)
 
 
-def _taken_down(point: str) -> str:
+def _taken_down(path: str) -> str:
     """Whoever has a file open there keeps it. Until systemd has seen that it is gone, a start would find it still up.
 
     The mount's own unit is not stopped: that would end a job, which requires it.
     """
+    point = quoted(path)
     return (
         f'systemctl stop "$(systemd-escape -p --suffix=automount {point})" 2>/dev/null; '
         f"while grep -qF ' '{point}' ' /proc/mounts; do umount -l {point} || break; done; "
@@ -146,7 +148,7 @@ class Exports:
         if before == self.text.encode() and wanted <= known:
             return ()
         steps = (
-            Shell("make /etc/exports.d", "mkdir -p /etc/exports.d"),
+            Shell("make /etc/exports.d", quoted(*make_folder("/etc/exports.d"))),
             Upload(f"write {self.path}", self.text.encode(), self.path),
             Shell("export the folders", "exportfs -ra"),
         )
@@ -172,9 +174,9 @@ class UnitFiles:
             now = facts.files.get(path)
             if now is not None and (now.content, now.mode) == (text.encode(), 0o644):
                 continue
-            folder = shlex.quote(path.rpartition("/")[0])
+            folder = path.rpartition("/")[0]
             steps = (
-                Shell(f"make {folder}", f"mkdir -p {folder}"),
+                Shell(f"make {folder}", quoted(*make_folder(folder))),
                 Upload(f"write {path}", text.encode(), path),
             )
             action = "create" if now is None else "change"
@@ -212,7 +214,7 @@ class Running:
             return ()
         # A start would join the one under way, whose process is of the old release and would be the one that comes up.
         verb = "restart" if outdated else "start"
-        name = shlex.quote(self.name)
+        name = quoted(self.name)
         failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
         lines = [f"systemctl reset-failed {name} 2>/dev/null"] if reason else []
         # By D-Bus each of them would have systemd read all units once more, or say of all that they need it.
@@ -271,7 +273,7 @@ nft -f {trial}
 """
         keep = f"systemctl stop {undo}.timer; mv -f {trial} {firewall.PATH}; rm -f /run/pscluster-firewall.before"
         steps = (
-            Shell("make /etc/pscluster", "mkdir -p /etc/pscluster"),
+            Shell("make /etc/pscluster", quoted(*make_folder("/etc/pscluster"))),
             Upload("write the new rules", self.rules.encode(), trial),
             Shell(
                 "load the new rules, to be undone in a minute",

@@ -4,13 +4,12 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.control.client import NoAnswerError, ask
 from cluster.errors import ClusterError
 from deploy.foreground_job import interruptible
 from deploy.monitor.files import prometheus_files, write
@@ -113,9 +112,9 @@ def _wait_until_ready(child: subprocess.Popen[bytes], port: int, log: Path) -> N
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"http://{HOST}:{port}/-/ready", timeout=5.0):
+            if ask(f"{HOST}:{port}", "GET", "/-/ready", deadline_seconds=5.0).status == 200:
                 return
-        except (urllib.error.URLError, OSError):
+        except NoAnswerError:
             pass
         try:
             child.wait(_POLL_SECONDS)

@@ -6,7 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot
+from cluster.control.descriptors import raise_limit
+from cluster.errors import ExitCode
+from deploy.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot, is_job_id
+from deploy.node_job.output import say_into
 from deploy.node_job.run import run
 from deploy.project import module_command
 
@@ -19,8 +22,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--root", type=Path, default=Path(os.environ.get(ROOT_VARIABLE, DEFAULT_ROOT)), help="folder that holds jobs/"
     )
     given = parser.parse_args(arguments)
+    raise_limit()
     _, *words = module_command("cluster")
-    return run(JobsRoot(given.root), given.id, (str(_this_python()), *words))
+    root = JobsRoot(given.root)
+    if is_job_id(given.id):
+        try:
+            say_into(root.job(given.id))
+        except FileNotFoundError:
+            pass  # not submitted: `run` says so, to the journal
+        except OSError as problem:
+            print(f"{given.id}: its log cannot be opened ({problem}): look at who made it", file=sys.stderr)
+            return ExitCode.FAILED
+    return run(root, given.id, (str(_this_python()), *words))
 
 
 def _this_python() -> Path:

@@ -4,11 +4,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.rooted.jobs import ORDER
+
 DEFAULT_ROOT = Path("/var/lib/pscluster")
 ROOT_VARIABLE = "PSCLUSTER_JOBS_ROOT"
 """Environment variable that names another root than DEFAULT_ROOT."""
 
-_ID = re.compile(r"[0-9]{8}T[0-9]{4}-[a-z]+(-[0-9]+)?")
+HOME = "home"
+"""In the root: what the account keeps for itself."""
+
+_ID = re.compile(r"[0-9]{8}T[0-9]{4}-[a-z]{1,40}(-[0-9]{1,3})?")
 
 
 def is_job_id(text: str) -> bool:
@@ -70,19 +75,34 @@ class JobsRoot:
         return self.path / "jobs"
 
     @property
+    def home(self) -> Path:
+        """The one folder here that is the account's own: the others are root's (docs/architecture.md)."""
+        return self.path / HOME
+
+    @property
     def lock(self) -> Path:
         """Held with flock by the one job that runs."""
-        return self.path / "job.lock"
+        before = self.path / "job.lock"  # of earlier versions: a job of one of them may run while the node is deployed
+        return before if before.exists() else self.home / "job.lock"
 
     def job(self, name: str) -> JobFolder:
         """The folder of the job with this id."""
         return JobFolder(self.jobs / name)
 
     def all(self) -> list[JobFolder]:
-        """The jobs there are, the oldest first."""
+        """The jobs there are, in the order in which they were submitted; the clock may have been set back meanwhile."""
         if not self.jobs.is_dir():
             return []
-        return [JobFolder(path) for path in sorted(self.jobs.iterdir(), key=_age) if is_job_id(path.name)]
+        places = {name: number for number, name in enumerate(self._order())}
+        there = sorted((path for path in self.jobs.iterdir() if is_job_id(path.name)), key=_age)
+        return [JobFolder(path) for path in sorted(there, key=lambda path: places.get(path.name, -1))]
+
+    def _order(self) -> list[str]:
+        """Ids as root wrote them down; earlier versions did not."""
+        try:
+            return (self.jobs / ORDER).read_text("ascii").split()
+        except (OSError, UnicodeDecodeError):
+            return []
 
 
 def _age(path: Path) -> tuple[str, int, str]:

@@ -2,15 +2,24 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from cluster.errors import ExitCode
 from cluster.whole_file import write_whole
 from deploy.file_lock import held_by
-from deploy.node_job.folders import JobFolder, JobsRoot
+from deploy.node_job.folders import JobFolder, JobsRoot, is_job_id
+from deploy.node_job.record_fields import (
+    MOST_EXIT_CODE,
+    MOST_PID,
+    job_name,
+    read_object,
+    read_small,
+    run_folder_of,
+    time_of,
+    whole_number,
+)
 
 
 class JobState(StrEnum):
@@ -49,8 +58,24 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, content: Any) -> "JobRecord":
-        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
-        return cls(**{**content, "state": JobState(content["state"])})
+        """The inverse of `to_json`, for content from somebody else. Raises ValueError for anything else."""
+        if not isinstance(content, dict) or not content.keys() <= {one.name for one in fields(cls)}:
+            raise ValueError("expected the fields of a job's record and no others")
+        name, state = content.get("id"), content.get("state")
+        if not isinstance(name, str) or not is_job_id(name):
+            raise ValueError(f"id: expected a job's id such as 20261121T2230-train, got {name!r:.60}")
+        if not isinstance(state, str):
+            raise ValueError(f"state: expected one of {', '.join(JobState)}, got {state!r:.60}")
+        return cls(
+            id=name,
+            job=job_name(content),
+            state=JobState(state),
+            pid=whole_number(content, "pid", 1, MOST_PID),
+            exit_code=whole_number(content, "exit_code", 0, MOST_EXIT_CODE),
+            begun=time_of(content, "begun"),
+            ended=time_of(content, "ended"),
+            run_folder=run_folder_of(content),
+        )
 
     def write(self, folder: JobFolder) -> None:
         """Write `state.json`, whole or not at all. Raises ClusterError."""
@@ -91,25 +116,18 @@ def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
 
 
 def run_folder(folder: JobFolder) -> str | None:
-    """The folder that the job's coordinator named; None before it has one."""
+    """The folder that the job's coordinator named; None before it has one, or where that is no such path."""
     try:
-        return folder.run_file.read_text().strip() or None
-    except OSError:
+        return run_folder_of({"run_folder": read_small(folder.run_file).decode().strip() or None})
+    except (OSError, ValueError):
         return None
 
 
 def _read(folder: JobFolder) -> JobRecord:
-    content = _json(folder.state)
     try:
-        record = JobRecord.from_json(content)
-    except (KeyError, TypeError, ValueError):
+        # The id is the folder's name: only root makes those.
+        record = JobRecord.from_json({**read_object(folder.state), "id": folder.id})
+    except (OSError, ValueError):
         name = folder.id.split("-")[1]
         return JobRecord(folder.id, name, JobState.SUBMITTED)
     return record if record.run_folder else replace(record, run_folder=run_folder(folder))
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None

@@ -1,11 +1,11 @@
 """`python -m deploy.node_job.report`: every job of this node as one JSON object, for the operator's `fab`."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.logs.terminal import say_json
 from deploy.node_job.folders import DEFAULT_ROOT, JobsRoot
 from deploy.node_job.records import read_all
 
@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.node_job.report", description="List the jobs of this node.")
     parser.add_argument("--root", type=Path, default=DEFAULT_ROOT, help="folder that holds jobs/")
     given = parser.parse_args(arguments)
-    print(json.dumps({"schema": 1, "jobs": [record.to_json() for record in read_all(JobsRoot(given.root))]}))
+    say_json({"schema": 1, "jobs": [record.to_json() for record in read_all(JobsRoot(given.root))]})
     return 0
 
 

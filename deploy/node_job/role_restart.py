@@ -1,11 +1,12 @@
 """Every role of the cluster in a new process: asked over its metrics port, awaited until it is ready."""
 
-import http.client
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from cluster.control.client import NoAnswerError, ask
+from cluster.control.token import own_token
 from cluster.errors import ClusterError
 from deploy.node_job.restart_verdict import RestartPatience, Step, Verdict
 
@@ -13,6 +14,7 @@ PROCESS_HEADER = "X-PSCluster-Process"
 """Names the process that answers on a role's metrics port (docs/roles.md)."""
 
 ANSWER_SECONDS = 3.0
+MOST_ANSWER_BYTES = 65_536
 _PAUSE_SECONDS = 0.25
 _MOST_AT_ONCE = 16
 
@@ -40,9 +42,10 @@ def bring_roles_back(
         return
     asked = {name: Asked(address) for name, address in roles.items()}
     begun = time.monotonic()
+    end = begun + patience.deadline_seconds
     with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(roles)), thread_name_prefix="restart") as pool:
         while True:
-            asked = dict(zip(asked, pool.map(_advance, asked.values()), strict=True))
+            asked = dict(zip(asked, pool.map(lambda one: _advance(one, end), asked.values()), strict=True))
             verdict = patience.decide({name: one.step for name, one in asked.items()}, time.monotonic() - begun)
             if verdict is not Verdict.WAIT:
                 break
@@ -58,10 +61,10 @@ def bring_roles_back(
         say(f"going on without: {behind}")
 
 
-def _advance(role: Asked) -> Asked:
-    """One request further."""
+def _advance(role: Asked, end: float) -> Asked:
+    """One request further, answered or given up by `end`."""
     if role.step is Step.ASKING:
-        status, process = _request(role.address, "POST", "/restart")
+        status, process = _request(role.address, "POST", "/restart", end)
         if status == 202:
             return Asked(role.address, Step.RESTARTING, process)
         if status == 200:  # it is only starting: the process that answers is the fresh one
@@ -69,26 +72,20 @@ def _advance(role: Asked) -> Asked:
         # No answer, or one that is just coming or going: asked again.
         return Asked(role.address, Step.REFUSED, status=status) if status in (403, 404) else role
     if role.step is Step.RESTARTING:
-        status, process = _request(role.address, "GET", "/ready")
+        status, process = _request(role.address, "GET", "/ready", end)
         if status == 200 and process != role.old:
             return Asked(role.address, Step.READY)
     return role
 
 
-def _request(address: str, method: str, path: str) -> tuple[int, str]:
+def _request(address: str, method: str, path: str, end: float) -> tuple[int, str]:
     """Status and process; 0 without an answer."""
-    host, _, port = address.rpartition(":")
-    # Not urllib: a proxy in the environment is none of the cluster's business.
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=ANSWER_SECONDS)
     try:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status, answer.headers.get(PROCESS_HEADER, "")
-    except (OSError, http.client.HTTPException):
+        left = min(ANSWER_SECONDS, end - time.monotonic())
+        answer = ask(address, method, path, deadline_seconds=left, most_bytes=MOST_ANSWER_BYTES, token=own_token())
+    except NoAnswerError:
         return 0, ""
-    finally:
-        connection.close()
+    return answer.status, answer.headers.get(PROCESS_HEADER.lower(), "")
 
 
 def _words(name: str, role: Asked) -> str:

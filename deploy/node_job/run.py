@@ -1,6 +1,5 @@
 """A submitted job from its request to its end, with its state kept in `state.json` all the while."""
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -8,6 +7,7 @@ from os import getpid
 from pathlib import Path
 
 from cluster.errors import ClusterError, ExitCode
+from cluster.logs.terminal import say
 from cluster.server.notify import notify
 from deploy.file_lock import FileLock, LockHeldError
 from deploy.foreground_job import interruptible, tell
@@ -47,7 +47,7 @@ def run(
                     return code
             return _take_the_cluster(root, folder, request, coordinator, restarts)
     except ClusterError as problem:
-        print(problem, file=sys.stderr)
+        say(problem, error=True)
         return problem.exit_code
 
 

@@ -1,13 +1,16 @@
 """Installing an environment on a node: from the shared wheelhouse onto its own disk, complete or not there.
 
 An environment over NFS would page 300 MB through one link, and a Pi has neither a compiler nor python3-venv. So uv, a
-wheel of the wheelhouse itself, makes the environment and installs into it. Everything happens in a folder beside the
-environments, which is renamed when it is done; whatever an earlier attempt left there is removed first.
+wheel of the wheelhouse itself, makes the environment and installs into it. All of the wheelhouse is copied first, and
+the copy is hashed and used: the server could change a file between a look and its use. Everything happens in a folder
+beside the environments, which is renamed when it is done; whatever an earlier attempt left there is removed first.
 """
 
+from deploy.release import checksums
 from deploy.release.keys import checked
 from deploy.release.script import ROOT, script
 from deploy.release.wheelhouse import Wheelhouse
+from deploy.rooted.commands import file_program, listed
 
 PYTHON = "/usr/bin/python3"
 
@@ -30,8 +33,6 @@ found=$("$python" -c "$ask") ||
     refuse 73 "$python: expected Python $version, $machine, 64 bits, got $found: the wheels would not fit"
 [ -r "$wheels/SHA256SUMS" ] ||
     refuse 74 "$wheels/SHA256SUMS is not there: is the shared folder mounted, and the wheelhouse published?"
-echo "$sums_sha256  $wheels/SHA256SUMS" | sha256sum --check --status ||
-    refuse 72 "$wheels/SHA256SUMS is not the one that was published: publish the wheelhouse again"
 mkdir -p "$root/environments"
 """
     + LOCK
@@ -42,14 +43,24 @@ rm -rf "$final" "$root"/environments/.partial-*
 free_kib=$(df -Pk "$root/environments" | { read -r _; read -r _ _ _ free _; echo "$free"; })
 [ "$free_kib" -ge "$needed_kib" ] || refuse 71 "$root: the environment needs $((needed_kib / 1024)) MiB of disk," \\
     "$((free_kib / 1024)) MiB are free: free $(((needed_kib - free_kib) / 1024 + 1)) MiB"
-broken=$(cd "$wheels" &&
-    grep -E '  (requirements[.]txt|uv-[^ /]*[.]whl)$' SHA256SUMS | sha256sum --check --quiet 2>&1) ||
-    refuse 72 "$wheels: $(echo "$broken" | head -n 1): publish the wheelhouse again"
 mkdir "$work"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT HUP
-"$python" -m zipfile -e "$wheels"/uv-*.whl "$work/installer" || refuse 76 "$python cannot unpack the installer"
+# The server of the shared folder is not trusted with code: what is hashed, run and installed is our copy.
+said=$("$python" -I -S -c "$program" copy "$wheels" "$work/wheels" "$files" 2>&1) || {
+    code=$?
+    case $code in 71) said="$root: the disk is full: free some MiB beyond $((needed_kib / 1024))" ;; 72 | 74) ;;
+        *) code=76 ;; esac
+    refuse "$code" "$said"
+}
+wheels=$work/wheels
+said=$("$python" -I -m zipfile -e "$wheels"/uv-*.whl "$work/installer" 2>&1) || {
+    case $said in
+        *"o space left"*) refuse 71 "$root: the disk is full: free some MiB beyond $((needed_kib / 1024))" ;;
+        *) refuse 76 "$python cannot unpack the installer: $(echo "$said" | tail -n 1)" ;;
+    esac
+}
 uv=$(echo "$work"/installer/uv-*.data/scripts/uv)
 chmod +x "$uv"
 mkdir "$work/temporary"
@@ -71,7 +82,7 @@ said=$(with_uv venv --quiet --relocatable --python "$python" "$work/environment"
         *) refuse 76 "the environment could not be installed: ${line:-uv ended without a word}" ;;
     esac
 }
-rm -rf "$work/cache" "$work/environment/.lock"
+rm -rf "$work/cache" "$work/environment/.lock" "$wheels"
 touch "$work/environment/.complete"
 sync -f "$work/environment"
 mv -T "$work/environment" "$final"
@@ -85,11 +96,13 @@ def install_environment(wheelhouse: Wheelhouse, wheels: str, *, root: str = ROOT
 
     A complete environment is left alone. May take minutes on a Pi (1.7 GB, 22,000 files).
     """
+    sums = checksums.parse(wheelhouse.sums())
     values: dict[str, str | int] = {
         "root": root,
         "key": checked(wheelhouse.key),
         "wheels": wheels,
-        "sums_sha256": wheelhouse.sums_sha256,
+        "files": listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()),
+        "program": file_program(),
         "needed_kib": -(-wheelhouse.needed_bytes // 1024),
         "python": python,
         "version": wheelhouse.python,

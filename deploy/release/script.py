@@ -7,12 +7,12 @@ code of `Refusal` and one line on stderr.
 """
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from cluster.errors import ClusterError
+from deploy.command_line import quoted
 
 ROOT = "/opt/pscluster"
 """Where everything of ours lies on a node's own disk."""
@@ -67,7 +67,7 @@ def script(body: str, values: Mapping[str, str | int]) -> str:
             raise ValueError(f"expected a name of lower-case letters, got {name!r}")
         if "\0" in str(value):
             raise ValueError(f"{name}: a shell's value cannot hold a NUL byte")
-    assignments = "\n".join(f"{name}={shlex.quote(str(value))}" for name, value in values.items())
+    assignments = "\n".join(f"{name}={quoted(value)}" for name, value in values.items())
     return _FRAME.format(assignments=assignments, body=body)
 
 

@@ -52,8 +52,8 @@ class Wheelhouse:
 
     @property
     def needed_bytes(self) -> int:
-        """Disk that an installation takes on a node at its worst: environment, unpacked installer, some room."""
-        return int(self.installed_bytes * 1.05) + (128 << 20)
+        """Disk that an installation takes on a node at its worst: wheels, environment, installer, some room."""
+        return int(self.installed_bytes * 1.05) + self.bytes + (128 << 20)
 
     def sums(self) -> str:
         """The text of its `SHA256SUMS`."""

@@ -1,17 +1,19 @@
 """One SSH connection to one node: commands and files, each with a deadline that holds on the node too."""
 
-import shlex
 import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from deploy.command_line import Words, as_account, checked, quoted, shell
 from deploy.remote.address import SshAddress
 from deploy.remote.host_keys import PinnedKeys
-from deploy.remote.outcome import DEADLINE_CODES, NodeDeadlineError, NodeUnreachableError, Outcome
-from deploy.remote.patience import TRIES, server_was_busy, wait_a_little
+from deploy.remote.kept import Kept, NotKeptError
+from deploy.remote.outcome import DEADLINE_CODES, NodeDeadlineError, NodeOutputError, NodeUnreachableError, Outcome
+from deploy.remote.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
+from deploy.rooted.commands import write_file
 
 if TYPE_CHECKING:
     from fabric import Connection
@@ -23,6 +25,16 @@ for an answer, and TCP by itself tries on for a quarter of an hour. An upload ma
 GRACE_SECONDS = 5
 """After its deadline a command is asked to end, and killed so much later."""
 
+KEPT_BYTES = 8 << 20
+"""Of what a command prints, its beginning and its end: a node must not fill this machine's memory."""
+KEPT_ERROR_BYTES = 256 << 10
+LINE_BYTES = 1 << 20
+"""A longer line of a stream is passed on in pieces."""
+
+_WRITE = (
+    'umask 077; partial=$1.partial; cat >"$partial" && chmod "$2" "$partial" && mv -f "$partial" "$1" '
+    '|| { rm -f "$partial"; exit 1; }'
+)
 _CHUNK_BYTES = 256 * 1024
 _WORDS_IN_A_MESSAGE = 120
 
@@ -58,27 +70,36 @@ class NodeConnection:
 
     def run(
         self,
-        command: str,
+        words: Words,
         *,
         deadline_seconds: float = 30.0,
         stdin: bytes | None = None,
         root: bool = False,
         user: str | None = None,
+        kept_bytes: int = KEPT_BYTES,
+        into: BinaryIO | None = None,
     ) -> Outcome:
-        """Run a shell command line to its end, as the account logged in, as root or as `user`; any code is an outcome.
+        """Run a command to its end, as the account logged in, as root or as `user`; any code is an outcome.
 
-        It is ended on the node when `deadline_seconds` are over. Raises NodeUnreachableError, NodeDeadlineError.
+        It is ended on the node when `deadline_seconds` are over. Of what it prints `kept_bytes` are kept, half of them
+        its beginning and half its end; with `into` it goes there instead, and more than `kept_bytes` end the command.
+        Raises NodeUnreachableError, NodeDeadlineError, NodeOutputError.
         """
-        limit = f"timeout -k {GRACE_SECONDS} {deadline_seconds:.0f} sh -c {shlex.quote(command)}"
+        words = checked(words)
+        command = quoted(*words)
+        limit = ["timeout", "-k", GRACE_SECONDS, f"{deadline_seconds:.0f}", *words]
+        kept = Kept(kept_bytes, into)
         channel = self._channel()
         begun = time.monotonic()
         try:
             channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
-            channel.exec_command(_as(limit, root, user))
-            stdout, stderr = _exchange(channel, stdin)
+            channel.exec_command(quoted(*as_account(limit, root=root, user=user)))
+            stderr = _exchange(channel, stdin, kept)
             code = channel.recv_exit_status()
         except TimeoutError as error:
             raise self._overdue(command, deadline_seconds) from error
+        except NotKeptError as error:
+            raise NodeOutputError(f"{self.name}: what `{_short(command)}` prints: {error}") from error
         except (OSError, EOFError) as error:
             raise NodeUnreachableError(
                 f"{self.name}: the connection broke during `{_short(command)}`: {error}"
@@ -90,26 +111,28 @@ class NodeConnection:
             raise self._overdue(command, deadline_seconds)
         if code == -1:
             raise NodeUnreachableError(f"{self.name}: the connection broke during `{_short(command)}`")
-        return Outcome(command, code, stdout, stderr.decode("utf-8", errors="replace"), seconds)
+        said = stderr.content().decode("utf-8", errors="replace")
+        return Outcome(command, code, kept.content(), said, seconds, kept.left_out_bytes)
 
     def stream(
         self,
-        command: str,
+        words: Words,
         on_line: Callable[[str], None],
         *,
         root: bool = False,
+        user: str | None = None,
         stop: threading.Event | None = None,
     ) -> int:
-        """Pass on each line of a simple command until it ends, or until `stop` is set; its return code (-1: stopped).
+        """Pass on each line of a command until it ends, or until `stop` is set; its return code (-1: stopped).
 
         The command dies with the channel. Raises NodeUnreachableError when the connection breaks.
         """
-        words = f"sh -c {shlex.quote(_dies_with_its_input(command))}"
+        following = shell(_DIES_WITH_ITS_INPUT, *checked(words))
         channel = self._channel()
         try:
             channel.settimeout(0.25)
             channel.set_combine_stderr(True)
-            channel.exec_command(_as(words, root, None))
+            channel.exec_command(quoted(*as_account(following, root=root, user=user)))
             rest = b""
             while not (stop is not None and stop.is_set()):
                 try:
@@ -128,6 +151,9 @@ class NodeConnection:
                 *lines, rest = (rest + received).split(b"\n")
                 for line in lines:
                     on_line(line.decode("utf-8", errors="replace"))
+                if len(rest) > LINE_BYTES:
+                    on_line(rest.decode("utf-8", errors="replace"))
+                    rest = b""
             return -1
         finally:
             channel.close()
@@ -142,14 +168,14 @@ class NodeConnection:
         user: str | None = None,
         mode: int = 0o644,
     ) -> None:
-        """Write a file, whole or not at all. Raises as `run`, and NodeUnreachableError when the node cannot keep it."""
-        partial = shlex.quote(f"{remote}.partial")
-        command = (
-            f"umask 077; cat > {partial} && chmod {mode:o} {partial} && mv -f {partial} {shlex.quote(remote)} "
-            f"|| {{ rm -f {partial}; exit 1; }}"
-        )
+        """Write a file, whole or not at all. Raises as `run`, and NodeUnreachableError when the node cannot keep it.
+
+        As root only below folders that root alone can change, and never through a link.
+        """
+        # As root never through a link; an account does no harm but its own.
+        words = write_file(remote, mode) if root else shell(_WRITE, remote, f"{mode:o}")
         data = content if isinstance(content, bytes) else content.read_bytes()
-        outcome = self.run(command, deadline_seconds=deadline_seconds, stdin=data, root=root, user=user)
+        outcome = self.run(words, deadline_seconds=deadline_seconds, stdin=data, root=root, user=user)
         if not outcome.ok:
             raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(outcome.last_lines)}")
 
@@ -233,6 +259,8 @@ class NodeConnection:
             )
         if isinstance(error, FileNotFoundError):
             return f"{where}: no private key in {error.filename}: correct `ssh.key`"
+        if no_ssh := why_no_ssh(error, address.connect_seconds):
+            return f"{where}: {no_ssh}"
         what = str(error) or type(error).__name__
         return f"{where}: no connection: {what}; is it switched on, and is the address right?"
 
@@ -249,14 +277,11 @@ def _end_when_silent(connected: object) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 
-def _as(words: str, root: bool, user: str | None) -> str:
-    if user is not None:
-        return f"sudo -n -u {shlex.quote(user)} {words}"
-    return f"sudo -n {words}" if root else words
+def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
+    """Send all of `stdin` while reading both streams to their ends: any order of the two could block for ever.
 
-
-def _exchange(channel: Any, stdin: bytes | None) -> tuple[bytes, bytes]:
-    """Send all of `stdin` while reading both streams to their ends: any order of the two could block for ever."""
+    What comes on stdout goes to `output`; returns what came on stderr.
+    """
     failure: list[Exception] = []
 
     def send() -> None:
@@ -268,40 +293,40 @@ def _exchange(channel: Any, stdin: bytes | None) -> tuple[bytes, bytes]:
         except OSError as error:  # the command ended without reading it all, or the deadline closed the channel
             failure.append(error)
 
-    errors = bytearray()
+    errors = Kept(KEPT_ERROR_BYTES)
 
     def read_errors() -> None:
         try:
             while received := channel.recv_stderr(_CHUNK_BYTES):
-                errors.extend(received)
+                errors.add(received)
         except OSError as error:
             failure.append(error)
 
     threads = [threading.Thread(target=one, daemon=True) for one in (send, read_errors)]
     for thread in threads:
         thread.start()
-    output = bytearray()
     try:
         while received := channel.recv(_CHUNK_BYTES):
-            output.extend(received)
+            output.add(received)
     except BaseException:
         channel.close()
         raise
     finally:
         for thread in threads:
             thread.join()
-    return bytes(output), bytes(errors)
+    return errors
 
 
-def _dies_with_its_input(command: str) -> str:
-    # sshd leaves a command alone when its channel goes; a `tail -f` that nobody reads would stay for ever.
-    return (
-        f"exec 3<&0; {{ exec {command}; }} </dev/null & child=$!; "
-        "{ cat <&3 >/dev/null; kill $child 2>/dev/null; } & watcher=$!; "
-        "wait $child; code=$?; kill $watcher 2>/dev/null; exit $code"
-    )
+# sshd leaves a command alone when its channel goes; a `tail -f` that nobody reads would stay for ever.
+_DIES_WITH_ITS_INPUT = (
+    'exec 3<&0; { exec "$@"; } </dev/null & child=$!; '
+    "{ cat <&3 >/dev/null; kill $child 2>/dev/null; } & watcher=$!; "
+    "wait $child; code=$?; kill $watcher 2>/dev/null; exit $code"
+)
 
 
 def _short(command: str) -> str:
     line = " ".join(command.split())
-    return line if len(line) <= _WORDS_IN_A_MESSAGE else line[:_WORDS_IN_A_MESSAGE] + "..."
+    if len(line) <= _WORDS_IN_A_MESSAGE:
+        return line
+    return f"{line[: _WORDS_IN_A_MESSAGE // 2]} ... {line[-_WORDS_IN_A_MESSAGE // 2 :]}"

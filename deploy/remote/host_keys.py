@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from deploy.remote.address import SshAddress
 from deploy.remote.outcome import NodeUnreachableError
-from deploy.remote.patience import TRIES, server_was_busy, wait_a_little
+from deploy.remote.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
 
 if TYPE_CHECKING:
     from paramiko import HostKeys, PKey
@@ -102,19 +102,17 @@ def _shown_key(address: SshAddress, through: Any) -> "PKey":
                 "direct-tcpip", (address.host, address.port), ("", 0), timeout=address.connect_seconds
             )
     except (OSError, SSHException) as error:
-        raise NodeUnreachableError(
-            f"{address.name} ({address.host}:{address.port}): no connection: {str(error) or type(error).__name__}; "
-            "is it switched on, and is the address right?"
-        ) from error
+        what = f"no connection: {str(error) or type(error).__name__}; is it switched on, and is the address right?"
+        why = why_no_ssh(error, address.connect_seconds) or what
+        raise NodeUnreachableError(f"{address.name} ({address.host}:{address.port}): {why}") from error
     transport = Transport(channel)
     try:
         transport.banner_timeout = address.connect_seconds
         transport.start_client(timeout=address.connect_seconds)
         key = transport.get_remote_server_key()
     except (SSHException, OSError, EOFError) as error:
-        raise NodeUnreachableError(
-            f"{address.name} ({address.host}:{address.port}): no SSH server answers there: {error}"
-        ) from error
+        why = why_no_ssh(error, address.connect_seconds) or f"no SSH server answers there: {error}"
+        raise NodeUnreachableError(f"{address.name} ({address.host}:{address.port}): {why}") from error
     finally:
         transport.close()
         channel.close()

@@ -18,15 +18,20 @@ class NodeDeadlineError(ClusterError):
     """A command was not done in time; it was ended on the node too."""
 
 
+class NodeOutputError(ClusterError):
+    """A command printed more than it may: it was ended."""
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """A command that ran to its end on a node."""
+    """A command that ran to its end on a node. `stdout` lacks `left_out_bytes` in its middle, and says so there."""
 
     command: str
     return_code: int
     stdout: bytes
     stderr: str
     seconds: float
+    left_out_bytes: int = 0
 
     @property
     def ok(self) -> bool:

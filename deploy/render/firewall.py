@@ -1,6 +1,7 @@
 """The nftables table of a node. Pure."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from deploy.places import CONFIGURATION
@@ -13,31 +14,54 @@ UNIT = "pscluster-firewall.service"
 TABLE = "pscluster"
 NFS_PORT = 2049
 NODE_EXPORTER_PORT = 9100
+SYN, SYN_ACK = ("tcp flags & (syn | ack) == syn", "tcp flags & (syn | ack) == (syn | ack)")
 
 
 def ruleset(inventory: "Inventory") -> str:
-    """A table that lets nodes alone reach the cluster's ports, and whoever is in `deployment.allow` the metrics.
+    """A table by which nodes alone reach the cluster's ports, and `deployment.allow` the metrics.
+
+    TensorFlow's ports run any graph. They answer only the service account and root of a node: an output chain looks at
+    the account behind each SYN, because the input of the other node sees an address and no account. It looks at the
+    SYN-ACKs as well, so that no other account takes the place of a role that is down. Other packets pass: a socket
+    that its process has closed has no account any more. What a node forwards for others, such as containers behind its
+    address, passes no output chain and is dropped by one of its own.
 
     The port of a monitor counts as one of metrics, and so does that of the live page where it listens for others than
-    its own node.
+    its own node. Metrics and NFS are closed by address alone.
 
     All other ports are left as they are. The table's comment carries a hash of the rules, by which a node tells what
     is loaded.
     """
-    metrics, closed = sorted(_metrics_ports(inventory)), sorted(closed_ports(inventory))
-    nodes = sorted(set(inventory.hosts.values()))
+    metrics, graphs, closed = (
+        _list(ports) for ports in (_metrics_ports(inventory), _graph_ports(inventory), closed_ports(inventory))
+    )
+    # A number, so that the table can be loaded at boot before any account can be looked up.
+    accounts = f"meta skuid {{ 0, {inventory.deployment.service_uid} }}"
     readers = [line for line in (_set("readers", inventory.deployment.allow, interval=True),) if line]
-    reading = [f"        tcp dport {{ {_list(metrics)} }} ip saddr @readers accept"] if readers else []
+    reading = [f"        tcp dport {{ {metrics} }} ip saddr @readers accept"] if readers else []
     body = "\n".join(
         [
-            _set("nodes", nodes, interval=False),
+            _set("nodes", sorted(set(inventory.hosts.values())), interval=False),
             *readers,
             "    chain input {",
             "        type filter hook input priority -10; policy accept;",
             '        iif "lo" accept',
-            f"        tcp dport {{ {_list(closed)} }} ip saddr @nodes accept",
+            f"        tcp dport {{ {graphs} }} ip daddr != @nodes drop",
+            f"        tcp dport {{ {closed} }} ip saddr @nodes accept",
             *reading,
-            f"        tcp dport {{ {_list(closed)} }} drop",
+            f"        tcp dport {{ {closed} }} drop",
+            "    }",
+            "    chain output {",
+            "        type filter hook output priority -10; policy accept;",
+            f"        tcp dport {{ {graphs} }} {SYN} {accounts} accept",
+            f'        tcp dport {{ {graphs} }} {SYN} oif "lo" reject with tcp reset',
+            f"        tcp dport {{ {graphs} }} {SYN} ip daddr @nodes reject with tcp reset",
+            f"        tcp sport {{ {graphs} }} {SYN_ACK} {accounts} accept",
+            f"        tcp sport {{ {graphs} }} {SYN_ACK} drop",
+            "    }",
+            "    chain forward {",
+            "        type filter hook forward priority -10; policy accept;",
+            f"        tcp dport {{ {graphs} }} ip daddr @nodes ip saddr != @nodes drop",
             "    }",
         ]
     )
@@ -54,7 +78,11 @@ def ruleset(inventory: "Inventory") -> str:
 
 def closed_ports(inventory: "Inventory") -> frozenset[int]:
     """All that the table is about, on every node the same: nobody but the nodes and the readers reaches them."""
-    return frozenset({task.port for task in inventory.tasks()} | {NFS_PORT} | _metrics_ports(inventory))
+    return frozenset(_graph_ports(inventory) | {NFS_PORT} | _metrics_ports(inventory))
+
+
+def _graph_ports(inventory: "Inventory") -> set[int]:
+    return {task.port for task in inventory.tasks()}
 
 
 def _metrics_ports(inventory: "Inventory") -> set[int]:
@@ -79,7 +107,7 @@ def unit() -> str:
     return f"""\
 # Written by pscluster.
 [Unit]
-Description=pscluster: only the cluster's nodes reach the cluster's ports
+Description=pscluster: only the cluster's nodes, and there its own account, reach the cluster's ports
 DefaultDependencies=no
 After=local-fs.target nftables.service
 Before=network-pre.target shutdown.target
@@ -98,8 +126,8 @@ WantedBy=sysinit.target
 """
 
 
-def _list(ports: list[int]) -> str:
-    return ", ".join(str(port) for port in ports)
+def _list(ports: Iterable[int]) -> str:
+    return ", ".join(str(port) for port in sorted(ports))
 
 
 def _set(name: str, addresses: "tuple[str, ...] | list[str]", *, interval: bool) -> str:

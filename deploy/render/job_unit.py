@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cluster.control.descriptors import MOST_DESCRIPTORS
+from deploy.node_job.folders import HOME
 from deploy.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
 from deploy.render.hardening import HARDENING
 
@@ -35,6 +37,7 @@ def unit_of_job(job: str) -> str:
 def job_unit(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
     """The unit's content.
 
+    It says nothing of its log: the job opens that itself, as the account; systemd would as root, through any link.
     Which addresses it may talk to says the drop-in of all our units. `systemctl start` returns once the job has taken
     the cluster (READY=1), or fails when another one has it.
     """
@@ -55,9 +58,8 @@ NotifyAccess=main
 User={places.user}
 WorkingDirectory={release}
 Environment=PYTHONPATH={release} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-Environment=HOME={state} XDG_CACHE_HOME={state}/cache
+Environment=HOME={state}/{HOME} XDG_CACHE_HOME={state}/{HOME}/cache
 ExecStart={places.python} -m deploy.node_job %i --root {state}
-StandardOutput=append:{state}/jobs/%i/output.log
 TimeoutStartSec=120
 # 130 is a job that was cancelled: SIGINT reaches the main process alone, which has 60 s for the result so far.
 SuccessExitStatus=130
@@ -68,6 +70,7 @@ TimeoutStopSec=75
 OOMPolicy=continue
 OOMScoreAdjust=200
 LimitCORE=0
+LimitNOFILE={MOST_DESCRIPTORS}
 Slice=pscluster.slice
 TasksMax=2048
 {chr(10).join(HARDENING)}

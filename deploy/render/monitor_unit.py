@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from cluster.control.descriptors import MOST_DESCRIPTORS
 from deploy.places import CONFIGURATION, SERVICE_USER, STATE, UNIT_FOLDER
 from deploy.render.hardening import HARDENING
 
@@ -58,6 +59,7 @@ RestartSec=5
 TimeoutStartSec={START_SECONDS}
 TimeoutStopSec=60
 LimitCORE=0
+LimitNOFILE={MOST_DESCRIPTORS}
 Slice=pscluster.slice
 {limit}# The first to go where a node runs out of memory: it only watches.
 OOMScoreAdjust=500

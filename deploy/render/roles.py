@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cluster.control.descriptors import MOST_DESCRIPTORS
 from cluster.logs import LogSettings
 from cluster.server.options import logging_flags
 from deploy.places import CURRENT, SERVICE_USER, UNIT_FOLDER
@@ -82,6 +83,7 @@ WatchdogSignal=SIGKILL
 SuccessExitStatus=25
 RestartForceExitStatus=25
 LimitCORE=0
+LimitNOFILE={MOST_DESCRIPTORS}
 Slice=pscluster.slice
 OOMScoreAdjust={score}
 TasksMax=1024

@@ -1,12 +1,16 @@
 """`python -m deploy.supervisor --inventory FILE [--set KEY=VALUE ...]`: what `fab deploy start` detaches."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 import cluster.inventory
+from cluster.control.descriptors import raise_limit
+from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError
 from cluster.logs import LogSettings
+from cluster.logs.terminal import say
 from deploy.state_folder import StateFolder
 from deploy.supervisor.launches import role_launches
 from deploy.supervisor.serve import serve
@@ -18,14 +22,17 @@ def main() -> int:
     parser.add_argument("--inventory", type=Path, required=True, help="the cluster to keep running")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of it")
     flags = parser.parse_args()
+    raise_limit()
     try:
         inventory = cluster.inventory.load(flags.inventory, flags.set)
         folder = StateFolder.beside(inventory.path, inventory.cluster)
+        folder.create()
+        os.environ[VARIABLE] = folder.token()  # for the roles, which may not be able to read it
         launches = role_launches(inventory.tasks(), inventory.path, flags.set, folder)
         logs = LogSettings(inventory.logging.format, inventory.logging.level)
         serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
     except ClusterError as error:
-        print(error, file=sys.stderr)
+        say(error, error=True)
         return error.exit_code
     return 0
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from signal import Signals
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
+from cluster.server.sockets import cut
 from deploy.role_status import RoleState, RoleStatus
 from deploy.supervisor.last_words import last_words
 from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
@@ -107,6 +109,22 @@ class Role:
         if pid is None:
             raise ClusterError(f"{self.task.name} has no process to send {number.name} to: it is {self._state}")
         return pid
+
+    def cut_off(self, peer: Task) -> int | None:
+        """For whoever injects faults: shut the process's connections to `peer`; its pid, None if it had none.
+
+        Raises ClusterError when the role has no process, or the kernel does not let us.
+        """
+        pid = self.pid
+        if pid is None:
+            raise ClusterError(f"{self.task.name} has no process to cut off from {peer.name}: it is {self._state}")
+        try:
+            return pid if cut(pid, {(socket.gethostbyname(peer.host), peer.port)}) else None
+        except OSError as error:
+            raise ClusterError(
+                f"{self.task.name} cannot be cut off from {peer.name}: {error.strerror}. It takes Linux 5.6 or later "
+                "and kernel.yama.ptrace_scope 0 or 1"
+            ) from None
 
     async def restart(self) -> None:
         """End the process, with its failures forgiven, and start it anew; also one that had failed for good."""

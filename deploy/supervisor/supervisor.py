@@ -89,11 +89,15 @@ class Supervisor:
             number, role = _injectable(request.get("signal")), self._named([request.get("task")])[0]
             log.warning("%s: %s on request", role.task.name, number.name)
             return {"task": role.task.name, "pid": await role.send_signal(number)}
+        if verb == "cut":
+            role, peer = self._named([request.get("task"), request.get("peer")])
+            log.warning("%s: its connections to %s are cut on request", role.task.name, peer.task.name)
+            return {"task": role.task.name, "pid": role.cut_off(peer.task)}
         if verb == "restart":
             roles = self._named(request["tasks"]) if request.get("tasks") else list(self._roles.values())
             await asyncio.gather(*(role.restart() for role in roles))
             return {"tasks": [role.task.name for role in roles]}
-        raise UsageError(f"expected the verb status, watch, stop, kill, signal or restart, got {verb!r}")
+        raise UsageError(f"expected the verb status, watch, stop, kill, signal, cut or restart, got {verb!r}")
 
     async def stop(self) -> list[str]:
         """Stop every role, side by side; names of those that had to be killed. Asking twice waits for the same stop."""

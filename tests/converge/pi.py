@@ -45,7 +45,14 @@ def release(key: str = "feedfacefeedface") -> ReleaseChoice:
     return KnownRelease(CodeWheel(Path("pscluster.whl"), key, "0" * 64, "1.0"), "")
 
 
-WHEELHOUSE = Wheelhouse(Path("wheels"), ENVIRONMENT, "3.11", "aarch64", "0" * 64, {"a.whl": 1000}, 1_700_000_000)
+class KnownWheelhouse(Wheelhouse):
+    """One that is not on this disk."""
+
+    def sums(self) -> str:
+        return f"{'0' * 64}  a.whl\n"
+
+
+WHEELHOUSE = KnownWheelhouse(Path("wheels"), ENVIRONMENT, "3.11", "aarch64", "0" * 64, {"a.whl": 1000}, 1_700_000_000)
 WHEELS = Publication("wheels", ENVIRONMENT, ())
 
 
@@ -139,9 +146,8 @@ def _with_file(facts: MachineFacts, path: str, file: FileFact) -> MachineFacts:
 
 
 def _after_script(facts: MachineFacts, change: Change, script: str) -> MachineFacts:
-    if found := re.search(r"install -d -m (\d+) (?:-o (\S+) -g \S+ )?(\S+?);? ", f"{script} "):
-        owner = found[2] or "root"
-        facts = _with_file(facts, found[3], FileFact("folder", int(found[1], 8), owner, owner))
+    if found := re.search(r"FILE_VERBS\)\)' folder (\S+) (\d+) (\w+)", script):
+        facts = _with_file(facts, found[1], FileFact("folder", int(found[2], 8), found[3], found[3]))
     match change.kind, change.subject:
         case "file", path if path.endswith("/folders"):
             mark = shlex.split(script[script.index("echo ") :])[1].rstrip(";")
@@ -187,9 +193,10 @@ def _after_script(facts: MachineFacts, change: Change, script: str) -> MachineFa
 
 
 def _after_removal(facts: MachineFacts, script: str) -> MachineFacts:
-    if not script.startswith("rm -rf -- "):
+    found = re.search(r"FILE_VERBS\)\)' remove (\S+)", script)
+    if found is None:
         return facts
-    path = shlex.split(script)[3]
+    (path,) = shlex.split(found[1])
     return replace(facts, files={name: file for name, file in facts.files.items() if name != path})
 
 

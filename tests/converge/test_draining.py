@@ -18,7 +18,7 @@ def test_workers_are_drained_while_others_are_left_and_no_parameter_server_goes_
 def test_the_script_is_told_where_the_coordinator_listens() -> None:
     coordinator = thesis().of_role("coordinator")[0]
     words = drain_words(coordinator, ["worker:0", "worker:12"], 60.0)
-    assert words == f"python3 - {coordinator.host} {coordinator.metrics_port} 60 worker:0 worker:12"
+    assert words == ["python3", "-", coordinator.metrics_address, "60", "worker:0", "worker:12"]
     compile(SCRIPT, "script", "exec")
 
 

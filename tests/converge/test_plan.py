@@ -72,7 +72,7 @@ def test_an_untouched_pi_becomes_a_server_phase_by_phase() -> None:
         "nfs-kernel-server, nftables",
         "pscluster",
         *("/opt/pscluster", "/opt/pscluster/environments", "/opt/pscluster/releases", "/etc/pscluster"),
-        *("/var/lib/pscluster-deploy", "/var/lib/pscluster", "/var/lib/pscluster/jobs"),
+        *("/var/lib/pscluster-deploy", "/var/lib/pscluster", "/var/lib/pscluster/home", "/var/lib/pscluster/jobs"),
     ]
     assert of_phase["storage"] == [
         *("/srv/pscluster", "/srv/pscluster/shared", "/srv/pscluster/runs"),

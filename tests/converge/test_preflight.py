@@ -126,7 +126,7 @@ def test_an_installed_environment_needs_no_room() -> None:
 
 
 def test_what_an_attempt_left_is_room_for_the_next_one() -> None:
-    little, left = {ENVIRONMENTS: 900 * MEGABYTE}, {ENVIRONMENTS: 1_600 * MEGABYTE}
+    little, left = {ENVIRONMENTS: 900 * MEGABYTE}, {ENVIRONMENTS: 2_000 * MEGABYTE}
     assert "900 MB are free below /opt" in found(disk_free_bytes=little)["disk"].line
     assert found(disk_free_bytes=little, leftover_bytes=left) == {}
     assert (
@@ -149,23 +149,23 @@ SSD = {"/srv/pscluster": MountFact("/dev/sda1", "ext4", "8:1")}
 
 def test_the_storage_server_has_to_take_what_is_published() -> None:
     card = {"/": MountFact("/dev/mmcblk0p2", "ext4", "179:2")}
-    assert disk_of_the_server(400, {ENVIRONMENTS: 2_400, "/srv/pscluster": 400}, mounts=card | SSD) == ""
-    line = disk_of_the_server(400, {ENVIRONMENTS: 2_400, "/srv/pscluster": 300}, mounts=card | SSD)
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_800, "/srv/pscluster": 400}, mounts=card | SSD) == ""
+    line = disk_of_the_server(400, {ENVIRONMENTS: 2_800, "/srv/pscluster": 300}, mounts=card | SSD)
     assert line.startswith("300 MB are free below /srv/pscluster, 400 MB are needed for what all nodes install: ")
     assert "`storage.export`" in line
-    assert disk_of_the_server(0, {ENVIRONMENTS: 2_400, "/srv/pscluster": 0}, mounts=card | SSD) == ""
+    assert disk_of_the_server(0, {ENVIRONMENTS: 2_800, "/srv/pscluster": 0}, mounts=card | SSD) == ""
     sent = {"/srv/pscluster/shared/wheels": 150 * MEGABYTE}
-    few = {ENVIRONMENTS: 2_400, "/srv/pscluster": 300}
+    few = {ENVIRONMENTS: 2_800, "/srv/pscluster": 300}
     assert disk_of_the_server(400, few, mounts=card | SSD, leftover_bytes=sent) == ""
 
 
 def test_one_disk_of_the_server_has_to_take_both() -> None:
-    assert disk_of_the_server(400, {ENVIRONMENTS: 2_800, "/srv/pscluster": 2_800}) == ""
-    line = disk_of_the_server(400, {ENVIRONMENTS: 2_500, "/srv/pscluster": 2_500})
-    assert "2,500 MB are free below /srv/pscluster, 2,800 MB are needed" in line
+    assert disk_of_the_server(400, {ENVIRONMENTS: 3_200, "/srv/pscluster": 3_200}) == ""
+    line = disk_of_the_server(400, {ENVIRONMENTS: 2_900, "/srv/pscluster": 2_900})
+    assert "2,900 MB are free below /srv/pscluster, 3,200 MB are needed" in line
     assert "with its own environment on the same disk" in line
     left = {ENVIRONMENTS: 200 * MEGABYTE, "/srv/pscluster/shared/wheels": 100 * MEGABYTE}
-    assert disk_of_the_server(400, {ENVIRONMENTS: 2_500, "/srv/pscluster": 2_500}, leftover_bytes=left) == ""
+    assert disk_of_the_server(400, {ENVIRONMENTS: 2_900, "/srv/pscluster": 2_900}, leftover_bytes=left) == ""
 
 
 def test_several_problems_are_told_at_once() -> None:

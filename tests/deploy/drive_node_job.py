@@ -1,12 +1,16 @@
-"""`drive_node_job.py ROOT ID PLAYER...`: runs a played job as the unit on the coordinator's node runs a real one."""
+"""`drive_node_job.py [--log] ROOT ID PLAYER...`: a played job, run as the unit runs a real one."""
 
 import sys
 from pathlib import Path
 
 from deploy.job_restart import JobRestartPolicy
 from deploy.node_job.folders import JobsRoot
+from deploy.node_job.output import say_into
 from deploy.node_job.run import run
 
-root, name, *player = sys.argv[1:]
+log, words = sys.argv[1] == "--log", sys.argv[1:]
+root, name, *player = words[1:] if log else words
+if log:
+    say_into(JobsRoot(Path(root)).job(name))
 policy = JobRestartPolicy(first_delay_seconds=0.01, limit=2)
 sys.exit(run(JobsRoot(Path(root)), name, (sys.executable, *player), policy))

@@ -33,6 +33,7 @@ class JobNode:
         self.folder = folder
         self.journal = folder / "journal"
         self.root = JobsRoot(folder / "state")
+        self.root.jobs.mkdir(parents=True)
         release = folder / "release"
         release.mkdir()
         for package in ("cluster", "deploy"):
@@ -55,9 +56,8 @@ class JobNode:
 
     def play(self, how: str) -> None:
         player = [str(HERE / "play_run.py"), str(self.journal), how]
-        command = [sys.executable, str(HERE / "drive_node_job.py"), str(self.root.path), "%i", *player]
-        output = f"{self.root.jobs}/%i/output.log"
-        (self.folder / "unit.json").write_text(json.dumps({"command": command, "output": output}))
+        command = [sys.executable, str(HERE / "drive_node_job.py"), "--log", str(self.root.path), "%i", *player]
+        (self.folder / "unit.json").write_text(json.dumps({"command": command}))
 
     def asked(self) -> list[str]:
         """The arguments of the latest coordinator."""

@@ -1,19 +1,21 @@
-"""A node that is this machine: what `NodeConnection` does over SSH, with sh and files here."""
+"""A node that is this machine: what `NodeConnection` does over SSH, without it."""
 
 import os
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from typing import BinaryIO
 
+from deploy.command_line import Words, quoted
+from deploy.remote.connection import KEPT_BYTES
 from deploy.remote.outcome import NodeUnreachableError, Outcome
 
 HANG_SECONDS = 100.0
 
 
 class LocalShell:
-    """Runs every command with `sh`, as whoever runs the tests. `breaks` is how many streams break after one line."""
+    """Runs every command as whoever runs the tests. `breaks` is how many streams break after one line."""
 
     name = "rpi11"
 
@@ -22,11 +24,19 @@ class LocalShell:
         self.breaks = 0
 
     def run(
-        self, command: str, *, deadline_seconds: float = 30.0, stdin: bytes | None = None, root: bool = False
+        self,
+        words: Words,
+        *,
+        deadline_seconds: float = 30.0,
+        stdin: bytes | None = None,
+        root: bool = False,
+        user: str | None = None,
+        kept_bytes: int = KEPT_BYTES,
+        into: BinaryIO | None = None,
     ) -> Outcome:
         begun = time.monotonic()
         done = subprocess.run(
-            ["sh", "-c", command],
+            words,
             input=stdin or b"",
             capture_output=True,
             env=self.environment,
@@ -34,19 +44,20 @@ class LocalShell:
             check=False,
         )
         seconds = time.monotonic() - begun
-        return Outcome(command, done.returncode, done.stdout, done.stderr.decode(), seconds)
+        if into is not None:
+            into.write(done.stdout)
+        return Outcome(quoted(*words), done.returncode, done.stdout, done.stderr.decode(), seconds)
 
     def stream(
         self,
-        command: str,
+        words: Words,
         on_line: Callable[[str], None],
         *,
         root: bool = False,
+        user: str | None = None,
         stop: threading.Event | None = None,
     ) -> int:
-        with subprocess.Popen(
-            ["sh", "-c", f"exec {command}"], stdout=subprocess.PIPE, env=self.environment, text=True
-        ) as process:
+        with subprocess.Popen(words, stdout=subprocess.PIPE, env=self.environment, text=True) as process:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
@@ -57,10 +68,3 @@ class LocalShell:
             finally:
                 process.kill()
         return process.returncode
-
-    def put(
-        self, content: Path | bytes, remote: str, *, deadline_seconds: float, root: bool = False, mode: int = 0o644
-    ) -> None:
-        path = Path(remote)
-        path.write_bytes(content if isinstance(content, bytes) else content.read_bytes())
-        path.chmod(mode)

@@ -1,6 +1,7 @@
 """`systemctl start|stop pscluster-job@ID.service`, as far as jobs need it: `play_systemctl.py FOLDER VERB UNIT`.
 
-FOLDER/unit.json is the command, `%i` in it being the id; FOLDER/output the log, `%i` likewise.
+FOLDER/unit.json is the command, `%i` in it being the id; what it says before it opens its log goes to
+FOLDER/systemd.journal. `list-units` names those whose process lives.
 """
 
 import contextlib
@@ -13,7 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-folder, verb, unit = Path(sys.argv[1]), *sys.argv[2:]
+folder, verb, *words = Path(sys.argv[1]), *sys.argv[2:]
+unit = words[-1]
 name = unit.removeprefix("pscluster-job@").removesuffix(".service")
 pid_file = folder / f"{name}.pid"
 
@@ -24,7 +26,7 @@ if verb == "start":
         Path(address).unlink(missing_ok=True)
         notify.bind(address)
         notify.settimeout(0.05)
-        with Path(plan["output"].replace("%i", name)).open("ab") as output:
+        with (folder / "systemd.journal").open("ab") as output:
             process = subprocess.Popen(
                 [word.replace("%i", name) for word in plan["command"]],
                 stdin=subprocess.DEVNULL,
@@ -48,5 +50,10 @@ elif verb == "stop":
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         while state.read_text().rpartition(")")[2].split()[0] != "Z":
             time.sleep(0.02)
+elif verb == "list-units":
+    for path in folder.glob("*.pid"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if Path(f"/proc/{path.read_text()}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                print(f"pscluster-job@{path.stem}.service loaded active running a job")
 else:
     sys.exit(f"Unknown command verb {verb}.")

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 
+from cluster.control.restart import RestartRequests
 from cluster.metrics import exporter
-from cluster.metrics.restart import RestartRequests
 
 
 class PlayedRole:

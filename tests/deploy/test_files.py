@@ -1,4 +1,3 @@
-import io
 import os
 import subprocess
 import sys
@@ -31,16 +30,16 @@ def test_the_flag_names_the_inventory_before_the_environment_and_the_folder(tmp_
     assert choose(None, {}, tmp_path) == Choice(Path("inventory.yaml"), "./inventory.yaml")
 
 
-def test_one_call_means_one_inventory_and_says_which(tmp_path: Path) -> None:
+def test_one_call_means_one_inventory_and_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.yaml").write_text(INVENTORY.format(name=name))
-    opener, said = InventoryOpener(), io.StringIO()
+    opener = InventoryOpener()
     one = str(tmp_path / "one.yaml")
-    assert opener.open(one, (), said).cluster == "one"
-    assert said.getvalue() == f"cluster one: {one} (from --inventory)\n"
-    assert opener.open(one, (), said).cluster == "one"
+    assert opener.open(one, ()).cluster == "one"
+    assert capsys.readouterr().out == f"cluster one: {one} (from --inventory)\n"
+    assert opener.open(one, ()).cluster == "one"
     with pytest.raises(UsageError, match=r"this call began with .*one.yaml and goes on with .*two.yaml"):
-        opener.open(str(tmp_path / "two.yaml"), (), said)
+        opener.open(str(tmp_path / "two.yaml"), ())
 
 
 def test_sockets_of_a_deep_folder_move_to_where_their_paths_are_short_enough(tmp_path: Path) -> None:

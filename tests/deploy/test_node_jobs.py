@@ -1,5 +1,6 @@
 """Jobs from the operator's side, on a node that is this machine."""
 
+import io
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ import pytest
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from deploy import attached_job
-from deploy.job_submission import names, request_of
+from deploy.job_submission import first_id, request_of
 from deploy.node_job.folders import is_job_id
 from deploy.node_job.records import JobState
 from deploy.remote.outcome import NodeUnreachableError
@@ -181,8 +182,7 @@ def test_a_node_without_our_code_is_one_line(node: JobNode) -> None:
 
 
 def test_ids_are_of_the_minute_and_never_two_alike() -> None:
-    tried = names("train", datetime(2026, 11, 21, 22, 30, 59, tzinfo=UTC))
-    assert [next(tried), next(tried)] == ["20261121T2230-train", "20261121T2230-train-2"]
+    assert first_id("train", datetime(2026, 11, 21, 22, 30, 59, tzinfo=UTC)) == "20261121T2230-train"
     assert is_job_id("20261121T2230-train-2")
 
 
@@ -212,14 +212,15 @@ def test_an_archive_writes_nowhere_else(tmp_path: Path) -> None:
     ).stdout
     (tmp_path / "here" / "one").mkdir(parents=True)
     (tmp_path / "here" / "one" / "old").write_text("old")
-    target = unpack(archive, "one", tmp_path / "here")
+    target = unpack(io.BytesIO(archive), "one", tmp_path / "here")
     assert sorted(path.name for path in target.iterdir()) == ["good"]
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["one"]
     with pytest.raises(ClusterError, match="the run cannot be kept here"):
-        unpack(archive[: len(archive) // 2], "one", tmp_path / "here")
+        unpack(io.BytesIO(archive[: len(archive) // 2]), "one", tmp_path / "here")
     assert (target / "good").read_text() == "good"
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["one"]
-    assert pack_command("/r/a b", checkpoints=False) == "tar -C /r '--exclude=a b/checkpoints' -czf - -- 'a b'"
+    words = ["tar", "-C", "/r", "--exclude=a b/checkpoints", "-czf", "-", "--", "a b"]
+    assert pack_command("/r/a b", checkpoints=False) == words
 
 
 def test_jobs_follow_one_another_also_when_nobody_watches(

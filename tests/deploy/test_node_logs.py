@@ -14,9 +14,10 @@ import pytest
 
 from cluster.logs.lines import utc
 from deploy import node_journal
+from deploy.command_line import Words, shell
 from deploy.node_coordinator_log import NodeCoordinatorLog
 from deploy.node_journal import NodeJournal, unit_pattern
-from deploy.remote.connection import _dies_with_its_input
+from deploy.remote.connection import _DIES_WITH_ITS_INPUT
 from deploy.render.job_unit import NodePlaces
 
 HERE = Path(__file__).parent
@@ -34,7 +35,7 @@ class Journal:
         folder.mkdir()
         self._folder, self._real, self._written = folder, real, 0
         words = ["journalctl"] if real else [sys.executable, str(HERE / "play_journalctl.py")]
-        self.journalctl = f"{' '.join(words)} -D {folder}"
+        self.journalctl = (*words, "-D", str(folder))
         if real:
             self.write("another.service", 0, "begins")  # a machine's journal is never empty
 
@@ -67,16 +68,16 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return made
 
 
-def on_node(command: str) -> bytes:
-    ended = subprocess.run(command, shell=True, capture_output=True, timeout=60)
+def on_node(command: Words) -> bytes:
+    ended = subprocess.run(command, capture_output=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, b""), command
     return ended.stdout
 
 
 @contextmanager
-def streamed(command: str) -> "Iterator[subprocess.Popen[str]]":
+def streamed(command: Words) -> "Iterator[subprocess.Popen[str]]":
     """As `NodeConnection.stream` starts it: it ends when its input does."""
-    words = ["sh", "-c", _dies_with_its_input(command)]
+    words = shell(_DIES_WITH_ITS_INPUT, *command)
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as it:

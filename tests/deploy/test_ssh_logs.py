@@ -1,5 +1,6 @@
 """`fab deploy logs` over SSH as somebody types it, on nodes that are one real sshd without systemd."""
 
+import getpass
 import json
 import sys
 from functools import partial
@@ -29,14 +30,14 @@ def journal_of(unit: str, seconds: int, message: str) -> str:
 def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The journal that all nodes have here, where systemd is not, with a coordinator's log of the run 1-train."""
     player = Path(__file__).with_name("play_journalctl.py")
-    monkeypatch.setattr(node_journal, "JOURNALCTL", f"{sys.executable} {player} -D {tmp_path}")
+    monkeypatch.setattr(node_journal, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
     monkeypatch.setattr(ssh_logs, "runs_on_node", lambda _: str(tmp_path / "runs"))
     run = tmp_path / "runs" / "1-train"
     job = tmp_path / "state" / "jobs" / "1-train"
     for folder in (run, job):
         folder.mkdir(parents=True)
     (job / "run").write_text(str(run))
-    in_state = partial(NodeCoordinatorLog, places=NodePlaces(state=str(tmp_path / "state")))
+    in_state = partial(NodeCoordinatorLog, places=NodePlaces(state=str(tmp_path / "state"), user=getpass.getuser()))
     monkeypatch.setattr(ssh_logs, "NodeCoordinatorLog", in_state)
     lines = [line_of(2, "coordinator:0", "two", "1-train"), line_of(4, "coordinator:0", "four", "1-train")]
     (run / "coordinator.log").write_text("\n".join(lines) + "\n")
@@ -107,8 +108,8 @@ def test_what_is_written_between_reading_and_following_is_told_once(
         (tmp_path / "over").touch()
         follow(*args)
 
-    def to_its_end(log: NodeCoordinatorLog) -> str:
-        return f"timeout 5 tail -c +{log._position + 1} {log._path}"
+    def to_its_end(log: NodeCoordinatorLog) -> list[str]:
+        return ["timeout", "5", "tail", "-c", f"+{log._position + 1}", str(log._path)]
 
     monkeypatch.setattr(ssh_logs, "_follow", between)
     monkeypatch.setattr(NodeCoordinatorLog, "following", to_its_end)

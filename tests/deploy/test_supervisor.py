@@ -121,6 +121,18 @@ def test_an_injected_stop_freezes_a_role_until_it_is_told_to_go_on(played: Playe
     assert "worker:0: SIGSTOP on request" in (played.root / "supervisor.out").read_text()
 
 
+def test_a_cut_says_whether_there_was_a_connection_to_shut(played: PlayedCluster) -> None:
+    played.script(worker_0="ready", ps_0="exit 2")
+    played.start("worker-0", "ps-0")
+    played.until(lambda now: now.settled, "the end of ps:0")
+    assert played.client.ask("cut", task="worker:0", peer="ps:0")["pid"] is None, "a played worker has none"
+    with pytest.raises(ClusterError, match="ps:0 has no process to cut off from worker:0: it is failed"):
+        played.client.ask("cut", task="ps:0", peer="worker:0")
+    with pytest.raises(ClusterError, match="no role 'ps:7'"):
+        played.client.ask("cut", task="worker:0", peer="ps:7")
+    assert "worker:0: its connections to ps:0 are cut on request" in (played.root / "supervisor.out").read_text()
+
+
 def test_injected_kills_never_exhaust_a_role(played: PlayedCluster) -> None:
     played.script(ps_0="ready")
     played.start("ps-0")
@@ -263,7 +275,7 @@ def test_what_cannot_be_done_is_answered_in_one_line(played: PlayedCluster) -> N
     played.start("ps-0")
     with pytest.raises(ClusterError, match="no role 'worker:7'; this cluster has ps:0"):
         played.client.ask("kill", task="worker:7")
-    with pytest.raises(ClusterError, match=r"status, watch, stop, kill, signal or restart, got 'dance'"):
+    with pytest.raises(ClusterError, match=r"status, watch, stop, kill, signal, cut or restart, got 'dance'"):
         played.client.ask("dance")
     with pytest.raises(ClusterError, match="expected the signal SIGSTOP, SIGCONT, SIGKILL, got 'SIGTERM'"):
         played.client.ask("signal", task="ps:0", signal="SIGTERM")

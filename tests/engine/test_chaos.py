@@ -39,7 +39,7 @@ def strikes_of(plan: ChaosPlan, attempt: int = 0, count: int = DISPATCHES) -> li
 def test_each_fault_strikes_as_often_as_its_probability_says() -> None:
     plan = ChaosPlan.parse(
         "kill-worker:0.1,stop-worker:0.05,cut-worker:0.2,kill-ps:0.01,kill-coordinator:0.02,"
-        "drop-reply:0.15,duplicate:0.08,late:0.3"
+        "drop-reply:0.15,duplicate:0.08,late:0.2,cut-ps:0.1"
     )
     assert set(plan.probabilities) == set(Fault)
     found = strikes_of(plan)
@@ -48,6 +48,7 @@ def test_each_fault_strikes_as_often_as_its_probability_says() -> None:
         spread = (DISPATCHES * probability * (1 - probability)) ** 0.5
         assert abs(counts[fault] - DISPATCHES * probability) < 5 * spread, fault
     assert {strike.task for strike in found if strike and strike.fault is Fault.KILL_PS} == {0, 1, 2}
+    assert {strike.server for strike in found if strike and strike.fault is Fault.CUT_PS} == {0, 1, 2}
     assert {strike.target for strike in found if strike and strike.fault is Fault.KILL_COORDINATOR} == {"coordinator:0"}
     for number, strike in enumerate(found):
         if strike and strike.fault not in DEADLY:

@@ -99,6 +99,14 @@ def test_who_is_killed_is_counted_if_there_was_anybody_to_kill(supervisor: Super
     assert record.describe() == {"injected": {fault.value: 1}}
 
 
+def test_a_worker_is_cut_off_from_a_parameter_server_by_the_supervisor(supervisor: Supervisor) -> None:
+    made, record = saboteur("cut-ps:1", supervisor)
+    with made:
+        assert made.dispatched(1, 1, EVERYBODY, unused) is None
+        assert supervisor.heard.get(timeout=WAIT_SECONDS) == {"verb": "cut", "task": "worker:1", "peer": "ps:0"}
+    assert record.describe() == {"injected": {"cut-ps": 1}}
+
+
 def test_a_supervisor_that_is_gone_ends_nothing(tmp_path: Path) -> None:
     record = ChaosLog(tmp_path)
     plan = ChaosPlan({Fault.KILL_WORKER: 1.0})

@@ -66,6 +66,26 @@ def test_drained_workers_are_ended_one_after_the_other_and_no_item_is_sent_twice
     assert who_worked(story["second"]) == {0, 1}
 
 
+def test_in_a_lane_the_arguments_and_the_reply_lie_on_our_own_processor_and_there_is_one_tensor_of_each() -> None:
+    story = tell("lane_places")
+    assert exactly_once(story)
+    ours = "/job:chief/replica:0/task:0/device:CPU:0"
+    assert story["arguments"] == story["reply"] == [ours, ours], "of two calls"
+
+
+@pytest.mark.parametrize("name", ["path_reset", pytest.param("path_cut", marks=pytest.mark.long)])
+def test_a_workers_bad_path_to_a_parameter_server_ends_nobodys_job_and_costs_only_that_worker(name: str) -> None:
+    story = tell(name)
+    assert exactly_once(story)
+    assert story["shut"] > 0
+    assert story["departures"]["0"] >= 1
+    assert story["departures"]["1"] == 0
+    assert who_worked(story["first"]) == {0, 1}
+    if name == "path_cut":
+        assert story["departures"]["0"] >= 5, "it tried, with growing waits"
+        assert 0 in who_worked(story["second"]), "and is back once its path is good"
+
+
 def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
     story = tell("stopped_in_run")
     assert exactly_once(story)

@@ -14,8 +14,9 @@ import pytest
 
 from cluster.engine import guardian, watchdog
 from cluster.engine.guardian import Guardian
-from cluster.engine.watchdog import cut, kill_through_supervisor, sockets_to
+from cluster.engine.watchdog import kill_through_supervisor
 from cluster.server.probe import EMPTY_SETTINGS_FRAME
+from cluster.server.sockets import cut, sockets_to
 from tests.habits.leaks import PROJECT
 
 WAIT_SECONDS = 30.0

@@ -171,11 +171,19 @@ class Cluster:
 
     @contextmanager
     def begun(
-        self, job: str, *settings: str, flags: Sequence[str] = (), resumed: Path | None = None
+        self,
+        job: str,
+        *settings: str,
+        flags: Sequence[str] = (),
+        resumed: Path | None = None,
+        prefix: Sequence[str] = (),
     ) -> Iterator[Running]:
-        """A job that was started, or goes on with the run `resumed`; killed if it still runs at the end."""
+        """A job that was started, or goes on with the run `resumed`; killed if it still runs at the end.
+
+        `prefix` is a command that starts commands.
+        """
         flags = [*flags, "--resume", str(resumed)] if resumed else flags
-        command = [sys.executable, "-m", "cluster", job, "--inventory", str(self.inventory.path), *flags]
+        command = [*prefix, sys.executable, "-m", "cluster", job, "--inventory", str(self.inventory.path), *flags]
         for setting in (f"runs={self.runs}", *settings):
             command += ["--set", setting]
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}

@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.runs import RunRequests
 from cluster.engine.membership import Membership
 from cluster.inventory.task import Task
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.logs import LogLine, read_line
 from cluster.metrics import exporter
-from cluster.metrics.runs import RunRequests
 from tests.jobs.cluster import HANG_SECONDS, PROJECT, SMALL, cluster_of, free_port, own_recordings
 
 RUN = "20261121T224500Z-train"

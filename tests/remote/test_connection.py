@@ -1,6 +1,4 @@
 import os
-import shlex
-import signal
 import subprocess
 import threading
 import time
@@ -8,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.command_line import quoted, shell
 from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, ask_for_key, fingerprint
 from deploy.remote.outcome import NodeDeadlineError, NodeUnreachableError
@@ -15,7 +14,7 @@ from tests.remote.sshd import Sshd, new_key, running_sshd
 
 
 def test_a_command_s_outcome(node: NodeConnection) -> None:
-    outcome = node.run("echo out; echo err >&2; exit 3")
+    outcome = node.run(shell("echo out; echo err >&2; exit 3"))
     assert (outcome.return_code, outcome.text, outcome.stderr) == (3, "out\n", "err\n")
     assert not outcome.ok
     assert outcome.last_lines == ("err",)
@@ -23,17 +22,19 @@ def test_a_command_s_outcome(node: NodeConnection) -> None:
 
 def test_what_goes_in_comes_out_whatever_its_size(node: NodeConnection) -> None:
     content = os.urandom(3_000_000)
-    assert node.run("cat", stdin=content).stdout == content
+    assert node.run(["cat"], stdin=content).stdout == content
 
 
 def test_values_are_words_whatever_is_in_them(node: NodeConnection) -> None:
     awkward = "a b'c\"$(id)`id`;*\n"
-    assert node.run(f"printf %s {shlex.quote(awkward)}").text == awkward
+    assert node.run(["printf", "%s", awkward]).text == awkward
+    assert node.run(shell('printf %s "$1"', awkward)).text == awkward
+    assert node.run(shell(f"printf %s {quoted(awkward)}")).text == awkward
 
 
 def test_an_overdue_command_is_dead_on_the_node_too(node: NodeConnection, tmp_path: Path) -> None:
     with pytest.raises(NodeDeadlineError, match=r"node: not done within 1 s.*sleep"):
-        node.run(f"echo $$ > {tmp_path}/pid; sleep 1000", deadline_seconds=1)
+        node.run(shell('echo $$ >"$1"; sleep 1000', tmp_path / "pid"), deadline_seconds=1)
     pid = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 10
     while Path(f"/proc/{pid}").exists():
@@ -53,7 +54,7 @@ def test_a_file_is_written_whole(node: NodeConnection, tmp_path: Path) -> None:
 
 def test_a_stream_ends_with_its_command_and_its_command_with_it(node: NodeConnection, tmp_path: Path) -> None:
     lines: list[str] = []
-    assert node.stream("sh -c 'echo one; echo two; exit 7'", lines.append) == 7
+    assert node.stream(shell("echo one; echo two; exit 7"), lines.append) == 7
     assert lines == ["one", "two"]
     stop = threading.Event()
 
@@ -63,7 +64,7 @@ def test_a_stream_ends_with_its_command_and_its_command_with_it(node: NodeConnec
 
     log = tmp_path / "log"
     log.write_text("three\n")
-    assert node.stream(f"tail -n +1 -f {log}", first_line, stop=stop) == -1
+    assert node.stream(["tail", "-n", "+1", "-f", str(log)], first_line, stop=stop) == -1
     assert lines[-1] == "three"
     deadline = time.monotonic() + 10
     while subprocess.run(["pgrep", "-f", f"tail -n .1 -f {log}"], stdout=subprocess.DEVNULL).returncode == 0:
@@ -74,7 +75,7 @@ def test_a_stream_ends_with_its_command_and_its_command_with_it(node: NodeConnec
 def test_an_unknown_key_is_refused(sshd: Sshd, tmp_path: Path) -> None:
     stranger = NodeConnection(sshd.address(), PinnedKeys(tmp_path / "known_hosts"))
     with pytest.raises(NodeUnreachableError, match=r"host key is not known: `fab deploy trust`"):
-        stranger.run("true")
+        stranger.run(["true"])
 
 
 def test_a_changed_key_is_refused_and_trust_tells_both(sshd: Sshd, tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_changed_key_is_refused_and_trust_tells_both(sshd: Sshd, tmp_path: Pat
     imposter_key = (other / "host_key.pub").read_text().split()[:2]
     pinned.path.write_text(f"{sshd.address().known_as} {' '.join(imposter_key)}\n")
     with pytest.raises(NodeUnreachableError, match="not the one that is pinned"):
-        NodeConnection(sshd.address(), pinned).run("true")
+        NodeConnection(sshd.address(), pinned).run(["true"])
     sighting = pinned.standing(sshd.address(), key)
     assert sighting.standing == "changed"
     assert fingerprint(key) in sighting.line
@@ -108,11 +109,11 @@ def test_a_wrong_key_and_a_closed_port_say_so(sshd: Sshd, tmp_path: Path) -> Non
     new_key(tmp_path / "stranger")
     refused = NodeConnection(sshd.address(key=str(tmp_path / "stranger")), pinned)
     with pytest.raises(NodeUnreachableError, match=r"login refused.*ssh-copy-id"):
-        refused.run("true")
+        refused.run(["true"])
     with pytest.raises(NodeUnreachableError, match=r"no private key in .*correct `ssh.key`"):
-        NodeConnection(sshd.address(key=str(tmp_path / "nowhere")), pinned).run("true")
+        NodeConnection(sshd.address(key=str(tmp_path / "nowhere")), pinned).run(["true"])
     with pytest.raises(NodeUnreachableError, match="no connection"):
-        NodeConnection(sshd.address(port=1), pinned).run("true")
+        NodeConnection(sshd.address(port=1), pinned).run(["true"])
 
 
 def test_a_connection_that_broke_is_told_and_opened_anew(tmp_path: Path) -> None:
@@ -120,10 +121,10 @@ def test_a_connection_that_broke_is_told_and_opened_anew(tmp_path: Path) -> None
         pinned = PinnedKeys(tmp_path / "known_hosts")
         pinned.record([pinned.standing(server.address(), ask_for_key(server.address()))])
         node = NodeConnection(server.address(), pinned)
-        session = int(node.run("ps -o ppid= -p $PPID").text)
+        session = int(node.run(shell("ps -o ppid= -p $PPID")).text)
         with pytest.raises(NodeUnreachableError, match="connection broke"):
-            node.run(f"kill -{int(signal.SIGKILL)} {session}; sleep 20", deadline_seconds=20)
-        assert node.run("echo again").text == "again\n"
+            node.run(shell('kill -9 "$1"; sleep 20', session), deadline_seconds=20)
+        assert node.run(["echo", "again"]).text == "again\n"
         node.close()
 
 
@@ -132,7 +133,7 @@ def test_a_jump_host_leads_the_way(sshd: Sshd, tmp_path: Path) -> None:
     pinned.record([pinned.standing(sshd.address(), ask_for_key(sshd.address()))])
     jump = NodeConnection(sshd.address("jump host"), pinned)
     node = NodeConnection(sshd.address(), pinned, jump)
-    outcome = node.run('echo "$SSH_CONNECTION"')
+    outcome = node.run(shell('echo "$SSH_CONNECTION"'))
     assert outcome.ok
     key = ask_for_key(sshd.address(), jump.open())
     assert pinned.standing(sshd.address(), key).standing == "known"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.drain import Answer, DrainRequests
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
-from cluster.metrics.drain import Answer, DrainRequests
 from deploy.commands.drain import drain
 from deploy.remote.fleet import Fleet
 from tests.remote.nodes import fleet_of, trusting

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
+from deploy.command_line import shell
 from deploy.remote.connection import NodeConnection
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
@@ -21,7 +22,7 @@ def test_the_pool_is_as_large_as_the_inventory_says(sshd: Sshd, tmp_path: Path) 
     )
     names = [f"rpi{number:02d}" for number in range(1, 7)]
     with fleet_of(trusting(tmp_path, sshd), [(name, sshd) for name in names], parallel=2) as fleet:
-        results = fleet.each(lambda node: node.run(script, deadline_seconds=30.0).return_code)
+        results = fleet.each(lambda node: node.run(shell(script), deadline_seconds=30.0).return_code)
     assert list(results) == names
     counts = [int(line) for line in (tmp_path / "seen").read_text().split()]
     assert max(counts) <= 2
@@ -32,7 +33,7 @@ def test_logins_beyond_what_the_server_takes_at_once_are_tried_again(tmp_path: P
     with running_sshd(tmp_path, "MaxStartups=1:100:1") as busy:
         names = [f"rpi{number:02d}" for number in range(1, 7)]
         with fleet_of(trusting(tmp_path, busy), [(name, busy) for name in names]) as fleet:
-            results = fleet.each(lambda node: node.run("echo here").text)
+            results = fleet.each(lambda node: node.run(["echo", "here"]).text)
         assert results == dict.fromkeys(names, "here\n")
         log = (tmp_path / "sshd.log").read_text()
         assert "MaxStartups" in log or "drop connection" in log
@@ -43,7 +44,7 @@ def test_a_node_that_is_not_there_is_a_result_of_its_own(sshd: Sshd, tmp_path: P
     with running_sshd(tmp_path / "gone") as gone:
         pinned = trusting(tmp_path, sshd, gone)
     with fleet_of(pinned, [("rpi01", sshd), ("rpi02", gone)]) as fleet:
-        results = fleet.each(lambda node: node.run("echo here").text)
+        results = fleet.each(lambda node: node.run(["echo", "here"]).text)
         assert fleet.each(lambda node: node.name, ["rpi01"]) == {"rpi01": "rpi01"}
         assert fleet.each(lambda node: node.name, []) == {}
     assert results["rpi01"] == "here\n"
@@ -57,9 +58,9 @@ def test_an_interrupt_does_not_wait_for_what_the_nodes_do(sshd: Sshd, tmp_path: 
 
     def work(node: NodeConnection) -> None:
         try:
-            node.run(script, deadline_seconds=600.0)
+            node.run(shell(script), deadline_seconds=600.0)
         except ClusterError:
-            node.run(f"touch {tmp_path}/another")
+            node.run(["touch", f"{tmp_path}/another"])
 
     def interrupt() -> None:
         while not (tmp_path / "begun").exists() or len((tmp_path / "begun").read_text()) < len(names):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.command_line import shell
 from deploy.remote import connection
 from deploy.remote.connection import NodeConnection
 from deploy.remote.host_keys import PinnedKeys, ask_for_key
@@ -72,7 +73,7 @@ def test_a_stream_from_a_node_whose_cable_was_pulled_ends(node: NodeConnection, 
 
     def watch() -> None:
         try:
-            node.stream("sh -c 'echo begun; sleep 1000'", lambda _: begun.set())
+            node.stream(shell("echo begun; sleep 1000"), lambda _: begun.set())
         except NodeUnreachableError as error:
             told.append(error)
         ended.set()

@@ -52,7 +52,7 @@ def test_an_account_without_sudo_is_told_the_line_that_gives_it(tmp_path: Path) 
     with sshd_with_an_account(tmp_path) as server:
         account = NodeConnection(server.address("rpi01", user=ACCOUNT), trusting(tmp_path, server))
         try:
-            assert account.run("id -un").text == f"{ACCOUNT}\n"
+            assert account.run(["id", "-un"]).text == f"{ACCOUNT}\n"
             with pytest.raises(ClusterError) as caught:
                 ask(account, wish_for(thesis()))
         finally:

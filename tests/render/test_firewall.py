@@ -22,9 +22,16 @@ def test_only_nodes_reach_the_cluster_s_ports() -> None:
     rules = firewall.ruleset(thesis())
     assert "tcp dport { 2049, 2222, 2223, 2224, 9100, 9200, 9201, 9202 } ip saddr @nodes accept" in rules
     assert "tcp dport { 2049, 2222, 2223, 2224, 9100, 9200, 9201, 9202 } drop" in rules
-    assert rules.index("@nodes accept") < rules.index(" drop\n")
+    assert rules.index("@nodes accept") < rules.index("9202 } drop\n")
     assert "policy accept" in rules  # SSH is none of its business
     assert "readers" not in rules
+
+
+def test_only_the_account_and_root_of_a_node_reach_tensorflow() -> None:
+    output = firewall.ruleset(thesis("deployment.service_uid=901")).partition("chain output")[2]
+    assert output.count("meta skuid { 0, 901 } accept") == 2
+    assert "2049" not in output
+    assert "9200" not in output
 
 
 def test_readers_reach_metrics_and_no_tensorflow() -> None:

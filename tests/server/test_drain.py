@@ -7,14 +7,15 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.client import MARK_HEADER
+from cluster.control.drain import USUAL_SECONDS, DrainRequests
 from cluster.metrics import exporter
-from cluster.metrics.drain import USUAL_SECONDS, DrainRequests
 from tests.server.namespaces import neighbour, why_not
 from tests.server.processes import HANG_SECONDS
 
 POST = """import http.client, sys
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=60)
-connection.request("POST", "/drain/worker:0")
+connection.request("POST", "/drain/worker:0", headers={"X-PSCluster-Request": "1"})
 print(connection.getresponse().status)
 connection.close()
 """
@@ -47,7 +48,7 @@ def port(workers: Workers) -> Iterator[int]:
 def post(port: int, target: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     try:
-        connection.request("POST", target, b"read and thrown away")
+        connection.request("POST", target, b"read and thrown away", {MARK_HEADER: "1"})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:

@@ -7,15 +7,18 @@ import queue
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.client import MARK_HEADER
+from cluster.control.restart import RestartRequests
+from cluster.control.rules import Rules
 from cluster.errors import ExitCode
 from cluster.metrics import exporter
-from cluster.metrics.restart import RestartRequests
+from tests.control.asked import asked
 from tests.server.namespaces import ADDRESSES, neighbour, why_not
 from tests.server.processes import HANG_SECONDS, Role, free_ports, launch, notified, running
 
 POST = """import http.client, sys
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=60)
-connection.request("POST", "/restart")
+connection.request("POST", "/restart", headers={"X-PSCluster-Request": "1"})
 print(connection.getresponse().status)
 connection.close()
 """
@@ -24,7 +27,7 @@ connection.close()
 def ask(method: str, path: str, port: int, body: bytes = b"") -> tuple[int, str | None]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     try:
-        connection.request(method, path, body)
+        connection.request(method, path, body, {MARK_HEADER: "1"})
         answer = connection.getresponse()
         answer.read()
         return answer.status, answer.headers[exporter.PROCESS_HEADER]
@@ -71,7 +74,8 @@ def test_without_a_coordinator_nobody_may() -> None:
     ],
 )
 def test_the_coordinators_node_and_this_one_may(client: str, own: str, allowed: bool) -> None:
-    assert RestartRequests("192.168.1.26", print).allowed(client, own) == allowed
+    request = asked("POST", "/restart", {"Host": "localhost", MARK_HEADER: "1"}, client, own)
+    assert (Rules().refusal(request, RestartRequests("192.168.1.26", print).acting) is None) == allowed
 
 
 @pytest.mark.parametrize(("coordinator", "status"), [(ADDRESSES[4][1], 202), ("192.0.2.1", 403)])

@@ -5,9 +5,12 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.client import MARK_HEADER
+from cluster.control.rules import Rules
+from cluster.control.runs import RunRequests
 from cluster.logs import read_line
 from cluster.metrics import exporter
-from cluster.metrics.runs import RunRequests
+from tests.control.asked import asked
 from tests.server.processes import Role, launch, running
 from tests.server.test_restart import ask
 
@@ -47,7 +50,7 @@ def test_every_line_of_a_role_is_json_also_its_last_words() -> None:
     ours = [line for line in lines if line.startswith("{")]
     levels = {json.loads(line)["level"] for line in ours}
     assert not [line for line in lines if "ps:0" in line and line not in ours]  # TensorFlow's own stay as they are
-    assert levels == {"debug", "info"}
+    assert levels == {"info"}
 
 
 @pytest.mark.parametrize("run", ["", "-x", "a b", "a/b", "x" * 200, "a%0Ab", ".."])
@@ -74,4 +77,6 @@ def test_what_is_no_run_is_refused(run: str) -> None:
 )
 def test_the_coordinators_node_and_this_one_may(coordinator: str | None, client: str, status: int) -> None:
     requests = RunRequests(coordinator, lambda run: None, lambda run: None)
-    assert requests.answer("/run/x", client, "192.168.1.17")[0] == status
+    request = asked("POST", "/run/x", {"Host": "rpi01", MARK_HEADER: "1"}, client, "192.168.1.17")
+    refusal = Rules(["rpi01"]).refusal(request, requests.acting)
+    assert (200 if refusal is None else refusal[0]) == status

@@ -1,15 +1,19 @@
 """Installing an environment on a node: whole or not there, whatever comes in between."""
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deploy.release import checksums
 from deploy.release.checksums import NAME, file_sha256
 from deploy.release.environment_script import install_environment
 from deploy.release.script import Refusal, RefusedError
@@ -82,18 +86,23 @@ def test_one_killed_in_the_middle_is_begun_anew(wheelhouse: Wheelhouse, tmp_path
 def test_too_little_disk_is_said_with_both_numbers_before_anything_is_written(
     wheelhouse: Wheelhouse, tmp_path: Path
 ) -> None:
-    found, line = refusal(script(replace(wheelhouse, installed_bytes=1 << 50), tmp_path))
+    large = replace(wheelhouse, installed_bytes=1 << 50)
+    found, line = refusal(script(large, tmp_path))
     assert found is Refusal.NO_SPACE
-    assert "needs 1127429043 MiB" in line
+    assert f"needs {-(-large.needed_bytes // 1024) // 1024} MiB" in line
     assert "MiB are free" in line
     assert environments(tmp_path) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of one's own takes root")
-def test_a_disk_that_fills_up_on_the_way_is_said_and_cleaned(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
-    uv_bytes = max(wheelhouse.files.values())
-    text = script(replace(wheelhouse, installed_bytes=-(128 << 20)), tmp_path)
-    small = f'mount -t tmpfs -o size={uv_bytes + 32768} none {tmp_path} && sh -c "$1"; rc=$?; '
+@pytest.mark.parametrize("installers", [0.5, 1.5, 2.0])
+def test_a_disk_that_fills_up_on_the_way_is_said_and_cleaned(
+    wheelhouse: Wheelhouse, tmp_path: Path, installers: float
+) -> None:
+    """While the wheels are copied, while the installer is unpacked, and while it installs."""
+    room_bytes = int(installers * max(wheelhouse.files.values())) + 49152
+    text = script(replace(wheelhouse, installed_bytes=-(512 << 20)), tmp_path)
+    small = f'mount -t tmpfs -o size={room_bytes} none {tmp_path} && sh -c "$1"; rc=$?; '
     listing = f'ls -A {tmp_path}/environments; exit "$rc"'
     done = subprocess.run(["unshare", "-m", "sh", "-c", small + listing, "sh", text], capture_output=True, text=True)
     if "mount" in done.stderr:
@@ -102,22 +111,16 @@ def test_a_disk_that_fills_up_on_the_way_is_said_and_cleaned(wheelhouse: Wheelho
     assert "the disk is full" in done.stderr
 
 
-def test_sums_that_are_not_the_published_ones_are_refused(
-    wheelhouse: Wheelhouse, published: Path, tmp_path: Path
-) -> None:
-    (published / NAME).write_text("")
-    found, line = refusal(script(wheelhouse, tmp_path / "root", published))
-    assert found is Refusal.HASH_MISMATCH
-    assert str(published / NAME) in line
-
-
 @pytest.mark.parametrize("damaged", ["requirements.txt", "uv-*.whl"])
 def test_a_damaged_list_or_installer_is_never_run(
     wheelhouse: Wheelhouse, published: Path, tmp_path: Path, damaged: str
 ) -> None:
     (path,) = published.glob(damaged)
-    with path.open("ab") as stream:
-        stream.write(b"#")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    sums = {name: file_sha256(published / name) for name in checksums.parse(wheelhouse.sums())}
+    (published / NAME).write_text(checksums.render(sums))  # the server says that all is well
     found, line = refusal(script(wheelhouse, tmp_path / "root", published))
     assert found is Refusal.HASH_MISMATCH
     assert path.name in line
@@ -134,9 +137,58 @@ def test_a_damaged_wheel_is_refused_by_its_hash(wheelhouse: Wheelhouse, publishe
 def test_a_missing_wheel_is_named(wheelhouse: Wheelhouse, published: Path, tmp_path: Path) -> None:
     next(published.glob("alpha-*.whl")).unlink()
     found, line = refusal(script(wheelhouse, tmp_path / "root", published))
-    assert found is Refusal.INSTALL_FAILED
+    assert found is Refusal.NOT_PUBLISHED
     assert "alpha" in line
     assert environments(tmp_path / "root") == []
+
+
+EVIL = """\
+#!/bin/sh
+touch {marker}
+exit 1
+"""
+
+
+@pytest.mark.parametrize("late_seconds", [0.0, 0.01, 0.05, 0.2])
+def test_an_installer_that_the_server_swaps_meanwhile_is_never_run(
+    wheelhouse: Wheelhouse, published: Path, tmp_path: Path, late_seconds: float
+) -> None:
+    (installer,) = published.glob("uv-*.whl")
+    marker, evil = tmp_path / "PWNED", tmp_path / "evil.whl"
+    with zipfile.ZipFile(evil, "w") as archive:
+        archive.writestr("uv-0.13.8.data/scripts/uv", EVIL.format(marker=marker))
+    work = tmp_path / "root" / "environments" / f".partial-{wheelhouse.key}"
+    ended = threading.Event()
+
+    def swap() -> None:
+        while not work.exists():  # whoever looked at the server's files has done so by then
+            if ended.is_set():
+                return
+        ended.wait(late_seconds)
+        os.replace(evil, installer)
+
+    server = threading.Thread(target=swap)
+    server.start()
+    try:
+        with contextlib.suppress(RefusedError):
+            run(script(wheelhouse, tmp_path / "root", published))
+    finally:
+        ended.set()
+        server.join()
+    assert not evil.exists()
+    assert not marker.exists()
+
+
+def test_a_link_on_the_share_brings_no_file_of_the_node(
+    wheelhouse: Wheelhouse, published: Path, tmp_path: Path
+) -> None:
+    (path,) = published.glob("alpha-*.whl")
+    secret = tmp_path / "secret"
+    path.rename(secret)
+    path.symlink_to(secret)
+    found, line = refusal(script(wheelhouse, tmp_path / "root", published))
+    assert found is Refusal.HASH_MISMATCH
+    assert path.name in line
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from cluster.metrics.asker import may_ask
+from cluster.control.rules import Acting
 
 PREFIX = "/run/"
 END = "/end"
@@ -26,10 +26,14 @@ class RunRequests:
     begin: Callable[[str], None]
     end: Callable[[str], None]
 
-    def answer(self, path: str, client: str, own: str) -> Answer:
-        """To a request for `path`, `/run/ID` or `/run/ID/end`, from the address `client` to our address `own`."""
-        if not may_ask(client, own, *filter(None, (self.coordinator,))):
-            return HTTPStatus.FORBIDDEN, "only the coordinator's node may say which run this is"
+    @property
+    def acting(self) -> Acting:
+        """Who may."""
+        known = () if self.coordinator is None else (self.coordinator,)
+        return Acting("only the coordinator's node may say which run this is", known)
+
+    def answer(self, path: str) -> Answer:
+        """To a request for `path`, `/run/ID` or `/run/ID/end`, that is allowed."""
         words = path.removeprefix(PREFIX)
         run = urllib.parse.unquote(words.removesuffix(END))
         if not _ID.fullmatch(run):

@@ -1,9 +1,11 @@
-"""Who may have a role process started anew with `POST /restart` on its metrics port."""
+"""Having a role process started anew with `POST /restart` on its metrics port."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.metrics.asker import may_ask
+from cluster.control.rules import Acting
+
+PATH = "/restart"
 
 
 @dataclass(frozen=True)
@@ -14,14 +16,14 @@ class RestartRequests:
     there is nothing to do: it holds nothing, and whoever started it would take its end for a failure.
 
     A coordinator needs this because it has no way to log in on the other nodes, and what a dead one left on their
-    servers (its variables, its contexts for 600 s) has to go before the next one begins. It gives nobody a power they
-    lack: the TensorFlow port beside it executes any graph, one that ends the process too, for whoever reaches it.
+    servers (its variables, its contexts for 600 s) has to go before the next one begins.
     """
 
     coordinator: str
     obey: Callable[[str], None]
     fresh: Callable[[], bool] = lambda: False
 
-    def allowed(self, client: str, own: str) -> bool:
-        """Whether the address `client` may ask, on a connection to our address `own`."""
-        return may_ask(client, own, self.coordinator)
+    @property
+    def acting(self) -> Acting:
+        """Who may."""
+        return Acting("only the coordinator's node may restart this process", (self.coordinator,))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from cluster.metrics.asker import may_ask
+from cluster.control.rules import Acting
 
 PREFIX = "/drain/"
 USUAL_SECONDS = 60.0
@@ -23,10 +23,13 @@ class DrainRequests:
 
     drain: Callable[[str, float], Answer]
 
-    def answer(self, target: str, client: str, own: str) -> Answer:
-        """To a request for `target` from the address `client`, on a connection to our address `own`."""
-        if not may_ask(client, own):
-            return HTTPStatus.FORBIDDEN, "only the coordinator's node may have a worker drained"
+    @property
+    def acting(self) -> Acting:
+        """Who may."""
+        return Acting("only the coordinator's node may have a worker drained")
+
+    def answer(self, target: str) -> Answer:
+        """To a request for `target` that is allowed."""
         path, _, query = target.removeprefix(PREFIX).partition("?")
         try:
             given = dict(urllib.parse.parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))

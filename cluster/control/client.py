@@ -1,0 +1,157 @@
+"""The one HTTP client: an answer within a total deadline and of a bounded size, or one error.
+
+It imports the standard library alone: `fab` also sends its source to nodes, to be run by their own Python (`program`).
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+
+MOST_HEAD_BYTES = 16_384
+MOST_BODY_BYTES = 1_048_576
+"""A role exports some 10 KB, a coordinator of 64 workers some 300 KB."""
+MARK_HEADER = "X-PSCluster-Request"
+"""Stands in every request that changes something. A page of another site cannot send it without asking first."""
+TOKEN_HEADER = "X-PSCluster-Token"
+_END_OF_HEAD = b"\r\n\r\n"
+_CHUNK_BYTES = 65_536
+
+
+class NoAnswerError(OSError):
+    """No answer came, or none that can be used: what was asked, and why. `refused`: nobody listens there."""
+
+    def __init__(self, words: str, refused: bool = False) -> None:
+        super().__init__(words)
+        self.refused = refused
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, whatever its status is. Names of `headers` are in lower case."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The body; what is not UTF-8 in it is replaced."""
+        return self.body.decode(errors="replace")
+
+
+def ask(
+    address: str,
+    method: str,
+    target: str,
+    *,
+    deadline_seconds: float,
+    token: str | None = None,
+    most_bytes: int = MOST_BODY_BYTES,
+) -> Answer:
+    """The answer of `address`, an IP address and a port, to one request.
+
+    Connecting, sending and receiving together take at most `deadline_seconds`; more than `most_bytes` of body are
+    not taken. No redirect is followed, no proxy is asked and no name is looked up. `token` is the cluster's, for what
+    changes something. Raises NoAnswerError.
+    """
+    end = time.monotonic() + deadline_seconds
+    what = f"{method} http://{address}{target}"
+    try:
+        with _connected(address, end) as connection:
+            lines = [f"{method} {target} HTTP/1.0", f"Host: {address}", "Connection: close"]
+            if method == "POST":
+                lines += ["Content-Length: 0", f"{MARK_HEADER}: 1", *([f"{TOKEN_HEADER}: {token}"] if token else [])]
+            _send(connection, "\r\n".join(lines).encode("ascii") + _END_OF_HEAD, end)
+            return _answer(connection, end, most_bytes)
+    except TimeoutError:
+        raise NoAnswerError(f"{what}: expected the whole answer within {deadline_seconds:g} s") from None
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        words = str(problem) or type(problem).__name__
+        raise NoAnswerError(f"{what}: {words}", isinstance(problem, ConnectionRefusedError)) from None
+
+
+def _connected(address: str, end: float) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    # Numeric: nothing bounds how long a name is looked up.
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )[0]
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.settimeout(_left(end))
+        connection.connect(where)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _send(connection: socket.socket, request: bytes, end: float) -> None:
+    connection.settimeout(_left(end))
+    connection.sendall(request)  # since Python 3.5 its timeout is that of all of it
+
+
+def _receive(connection: socket.socket, end: float) -> bytes:
+    connection.settimeout(_left(end))
+    return connection.recv(_CHUNK_BYTES)
+
+
+class _Received:
+    """What http.client reads an answer from."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def makefile(self, _mode: str) -> BytesIO:
+        return BytesIO(self._head)
+
+
+def _answer(connection: socket.socket, end: float, most_bytes: int) -> Answer:
+    received = bytearray()
+    while (found := received.find(_END_OF_HEAD)) < 0:
+        if len(received) > MOST_HEAD_BYTES:
+            raise ValueError(f"expected headers of at most {MOST_HEAD_BYTES} bytes, got more")
+        got = _receive(connection, end)
+        if not got:
+            raise ValueError(f"the connection ended after {len(received)} bytes, before the end of the headers")
+        received += got
+    if found > MOST_HEAD_BYTES:
+        raise ValueError(f"expected headers of at most {MOST_HEAD_BYTES} bytes, got {found}")
+    begin = found + len(_END_OF_HEAD)
+    parsed = http.client.HTTPResponse(_Received(bytes(received[:begin])))  # type: ignore[arg-type]  # reads alone
+    parsed.begin()  # at most 100 headers
+    if parsed.chunked or parsed.status < 200:
+        raise ValueError("expected an answer in one piece, as HTTP/1.0 has it")
+    body, wanted = received[begin:], parsed.length
+    while wanted is None or len(body) < wanted:
+        if max(len(body), wanted or 0) > most_bytes:
+            raise ValueError(f"expected an answer of at most {most_bytes} bytes, got more")
+        got = _receive(connection, end)
+        if not got:
+            break
+        body += got
+    if wanted is not None and len(body) < wanted:
+        raise ValueError(f"the connection ended after {len(body)} of {wanted} bytes")
+    if len(body) > most_bytes:
+        raise ValueError(f"expected an answer of at most {most_bytes} bytes, got more")
+    headers = {name.lower(): value for name, value in parsed.getheaders()}
+    return Answer(parsed.status, bytes(body if wanted is None else body[:wanted]), headers)
+
+
+def program(main: str) -> bytes:
+    """A program for a node's own Python: this module, then `main`, which calls `ask` and reads `sys.argv`."""
+    return Path(__file__).read_bytes() + f"\n\n{main}".encode()

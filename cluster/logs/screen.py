@@ -1,0 +1,44 @@
+"""The one way to rich: colours stand beside a text, never in it. Import it where something is shown: rich is slow."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from cluster.logs.foreign import one_line, visible
+
+
+class Screen(Console):
+    """A console that shows a string as it is: its markup is no markup, its control characters are escaped."""
+
+    def __init__(self, **options: Any) -> None:
+        """`options`: as `rich.console.Console` takes them."""
+        super().__init__(**{**options, "markup": False, "emoji": False, "highlight": False})
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """See `rich.console.Console`; every string comes by here, in a cell of a table too."""
+        return super().render_str(visible(text), **{**options, "markup": False, "emoji": False, "highlight": False})
+
+
+def coloured(text: str, style: str) -> Text:
+    """`text` in a style of rich: `red`, `bold`."""
+    return Text(visible(text), style)
+
+
+def words(*parts: str | tuple[str, str]) -> Text:
+    """One line of parts, each plain or with a style: `words(("failed", "red"), " ", reason)`."""
+    made = Text()
+    for part in parts:
+        text, style = (part, "") if isinstance(part, str) else part
+        made.append(one_line(text), style)
+    return made
+
+
+@contextmanager
+def spinner(text: str, *, error: bool = False) -> Iterator[Callable[[str], None]]:
+    """A spinner with `text` beside it, on standard error with `error`; gives what changes the text."""
+    with Status(words(text), console=Screen(stderr=error)) as status:
+        yield lambda text: status.update(words(text))

@@ -1,0 +1,42 @@
+"""Command lines for nodes: argument lists, joined for a shell in this one place. Pure."""
+
+import shlex
+from collections.abc import Iterable
+from pathlib import PurePath
+
+Word = str | int | PurePath
+"""One argument of a command, whatever characters are in it."""
+
+Words = list[str] | tuple[str, ...]
+"""A command as an argument list. Not `Sequence[str]`: a string is one, and a string is no argument list."""
+
+
+def quoted(*words: Word) -> str:
+    """These words for a POSIX shell, each one argument however it is spelled.
+
+    Raises ValueError for a word that no shell can take.
+    """
+    return shlex.join(checked(words))
+
+
+def checked(words: Iterable[Word]) -> list[str]:
+    """The words as strings. Raises TypeError for a string in the place of a list, ValueError for a NUL byte."""
+    if isinstance(words, str):
+        raise TypeError(f"expected an argument list, got the string {words!r}: split it into words")
+    made = [str(word) for word in words]
+    bad = next((word for word in made if "\0" in word), None)
+    if bad is not None:
+        raise ValueError(f"expected an argument of a command, got {bad!r}: it holds a NUL byte")
+    return made
+
+
+def shell(script: str, *arguments: Word) -> list[str]:
+    """A command that runs `script` with the arguments as `$1`, `$2` and so on. The script itself is a constant."""
+    return ["sh", "-c", script, "sh", *checked(arguments)]
+
+
+def as_account(words: Words, *, root: bool = False, user: str | None = None) -> list[str]:
+    """The command as the account `user`, as root, or as the account that is logged in."""
+    if user is not None:
+        return ["sudo", "-n", "-u", user, "--", *checked(words)]
+    return ["sudo", "-n", "--", *checked(words)] if root else checked(words)

@@ -1,0 +1,193 @@
+"""Files and folders that root makes, gives away and removes on a node. For the system's Python alone."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from deploy.rooted.walk import FOLDER, NEW, READ, Refused, ids, kind, parent_of
+
+BLOCK_BYTES = 1 << 20
+
+
+def settle(descriptor: int, mode: int, uid: int, gid: int) -> None:
+    """Owner and mode of what is open: first nobody else's, so that its old owner changes nothing meanwhile."""
+    os.fchown(descriptor, os.geteuid(), -1)
+    for name in ("system.posix_acl_access", "system.posix_acl_default"):
+        with contextlib.suppress(OSError):
+            os.removexattr(descriptor, name)
+    os.fchmod(descriptor, mode)
+    os.fchown(descriptor, uid, gid)
+
+
+def make_folder(path: str, mode: str, owner: str) -> None:
+    """A folder with this mode and owner; what is in it stays, and so does one of that owner and mode."""
+    uid, gid = ids(owner)
+    with parent_of(path, make=True) as (parent, name):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+        try:
+            descriptor = os.open(name, FOLDER, dir_fd=parent)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            found = os.lstat(name, dir_fd=parent)
+            raise Refused(
+                f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
+                "and remove it"
+            ) from None
+        try:
+            settle(descriptor, int(mode, 8), uid, gid)
+        finally:
+            os.close(descriptor)
+
+
+def make_point(path: str) -> None:
+    """A folder to mount something at. One that is there is not opened: that would mount what waits there."""
+    with parent_of(path, make=True) as (parent, name):
+        try:
+            os.mkdir(name, 0o755, dir_fd=parent)
+        except FileExistsError:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISDIR(found.st_mode):
+                raise Refused(f"{path}: expected a folder, found {kind(found)}: remove it") from None
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """All of it."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def put(parent: int, name: str, content: bytes, mode: int, uid: int, gid: int) -> None:
+    """A file in the folder `parent`, whole or not at all; in place of a file or a link of that name."""
+    partial = f".{name}.{os.getpid()}.partial"
+    descriptor = os.open(partial, NEW, 0o600, dir_fd=parent)
+    try:
+        try:
+            write_all(descriptor, content)
+            os.fchmod(descriptor, mode)
+            os.fchown(descriptor, uid, gid)
+        finally:
+            os.close(descriptor)
+        os.replace(partial, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial, dir_fd=parent)
+        raise
+
+
+def write(path: str, mode: str, owner: str) -> None:
+    """The file `path` with what comes on stdin."""
+    uid, gid = ids(owner)
+    content = sys.stdin.buffer.read()
+    with parent_of(path) as (parent, name):
+        put(parent, name, content, int(mode, 8), uid, gid)
+
+
+def discard(parent: int, name: str) -> None:
+    """What has this name goes, whatever it is; a link alone, not what it points to."""
+    try:
+        found = os.lstat(name, dir_fd=parent)
+        if not stat.S_ISDIR(found.st_mode):
+            os.unlink(name, dir_fd=parent)
+            return
+        try:
+            shutil.rmtree(name, dir_fd=parent)
+        except (RecursionError, OSError) as problem:
+            if isinstance(problem, OSError) and problem.errno != errno.EMFILE:
+                raise
+            # Deeper than this program goes: rm keeps no folder open on the way, and follows no link either.
+            os.fchdir(parent)
+            subprocess.run(["rm", "-r", "-f", "--", name], stdin=subprocess.DEVNULL, check=True)
+    except FileNotFoundError:
+        pass
+
+
+def remove(path: str) -> None:
+    """What is at `path` goes."""
+    try:
+        with parent_of(path) as (parent, name):
+            discard(parent, name)
+    except FileNotFoundError:
+        pass
+
+
+def copy(source: str, target: str, listed: str) -> None:
+    """The files of a folder that somebody else keeps: copied first, and kept only if the copy has the hash listed.
+
+    `listed`: JSON, name, SHA-256 and bytes of each. `target` is made.
+    """
+    with parent_of(target) as (parent, name):
+        os.mkdir(name, 0o755, dir_fd=parent)
+        folder = os.open(name, FOLDER, dir_fd=parent)
+        try:
+            for one, sha256, size in json.loads(listed):
+                copy_one(source, folder, one, sha256, size)
+        finally:
+            os.close(folder)
+
+
+def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> None:
+    """One file, read once: what is hashed is what is kept."""
+    where = os.path.join(source, name)
+    if "/" in name or name in ("", ".", ".."):
+        raise Refused(f"{name!r}: expected a plain file name")
+    try:
+        given = os.open(where, READ)
+    except FileNotFoundError:
+        raise Refused(f"{where} is not there: publish it again", 74) from None
+    except OSError as problem:
+        raise Refused(f"{where} cannot be read ({problem.strerror}): publish it again", 72) from None
+    try:
+        found = os.fstat(given)
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+            raise Refused(
+                f"{where}: expected a file of {size} bytes, found {kind(found)} of {found.st_size}: publish it again",
+                72,
+            )
+        made = os.open(name, NEW, 0o644, dir_fd=folder)
+        try:
+            digest, left = hashlib.sha256(), size
+            while left and (block := os.read(given, min(left, BLOCK_BYTES))):
+                digest.update(block)
+                write_all(made, block)
+                left -= len(block)
+            os.fchmod(made, 0o644)
+        finally:
+            os.close(made)
+        if digest.hexdigest() != sha256:
+            os.unlink(name, dir_fd=folder)
+            raise Refused(f"{where} is not the file that was published: publish it again", 72)
+    finally:
+        os.close(given)
+
+
+FILE_VERBS: Mapping[str, Callable[..., None]] = {
+    "folder": make_folder,
+    "point": make_point,
+    "write": write,
+    "remove": remove,
+    "copy": copy,
+}
+
+
+def run(words: Sequence[str], verbs: Mapping[str, Callable[..., None]]) -> int:
+    """The exit code: 71 for a full disk, 72 for a hash that is another, 74 for a file that is not there, else 1."""
+    os.umask(0o022)
+    try:
+        verbs[words[0]](*words[1:])
+    except Refused as refused:
+        print(refused, file=sys.stderr)
+        return refused.code
+    except OSError as problem:
+        print(f"{' '.join(words[1:2])}: {problem}", file=sys.stderr)
+        return 71 if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else 1
+    return 0

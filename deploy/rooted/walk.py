@@ -1,0 +1,141 @@
+"""Root's way to a place on a node, a folder at a time by file descriptor. For the system's Python alone.
+
+A folder that somebody else could change meanwhile is refused, as systemd-tmpfiles does. What is there then stays there:
+only root could put a link in its place.
+"""
+
+import contextlib
+import errno
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_LINKS = 40
+
+
+class Refused(Exception):
+    """One line: what was expected, what is there, what to do."""
+
+    def __init__(self, line: str, code: int = 1) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+def owners() -> set[int]:
+    """Who may own a folder on root's way: root, and who became root by sudo to run this."""
+    by_sudo = os.environ.get("SUDO_UID", "")
+    return {0, os.geteuid(), *([int(by_sudo)] if by_sudo.isdigit() else [])}
+
+
+def groups() -> set[int]:
+    """Which groups may write to a folder on root's way."""
+    by_sudo = os.environ.get("SUDO_GID", "")
+    return {0, os.getegid(), *([int(by_sudo)] if by_sudo.isdigit() else [])}
+
+
+def look_over(path: str, found: os.stat_result) -> None:
+    """Raises Refused for a folder in which somebody else could put a link in the place of what is there."""
+    sticky = found.st_mode & stat.S_ISVTX
+    others = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid not in groups())
+    if found.st_uid not in owners() or (others and not sticky):
+        raise Refused(
+            f"{path}: expected a folder that only root can change, it belongs to uid {found.st_uid} with mode "
+            f"{stat.S_IMODE(found.st_mode):04o}: look at what is in it, then `sudo chown root: {path}; "
+            f"sudo chmod go-w {path}`"
+        )
+
+
+class Walk:
+    """From `/` to a folder; each folder on the way stays open until the end."""
+
+    def __init__(self, path: str, make: bool = False) -> None:
+        if not path.startswith("/"):
+            raise Refused(f"{path!r}: expected an absolute path")
+        self.make, self.links = make, 0
+        self.open = [("/", os.open("/", FOLDER))]
+        rest = path.split("/")
+        while rest:
+            part = rest.pop(0)
+            if part == "..":
+                if len(self.open) > 1:
+                    os.close(self.open.pop()[1])
+            elif part not in ("", "."):
+                rest = self.enter(part) + rest
+
+    @property
+    def here(self) -> int:
+        """The folder that was reached."""
+        return self.open[-1][1]
+
+    @property
+    def path(self) -> str:
+        """Its path without links."""
+        return self.open[-1][0]
+
+    def enter(self, name: str) -> list[str]:
+        """Opens the folder `name`; the parts of its target if it is a link that root made."""
+        path = os.path.join(self.path, name)
+        look_over(self.path, os.fstat(self.here))
+        if self.make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=self.here)
+                os.chmod(name, 0o755, dir_fd=self.here)
+        try:
+            self.open.append((path, os.open(name, FOLDER, dir_fd=self.here)))
+            return []
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+        found = os.lstat(name, dir_fd=self.here)
+        self.links += 1
+        if not stat.S_ISLNK(found.st_mode) or found.st_uid not in owners() or self.links > MOST_LINKS:
+            raise Refused(
+                f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
+                "and remove it"
+            )
+        target = os.readlink(name, dir_fd=self.here)
+        if target.startswith("/"):
+            while len(self.open) > 1:
+                os.close(self.open.pop()[1])
+        return target.split("/")
+
+    def __enter__(self) -> "Walk":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _path, descriptor in self.open:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def parent_of(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Descriptor of the folder that holds `path`, which only root can change, and the last part of `path`."""
+    head, name = os.path.split(path.rstrip("/"))
+    if name in ("", ".", ".."):
+        raise Refused(f"{path!r}: expected a path that ends with a name")
+    with Walk(head, make) as walk:
+        look_over(walk.path, os.fstat(walk.here))
+        yield walk.here, name
+
+
+def kind(found: os.stat_result) -> str:
+    """A word for what is there."""
+    for test, word in ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file")):
+        if test(found.st_mode):
+            return word
+    return "a special file"
+
+
+def ids(owner: str) -> tuple[int, int]:
+    """Uid and gid of an account."""
+    try:
+        found = pwd.getpwnam(owner)
+        group = grp.getgrgid(found.pw_gid)
+    except KeyError:
+        raise Refused(f"{owner}: expected an account with a group, found none: `fab deploy start` makes it") from None
+    return found.pw_uid, group.gr_gid

@@ -1,0 +1,170 @@
+"""The one client against servers that flood, trickle, redirect, talk without end, or hang up."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cluster.control.client import MOST_BODY_BYTES, NoAnswerError, ask
+from cluster.control.messages import Reply
+from cluster.control.server import PROCESS_HEADER, Server
+from cluster.errors import ClusterError
+from cluster.jobs.role_metrics import MOST_LINES, role_metrics
+from deploy.node_job.restart_verdict import RestartPatience
+from deploy.node_job.role_restart import bring_roles_back
+from tests.server.processes import HANG_SECONDS, free_ports
+
+Play = Callable[[socket.socket, threading.Event], None]
+
+
+@contextlib.contextmanager
+def playing(play: Play) -> Iterator[int]:
+    """A port whose every connection is played so, until the end."""
+    end = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def one(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(HANG_SECONDS)
+            play(connection, end)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threads.append(threading.Thread(target=one, args=(connection,)))
+                threads[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        accepting = threading.Thread(target=serve)
+        accepting.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            end.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            for thread in (accepting, *threads):
+                thread.join(HANG_SECONDS)
+
+
+def flood(connection: socket.socket, end: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+    while not end.is_set():
+        connection.sendall(b"x 1\n" * 16_384)
+
+
+def trickle(connection: socket.socket, end: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while not end.wait(0.02):
+        connection.sendall(b"#")
+
+
+def trickle_headers(connection: socket.socket, end: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.0 200 OK\r\n")
+    while not end.wait(0.02):
+        connection.sendall(b"a: b\r\n")
+
+
+def endless_headers(connection: socket.socket, end: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.0 200 OK\r\n")
+    while not end.is_set():
+        connection.sendall(b"a: b\r\n" * 1000)
+
+
+def silent(connection: socket.socket, end: threading.Event) -> None:
+    end.wait(HANG_SECONDS)
+
+
+def saying(words: bytes) -> Play:
+    def say(connection: socket.socket, _end: threading.Event) -> None:
+        connection.recv(65_536)
+        connection.sendall(words)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("play", "words"),
+    [
+        (flood, f"at most {MOST_BODY_BYTES} bytes"),
+        (endless_headers, "headers of at most 16384 bytes"),
+        (saying(b"HTTP/1.0 200 OK\r\n" + b"a: b\r\n" * 101 + b"\r\n"), "more than 100 headers"),
+        (saying(b"HTTP/1.0 200 OK\r\nContent-Length: 99999999\r\n\r\n"), f"at most {MOST_BODY_BYTES} bytes"),
+        (saying(b"HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\nabc"), "ended after 3 of 10 bytes"),
+        (saying(b"HTTP/1.0 200 O"), "before the end of the headers"),
+        (saying(b""), "after 0 bytes"),
+        (saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "in one piece"),
+        (saying(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "SSH-2.0"),
+    ],
+)
+def test_what_is_no_bounded_answer_is_one_error(play: Play, words: str) -> None:
+    with playing(play) as port, pytest.raises(NoAnswerError, match=words) as caught:
+        ask(f"127.0.0.1:{port}", "GET", "/metrics", deadline_seconds=HANG_SECONDS)
+    assert str(caught.value).startswith(f"GET http://127.0.0.1:{port}/metrics: ")
+    assert not caught.value.refused
+
+
+@pytest.mark.parametrize("play", [silent, trickle, trickle_headers])
+def test_the_deadline_is_that_of_the_whole_answer(play: Play) -> None:
+    with playing(play) as port:
+        begun = time.monotonic()
+        with pytest.raises(NoAnswerError, match=r"the whole answer within 0\.4 s"):
+            ask(f"127.0.0.1:{port}", "GET", "/metrics", deadline_seconds=0.4)
+        assert time.monotonic() - begun < 20  # it would have been half an hour
+
+
+def test_no_redirect_is_followed_and_no_proxy_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: list[str] = []
+
+    def reach(connection: socket.socket, _end: threading.Event) -> None:
+        reached.append("there")
+
+    with playing(reach) as elsewhere:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{elsewhere}")
+        there = f"HTTP/1.0 302 Found\r\nLocation: http://127.0.0.1:{elsewhere}/\r\nContent-Length: 0\r\n\r\n"
+        with playing(saying(there.encode())) as port:
+            assert ask(f"127.0.0.1:{port}", "GET", "/", deadline_seconds=HANG_SECONDS).status == 302
+            with pytest.raises(ClusterError, match="got status 302"):
+                role_metrics("127.0.0.1", port)
+    assert reached == []
+
+
+def test_an_answer_comes_with_its_status_and_headers() -> None:
+    server = Server("127.0.0.1", 0, lambda request: Reply.words(503, f"{request.method} {request.target}"), "a test")
+    try:
+        answer = ask(f"127.0.0.1:{server.port}", "POST", "/x?y=1", deadline_seconds=HANG_SECONDS)
+    finally:
+        server.close()
+    assert (answer.status, answer.text) == (503, "POST /x?y=1\n")
+    assert answer.headers[PROCESS_HEADER.lower()]
+
+
+def test_nobody_there_and_a_name_are_errors_at_once() -> None:
+    with pytest.raises(NoAnswerError, match="refused") as caught:
+        ask(f"127.0.0.1:{free_ports(1)[0]}", "GET", "/", deadline_seconds=HANG_SECONDS)
+    assert caught.value.refused
+    with pytest.raises(NoAnswerError):
+        ask("pi.example:80", "GET", "/", deadline_seconds=HANG_SECONDS)
+
+
+def test_a_role_that_names_a_metric_without_end_is_one_error() -> None:
+    lines = b"pscluster_ready 1\n" * (MOST_LINES + 1)
+    with (
+        playing(saying(b"HTTP/1.0 200 OK\r\n\r\n" + lines)) as port,
+        pytest.raises(ClusterError, match=f"{MOST_LINES + 1} lines, more than {MOST_LINES}"),
+    ):
+        role_metrics("127.0.0.1", port, ("pscluster_ready",))
+
+
+@pytest.mark.parametrize("play", [silent, trickle, trickle_headers, flood])
+def test_roles_that_hold_their_asker_up_are_given_up_in_time(play: Play) -> None:
+    with playing(play) as port:
+        roles = {"ps:0": f"127.0.0.1:{port}", **{f"worker:{index}": f"127.0.0.1:{port}" for index in range(40)}}
+        begun = time.monotonic()
+        with pytest.raises(ClusterError, match="do not come back"):
+            bring_roles_back(roles, print, RestartPatience(deadline_seconds=1.0, silent_worker_seconds=0.2))
+        assert time.monotonic() - begun < 20

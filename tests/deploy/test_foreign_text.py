@@ -1,0 +1,111 @@
+"""What a role wrote into its log comes out of `fab deploy logs` on a terminal, and nothing of it is obeyed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.inventory import load
+from cluster.inventory.task import RoleName
+from cluster.inventory.templates import local_inventory
+from deploy.project import ROOT
+from deploy.state_folder import StateFolder
+from tests.deploy.pseudo_terminal import on_a_terminal
+
+FAB = Path(sys.executable).with_name("fab")
+LOGS = [str(FAB), "-r", str(ROOT), "deploy", "logs"]
+HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x1b[2J\x1b[Hfab: all is well\r[/b][red]x\x9b31m\u202e"
+SHOWN = r"\x1b]52;c;cm0gLXJmIH4=\x07\x1b[2J\x1b[Hfab: all is well\r[/b][red]x\x9b31m\u202e"
+
+TF_PRINT = """
+import os, sys
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tests.server.interoperate import definition
+coordinator, ps, worker = map(int, sys.argv[1:4])
+context.set_server_def(definition(coordinator, ps, [worker]))
+@tf.function
+def speak(words):
+    with tf.device("/job:worker/task:0"):
+        tf.print(words)
+        return tf.identity(words)
+speak(tf.constant(sys.argv[4]))
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
+    inventory = load(tmp_path / "inventory.yaml")
+    made = StateFolder.beside(inventory.path, inventory.cluster)
+    made.create()
+    return made
+
+
+def controls(written: bytes) -> set[str]:
+    """What a terminal would obey, but for the line ends that its own driver makes."""
+    text = written.decode("utf-8", errors="replace").replace("\r\n", "\n")
+    return {c for c in text if not c.isprintable() and c != "\n"}
+
+
+def test_a_hostile_line_is_shown_and_not_obeyed(state: StateFolder, tmp_path: Path) -> None:
+    state.log("worker:0").write_text(f"{HOSTILE}\n", encoding="utf-8")
+    for flags in ((), ("--json",)):
+        with on_a_terminal([*LOGS, *flags], tmp_path, columns=300) as terminal:
+            assert terminal.end() == 0
+        assert not controls(terminal.written), terminal.text
+        last = terminal.text.splitlines()[-1]
+        assert (json.loads(last)["message"] == HOSTILE) if flags else (SHOWN in last)
+
+
+def test_followed_too(state: StateFolder, tmp_path: Path) -> None:
+    log = state.log("worker:0")
+    log.write_text("first\n")
+    with on_a_terminal([*LOGS, "--follow"], tmp_path, columns=300) as terminal:
+        terminal.until("first")
+        with log.open("a", encoding="utf-8") as appended:
+            appended.write(f"{HOSTILE}\nthe end\n")
+        terminal.until("the end")
+        assert SHOWN in terminal.text
+        assert not controls(terminal.written), terminal.text
+        terminal.interrupt()
+        assert terminal.end() == 130
+
+
+def test_a_json_line_with_controls_stays_json(state: StateFolder, tmp_path: Path) -> None:
+    fields = {"time": "2026-11-22T00:00:00.987Z", "message": "x\x9b\x7f\u202e", "more": "\u2028"}
+    state.log("worker:0").write_text(json.dumps(fields, ensure_ascii=False) + "\n", encoding="utf-8")
+    with on_a_terminal([*LOGS, "--json"], tmp_path, columns=300) as terminal:
+        assert terminal.end() == 0
+    assert not controls(terminal.written), terminal.text
+    assert json.loads(terminal.text.splitlines()[-1]) == fields
+
+
+ROLES: tuple[RoleName, ...] = ("coordinator", "ps", "worker")
+
+
+@pytest.mark.long
+def test_a_graph_of_a_stranger_prints_in_a_real_role(tmp_path: Path) -> None:
+    (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
+    inventory = load(tmp_path / "inventory.yaml")
+    fab = [str(FAB), "-r", str(ROOT), "deploy"]
+    started = subprocess.run([*fab, "start", "--no-jobs"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    try:
+        assert started.returncode == 0, started.stderr
+        (coordinator,), (server,), (worker,) = map(inventory.of_role, ROLES)
+        ports = [str(task.port) for task in (coordinator, server, worker)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        words = [sys.executable, "-c", TF_PRINT, *ports, HOSTILE]
+        subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True)
+        with on_a_terminal([*LOGS, "--role", "worker"], tmp_path, columns=300) as terminal:
+            assert terminal.end() == 0
+        assert SHOWN in terminal.text
+        assert not controls(terminal.written), terminal.text
+    finally:
+        subprocess.run([*fab, "stop"], cwd=tmp_path, check=True, timeout=60, capture_output=True)

@@ -1,0 +1,91 @@
+"""How the product reaches a node: commands are argument lists, and root's work on files is done in one place."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.project import ROOT
+from tests.habits.shell_values import Unquoted, commands_as_text, unquoted
+
+SOURCES = sorted((ROOT / "deploy").rglob("*.py"))
+
+BY_PATH = re.compile(
+    r"\b(rm -rf?|chown|install -d|mkdir -p|ln -s|cp -[a-z]*[rp])\b|Standard(Output|Error)=(append|file)"
+)
+WITHIN_ROOT_S_OWN = {
+    "deploy/converge/code.py": "/opt/pscluster/prepared, which only root writes",
+    "deploy/converge/packages.py": "/var/lib/pscluster-deploy, which only root reads",
+    "deploy/converge/reset.py": "folders below /etc, /opt, /var/lib and the export, also where Python is broken",
+    "deploy/release/environment_script.py": "/opt/pscluster/environments, which only root writes",
+    "deploy/release/publish_scripts.py": "the shared folder on its server, root's; elsewhere it runs as the account",
+    "deploy/release/release_scripts.py": "/opt/pscluster/releases, which only root writes",
+    "deploy/rooted/walk.py": "a message",
+}
+"""Where scripts name files by their path, and why nobody but root can change what lies there."""
+
+
+def test_every_value_in_a_shell_command_is_quoted_by_the_one_function() -> None:
+    assert [found for path in SOURCES for found in unquoted(path.relative_to(ROOT), path.read_text())] == []
+
+
+def test_commands_for_nodes_are_lists_of_words() -> None:
+    assert [place for path in SOURCES for place in commands_as_text(path.relative_to(ROOT), path.read_text())] == []
+
+
+def test_one_module_knows_how_a_shell_quotes() -> None:
+    knows = [
+        path.relative_to(ROOT).as_posix()
+        for path in SOURCES
+        if re.search(r"^\s*(import|from) shlex", path.read_text(), re.M)
+    ]
+    assert knows == ["deploy/command_line.py"]
+
+
+def test_root_names_no_file_by_its_path_but_within_its_own_folders() -> None:
+    found = set()
+    for path in SOURCES:
+        texts = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        if any(isinstance(text, str) and BY_PATH.search(text) for text in texts):
+            found.add(path.relative_to(ROOT).as_posix())
+    assert found - WITHIN_ROOT_S_OWN.keys() == set(), "use deploy.rooted.commands"
+    assert WITHIN_ROOT_S_OWN.keys() - found == set()
+
+
+def test_what_runs_on_a_node_is_the_standard_library_alone() -> None:
+    modules = ("deploy.rooted.walk", "deploy.rooted.files", "deploy.rooted.jobs")
+    program = f"import sys; before = set(sys.modules); import {', '.join(modules)}; print(*set(sys.modules) - before)"
+    words = ["/usr/bin/python3", "-I", "-S", "-c", f"import sys; sys.path.append({str(ROOT)!r}); {program}"]
+    loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    ours = {name for name in loaded if name.partition(".")[0] in ("deploy", "cluster")}
+    assert ours == {"deploy", "deploy.rooted", *modules}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('run(f"systemctl stop {unit}")', "unit"),
+        ('run(f"tail -n +{seen + 1} {log}")', "log"),
+        ('x = f"chown {step.owner}: " + y', "step.owner"),
+        ('script = f"cd {jobs} && ls"', "jobs"),
+    ],
+)
+def test_what_the_review_found_would_be_seen(line: str, value: str) -> None:
+    text = f"def one(unit, seen, log, step, jobs, y, run):\n    {line}\n"
+    assert value in {found.value for found in unquoted(Path("x.py"), text)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'x = f"rm -f -- {quoted(path)}"',
+        'x = f"cat {PLACE}/file 2>/dev/null"',
+        'x = f"install -m {mode:o} && true"',
+        'path = quoted(path)\n    x = f"cat {path} && true"',
+        'x = f"{path}: not removed: `rm -rf {path}` there does"',
+    ],
+)
+def test_what_is_quoted_constant_or_a_number_is_none(line: str) -> None:
+    assert list[Unquoted](unquoted(Path("x.py"), f"def one(path, mode):\n    {line}\n")) == []
