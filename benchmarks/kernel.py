@@ -3,9 +3,11 @@
 Over the thesis's grid and the dBLSTM: forward, backward, clip and Adam over a batch of windows of 128 x 9, all three
 from the same weights on the same windows. Each contestant is a process of its own with all cores; they take turns, a
 round is one turn of each, and a ratio is the median of the rounds' ratios. The peak is that of a product of two 2,048 x
-2,048 float32 matrices in the same run on the same cores, the faster of TensorFlow's and PyTorch's. `ours` has one
-micro-batch a core, as PyTorch has one thread a core; `ours_shipped` has the four of a job that does not say otherwise,
-which suits a Pi, and is measured beside it, but not quick.
+2,048 float32 matrices in the same run on the same cores, the faster of TensorFlow's and PyTorch's.
+
+`ours`, `keras` and `pytorch` cut the batch alike: one part a core, one thread a part, the gradients summed, one clip
+and one Adam. Beside them `keras_whole` and `pytorch_whole` have the batch in one piece and their libraries' own
+threads, and `ours_of_four` has four micro-batches.
 """
 
 import os
@@ -27,9 +29,10 @@ PRODUCT_FLOP = 2 * 2048**3
 SAME_LOSS = 1e-4
 """How far the losses of the first step may lie apart, relatively: beyond it the networks are not the same."""
 
-OURS, OTHERS = ("ours", "ours_shipped"), ("keras", "pytorch")
+OURS, SPLIT, WHOLE = ("ours", "ours_of_four"), ("keras", "pytorch"), ("keras_whole", "pytorch_whole")
+OTHERS = (*SPLIT, *WHOLE)
 QUICK_ROUNDS, ROUNDS = 3, 5
-SHIPPED_MICRO_BATCHES = 4
+FOUR = 4
 PRODUCTS = 3
 TURN_SECONDS = 0.25
 """A turn is as many steps as fit, and at least one."""
@@ -56,7 +59,7 @@ def measure(cell: Cell, contestants: Sequence[Contestant], rounds: int, folder: 
         for contestant in contestants
     }
     taken: dict[str, list[dict[str, float]]] = {contestant.name: [] for contestant in contestants}
-    products: dict[str, list[float]] = {name: [] for name in taken if name in OTHERS}
+    products: dict[str, list[float]] = {name: [] for name in taken if name in WHOLE}
     for _ in range(rounds):
         for contestant in contestants:
             taken[contestant.name].append(turn(contestant, "steps", times[contestant.name]))
@@ -115,13 +118,12 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     def lowest(field: str) -> float | None:
         return min((found[field] for found in rows if field in found), default=None)
 
+    ratios = [f"{name}_over_ours" for name in OTHERS]
     return {
-        "pytorch_over_ours": of("pytorch_over_ours", list(HEADLINES)),
-        "keras_over_ours": of("keras_over_ours", list(HEADLINES)),
-        "pytorch_over_ours_shipped": of("pytorch_over_ours_shipped", list(HEADLINES)),
+        **{ratio: of(ratio, list(HEADLINES)) for ratio in ratios},
+        "pytorch_over_ours_of_four": of("pytorch_over_ours_of_four", list(HEADLINES)),
         "sgemm_share": of("sgemm_share", ["h128", "h256"]),
-        "lowest_pytorch_over_ours": lowest("pytorch_over_ours"),
-        "lowest_keras_over_ours": lowest("keras_over_ours"),
+        **{f"lowest_{ratio}": lowest(ratio) for ratio in ratios},
     }
 
 
@@ -149,7 +151,7 @@ def main() -> None:
     try:
         rows = run(
             chosen(given.cells, given.quick), given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS),
-            given.micro_batches, given.torch_python, given.without, not given.quick,
+            given.micro_batches, given.torch_python, given.without,
         )  # fmt: skip
     except Missing as missing:
         print(f"benchmarks.kernel: {missing}", file=sys.stderr)
@@ -163,18 +165,9 @@ def run(
     micro_batches: int | None,
     torch_python: str | None,
     without: Sequence[str],
-    shipped: bool,
 ) -> list[dict[str, Any]]:
-    """A row for each cell; `shipped` measures the job's default as well."""
-    own, cores = [sys.executable, "-m", "benchmarks.kernel_ours"], len(os.sched_getaffinity(0))
-    count = micro_batches or cores
-    commands: dict[str, tuple[list[str], dict[str, Any]]] = {"ours": (own, {"micro_batches": count})}
-    if shipped and count != SHIPPED_MICRO_BATCHES:
-        commands["ours_shipped"] = (own, {"micro_batches": SHIPPED_MICRO_BATCHES})
-    if "keras" not in without:
-        commands["keras"] = ([sys.executable, "-m", "benchmarks.kernel_keras"], {})
-    if "pytorch" not in without:
-        commands["pytorch"] = ([torch_interpreter(torch_python), "-m", "benchmarks.kernel_torch"], {})
+    """A row for each cell."""
+    commands = commands_of(micro_batches, torch_python, without)
     rows = []
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder:
         contestants = [stack.enter_context(Contestant(name, *command)) for name, command in commands.items()]
@@ -184,11 +177,31 @@ def run(
     return rows
 
 
+def commands_of(
+    micro_batches: int | None, torch_python: str | None, without: Sequence[str]
+) -> dict[str, tuple[list[str], dict[str, Any]]]:
+    """The contestants: the command of each and what is added to its orders. On one core nothing is split."""
+    cores = len(os.sched_getaffinity(0))
+    count = micro_batches or cores
+    own, keras = ([sys.executable, "-m", f"benchmarks.kernel_{name}"] for name in ("ours", "keras"))
+    commands: dict[str, tuple[list[str], dict[str, Any]]] = {"ours": (own, {"micro_batches": count})}
+    if count != FOUR:
+        commands["ours_of_four"] = (own, {"micro_batches": FOUR})
+    if "keras" not in without:
+        commands["keras"] = ([*keras, "--split"], {"parts": cores})
+        commands["keras_whole"] = (keras, {"parts": 1})
+    if "pytorch" not in without:
+        torch = [torch_interpreter(torch_python), "-m", "benchmarks.kernel_torch"]
+        commands["pytorch"] = (torch, {"parts": cores})
+        commands["pytorch_whole"] = (torch, {"parts": 1})
+    return commands
+
+
 def _line(found: dict[str, Any]) -> str:
     parts = [f"{found['cell']}: ours {found['ours']['seconds'] * 1e3:.1f} ms"]
     parts += [f"{name} {found[f'{name}_over_ours']:.2f} times that" for name in OTHERS if name in found]
-    if "ours_shipped" in found:
-        parts.insert(1, f"with the job's four micro-batches {found['ours_shipped']['seconds'] * 1e3:.1f} ms")
+    if "ours_of_four" in found:
+        parts.insert(1, f"in four micro-batches {found['ours_of_four']['seconds'] * 1e3:.1f} ms")
     if "sgemm_share" in found:
         parts.append(f"{found['sgemm_share']:.0%} of the peak")
     return ", ".join(parts)

@@ -1,13 +1,18 @@
 """The same training step in Keras 3, a process of its own: `python -m benchmarks.kernel_keras`.
 
-Keras's layers in one `tf.function`, as `fit` runs them but without its callbacks and iterators, on all cores both ways
-TensorFlow can use them. The layers loop over the time steps: TensorFlow has no fused LSTM for a CPU behind them.
+Keras's layers in one `tf.function`, as `fit` runs them but without its callbacks and iterators. The order's `parts`
+says how the batch is cut: into that many parts side by side, their gradients summed before one clip and one Adam, or
+not at all. With `--split` an operation has one thread, as in a worker; without, TensorFlow uses all cores both ways it
+can. The layers loop over the time steps: TensorFlow has no fused LSTM for a CPU behind them.
 """
 
+import argparse
+import os
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.kernel_serve import Step, serve
+from benchmarks.kernel_threads import one_thread_an_operation
 
 import keras  # isort: skip
 import numpy as np  # isort: skip
@@ -77,27 +82,40 @@ def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
     keras.backend.clear_session()
     arrays = np.load(order["arrays"])
     windows, classes = tf.constant(arrays["windows"]), tf.constant(arrays["classes"])
+    count, parts = len(arrays["classes"]), order["parts"]
+    sizes = [len(piece) for piece in np.array_split(arrays["classes"], parts)]
+    pieces = list(zip(tf.split(windows, sizes), tf.split(classes, sizes), strict=True))
     inputs = keras.Input(windows.shape[1:])
     outputs = thesis(order, arrays, inputs) if order["model"] == "thesis" else deep(arrays, inputs)
     model = keras.Model(inputs, outputs)
     optimizer = keras.optimizers.Adam(order["learning_rate"], global_clipnorm=order["clip_norm"])
     optimizer.build(model.trainable_variables)
-    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
+
+    def of_part(own_windows: Any, own_classes: Any) -> tuple[Any, list[Any]]:
+        with tf.GradientTape() as tape:
+            loss = loss_of(own_classes, model(own_windows, training=True)) / count
+        return loss, tape.gradient(loss, model.trainable_variables)
 
     @tf.function(autograph=False)
     def train() -> Any:
-        with tf.GradientTape() as tape:
-            loss = loss_of(classes, model(windows, training=True))
-        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-        return loss
+        losses, gradients = zip(*(of_part(*piece) for piece in pieces), strict=True)
+        total = [tf.add_n(own) for own in zip(*gradients, strict=True)]
+        optimizer.apply(total, model.trainable_variables)
+        return tf.add_n(losses)
 
     weights = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables if len(variable.shape) > 1)
     head = int(np.prod(arrays["head/kernel"].shape))
-    return lambda: float(train()), {"variant": "tf.function", "matrix_parameters": weights - head}
+    cut = f"{parts} parts side by side" if parts > 1 else "one piece"
+    return lambda: float(train()), {"variant": f"{cut}, tf.function", "matrix_parameters": weights - head}
 
 
 def main() -> None:
     """Serve until standard input ends."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernel_keras")
+    parser.add_argument("--split", action="store_true", help="a thread an operation; the parts lie side by side")
+    if parser.parse_args().split:
+        one_thread_an_operation(len(os.sched_getaffinity(0)))
     factor = tf.random.uniform([PRODUCT, PRODUCT])
     serve(build, lambda: tf.matmul(factor, factor).numpy())
 

@@ -12,14 +12,12 @@ from typing import Any
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.kernel_cells import Cell, matrix_parameters
 from benchmarks.kernel_serve import Step, serve
+from benchmarks.kernel_threads import one_thread_an_operation
 from cluster.engine.optimizers import Adam
 from cluster.jobs.gradient import GradientOfBatch
 
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
-
-WORKER_THREADS = 2 + 2
-"""Workers + 2, as `RoleOptions.inter_op_threads` says."""
 
 
 def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
@@ -52,8 +50,7 @@ def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
 
 def main() -> None:
     """Serve until standard input ends."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(max(WORKER_THREADS, len(os.sched_getaffinity(0))))
+    one_thread_an_operation(len(os.sched_getaffinity(0)))
     serve(build, lambda: None)
 
 

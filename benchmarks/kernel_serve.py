@@ -18,8 +18,8 @@ def serve(build: Callable[[dict[str, Any]], tuple[Step, dict[str, Any]]], multip
     """Answer until standard input ends.
 
     `{"cell": ...}` builds that network and takes its first step: what `build` says about it, and the loss.
-    `{"steps": n}` times n steps: their seconds and this process's processor seconds. `{"products": n}` times n calls of
-    `multiply`.
+    `{"steps": n}` times n steps: their seconds, this process's processor seconds and the last one's loss.
+    `{"products": n}` times n calls of `multiply`.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints must not be read as an answer
@@ -38,12 +38,16 @@ def serve(build: Callable[[dict[str, Any]], tuple[Step, dict[str, Any]]], multip
 
 
 def _timed(call: Callable[[], object], times: int) -> dict[str, Any]:
-    seconds, processor_before = [], time.process_time()
+    seconds, last, processor_before = [], None, time.process_time()
     for _ in range(times):
         begin = time.perf_counter()
-        call()
+        last = call()
         seconds.append(time.perf_counter() - begin)
-    return {"seconds": seconds, "processor_seconds": time.process_time() - processor_before}
+    return {
+        "seconds": seconds,
+        "processor_seconds": time.process_time() - processor_before,
+        "last": last if isinstance(last, float) else None,
+    }
 
 
 def fastest(variants: dict[str, Step], tries: int = 3, enough_seconds: float = 1.0) -> str:

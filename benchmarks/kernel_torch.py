@@ -1,10 +1,14 @@
 """The same training step in PyTorch, a process of its own and in an environment of its own.
 
-Needs PyTorch and NumPy and nothing of the project but `benchmarks.kernel_serve`. Each cell is first tried with oneDNN's
-LSTM and with PyTorch's own, then with the fused and the foreach Adam; the fastest is measured.
+Needs PyTorch and NumPy and nothing of the project but `benchmarks.kernel_serve`. The order's `parts` says how the batch
+is cut: into that many parts side by side, each on one thread, their gradients summed before one clip and one Adam; or,
+with one part, not at all, and PyTorch uses all cores as it likes. Each cell is first tried with oneDNN's LSTM and with
+PyTorch's own, then with the fused and the foreach Adam; the fastest is measured.
 """
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,9 @@ from torch import nn
 from benchmarks.kernel_serve import Step, fastest, serve
 
 PRODUCT = 2048
+Network = Any
+Gradient = Callable[[], float]
+"""Leaves the gradients of a batch in the parameters of one network and returns its mean loss."""
 
 
 def _filled(layer: Any, values: dict[str, Any]) -> Any:
@@ -105,44 +112,97 @@ class Deep(nn.Module):
         return self.head(self.last(hidden)[0][-1])
 
 
-def stepping(order: dict[str, Any], arrays: Any, onednn: bool, adam: str) -> tuple[Step, Any]:
+def whole(model: Network, windows: Any, classes: Any) -> Gradient:
+    """The batch in one piece, on all threads that PyTorch has."""
+
+    def gradient() -> float:
+        loss = nn.functional.cross_entropy(model(windows), classes)
+        model.zero_grad(set_to_none=True)
+        loss.backward()
+        return float(loss.item())
+
+    return gradient
+
+
+def split(models: list[Network], windows: Any, classes: Any, pool: ThreadPoolExecutor) -> Gradient:
+    """A part of the batch for each of `models`, side by side; all share the parameters of the first one."""
+    first, *others = models
+    for other in others:
+        for mine, shared in zip(other.parameters(), first.parameters(), strict=True):
+            mine.data = shared.data
+    parts = zip(
+        models,
+        [part.contiguous() for part in torch.tensor_split(windows, len(models), 1)],
+        torch.tensor_split(classes, len(models)),
+        strict=True,
+    )
+    tasks = list(parts)
+
+    def of_part(task: tuple[Network, Any, Any]) -> float:
+        model, own_windows, own_classes = task
+        loss = nn.functional.cross_entropy(model(own_windows), own_classes, reduction="sum") / len(classes)
+        model.zero_grad(set_to_none=True)
+        loss.backward()
+        return float(loss.item())
+
+    def gradient() -> float:
+        loss = sum(pool.map(of_part, tasks))
+        for other in others:
+            for total, own in zip(first.parameters(), other.parameters(), strict=True):
+                total.grad.add_(own.grad)
+        return loss
+
+    return gradient
+
+
+def stepping(
+    order: dict[str, Any], arrays: Any, pool: ThreadPoolExecutor, onednn: bool, adam: str
+) -> tuple[Step, Network]:
     """A fresh network's step, with oneDNN's LSTM or PyTorch's own, and with one of Adam's implementations."""
-    model = Thesis(order, arrays) if order["model"] == "thesis" else Deep(arrays)
+    models = [Thesis(order, arrays) if order["model"] == "thesis" else Deep(arrays) for _ in range(order["parts"])]
+    model = models[0]
     optimizer = torch.optim.Adam(model.parameters(), lr=order["learning_rate"], eps=1e-7, **{adam: True})
     windows = torch.from_numpy(np.ascontiguousarray(arrays["windows"].transpose(1, 0, 2)))
     classes = torch.from_numpy(arrays["classes"].astype(np.int64))
+    gradient = whole(model, windows, classes) if len(models) == 1 else split(models, windows, classes, pool)
 
     def step() -> float:
         with torch.backends.mkldnn.flags(enabled=onednn):
-            loss = nn.functional.cross_entropy(model(windows), classes)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            loss = gradient()
         nn.utils.clip_grad_norm_(model.parameters(), order["clip_norm"])
         optimizer.step()
-        return float(loss.item())
+        return loss
 
     return step, model
 
 
-def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
-    """The fastest step of one cell, and what it is."""
+def build(order: dict[str, Any], pool: ThreadPoolExecutor) -> tuple[Step, dict[str, Any]]:
+    """The fastest step of one cell, and what it is. `pool` computes the parts."""
+    parts, cores = order["parts"], len(os.sched_getaffinity(0))
+    torch.set_num_threads(1 if parts > 1 else cores)
     arrays = np.load(order["arrays"])
     arrays = {name: arrays[name] for name in arrays.files}
-    library = fastest({name: stepping(order, arrays, name == "oneDNN", "fused")[0] for name in ("oneDNN", "native")})
-    adam = fastest({name: stepping(order, arrays, library == "oneDNN", name)[0] for name in ("fused", "foreach")})
-    step, model = stepping(order, arrays, library == "oneDNN", adam)
+
+    def variant(library: str, adam: str) -> tuple[Step, Network]:
+        return stepping(order, arrays, pool, library == "oneDNN", adam)
+
+    library = fastest({name: variant(name, "fused")[0] for name in ("oneDNN", "native")})
+    adam = fastest({name: variant(library, name)[0] for name in ("fused", "foreach")})
+    step, model = variant(library, adam)
     weights = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() > 1)
+    cut = f"{parts} parts side by side, a thread each" if parts > 1 else f"one piece, {cores} threads"
     return step, {
-        "variant": f"{library} LSTM, {adam} Adam",
+        "variant": f"{cut}; {library} LSTM, {adam} Adam",
         "matrix_parameters": weights - model.head.weight.numel(),
     }
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
     factor = torch.rand(PRODUCT, PRODUCT)
-    serve(build, lambda: torch.mm(factor, factor))
+    one_thread = {"initializer": torch.set_num_threads, "initargs": (1,)}  # the setting is a thread's own
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), **one_thread) as pool:
+        serve(lambda order: build(order, pool), lambda: torch.mm(factor, factor))
 
 
 if __name__ == "__main__":

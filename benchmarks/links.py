@@ -2,7 +2,10 @@
 
 Coordinator, parameter server and two workers, each a machine of its own on one switch (`benchmarks.virtual_network`);
 the same cluster over plain loopback beside it. Each variant has role processes of its own and trains the network of
-`benchmarks.wire_network`, batch 32, asynchronously; they take turns, so that nobody works while another is timed.
+`benchmarks.wire_network`, batch 32, asynchronously; they take turns, so that no other works while one is timed.
+
+`stock` has Keras's layers, which take more processor time than ours; `stock_our_kernels` has our layers and kernels in
+the same strategy, so that what is left between it and `ours` is how parameters and gradients travel.
 """
 
 import signal
@@ -27,6 +30,7 @@ from cluster.inventory.templates import local_inventory
 
 MEGABITS = 94.0
 WORKERS = 2
+STEPS, ROUNDS, QUICK_ROUNDS = 60, 9, 2
 ROLES = ("coordinator", "ps", *("worker",) * WORKERS)
 DEADLINE_SECONDS = 300.0
 """For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its own."""
@@ -46,6 +50,7 @@ VARIANTS = (
     Variant("ours", ("benchmarks.links_ours", "--codec", "fp32"), "lean"),
     Variant("ours_fp16", ("benchmarks.links_ours", "--codec", "fp16"), "lean"),
     Variant("stock", ("benchmarks.links_stock",), "stock"),
+    Variant("stock_our_kernels", ("benchmarks.links_stock", "--our-kernels"), "stock"),
     Variant("stock_on_lean", ("benchmarks.links_stock",), "lean"),
 )
 
@@ -150,10 +155,13 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return float(statistics.median(a / b for a, b in zip(ours_rounds, their_rounds, strict=True)))
 
     return {
+        "steps_over_stock_our_kernels": over("links", "ours", "stock_our_kernels"),
+        "fp16_steps_over_stock_our_kernels": over("links", "ours_fp16", "stock_our_kernels"),
         "steps_over_stock": over("links", "ours", "stock"),
         "fp16_steps_over_stock": over("links", "ours_fp16", "stock"),
         "steps_over_stock_on_lean": over("links", "ours", "stock_on_lean"),
         "fp16_steps_over_fp32": over("links", "ours_fp16", "ours"),
+        "loopback_steps_over_stock_our_kernels": over("loopback", "ours", "stock_our_kernels"),
         "loopback_steps_over_stock": over("loopback", "ours", "stock"),
         "megabits": MEGABITS,
     }
@@ -168,15 +176,14 @@ def main() -> None:
         sys.exit(1)
     # SIGTERM would end us at once, and leave the namespaces behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    steps, rounds = (20, 2) if given.quick else (60, 9)
+    rounds = QUICK_ROUNDS if given.quick else ROUNDS
 
     def told(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     with machines(len(ROLES), MEGABITS) as places:
-        rows = measure("links", places, steps, rounds, told)
-    if not given.quick:
-        rows += measure("loopback", on_this_machine(len(ROLES)), steps, rounds, told)
+        rows = measure("links", places, STEPS, rounds, told)
+    rows += measure("loopback", on_this_machine(len(ROLES)), STEPS, rounds, told)
     publish("links", rows, summarize(rows), as_json=given.json)
     sys.exit(any("problem" in row for row in rows))
 

@@ -15,9 +15,11 @@ def main() -> None:
     """Train for as many steps as each line of standard input says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.links_stock")
     parser.add_argument("--inventory", required=True)
-    strategy = strategy_of(load(parser.parse_args().inventory))
+    parser.add_argument("--our-kernels", action="store_true", help="the engine's layers instead of Keras's")
+    given = parser.parse_args()
+    strategy = strategy_of(load(given.inventory))
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    serve(steps_of(strategy, coordinator, read_once=True)[1])
+    serve(steps_of(strategy, coordinator, read_once=True, our_kernels=given.our_kernels)[1])
     os._exit(0)  # the strategy's destructors wait for the servers
 
 

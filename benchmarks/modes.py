@@ -4,13 +4,16 @@ Accuracy after equal epochs (last epoch, test people, nothing chosen by anything
 windows. The seeds go round by round through all variants, so that what else the machine does hits them alike.
 """
 
+import argparse
 import statistics
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.local_cluster import local_cluster
 from benchmarks.report import arguments, publish
 
+EPOCHS, QUICK_EPOCHS, SEEDS = 20, 1, (0, 1, 2)
 VARIANTS: dict[str, tuple[str, ...]] = {
     "single": ("jobs.train.mode=single",),
     "sync": ("jobs.train.mode=sync",),
@@ -33,13 +36,13 @@ def main() -> None:
     """Train every variant with every seed and print the object."""
     parser = arguments("modes", "Accuracy, speed and bytes of every training mode.")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="VARIANT")
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, help=f"default {EPOCHS}, quick {QUICK_EPOCHS}")
+    parser.add_argument("--seeds", type=int, nargs="+", help="default 0 1 2, quick 0")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--ps", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], help="another key of the inventory (repeatable)")
     given = parser.parse_args()
-    epochs, seeds = (1, given.seeds[:1]) if given.quick else (given.epochs, given.seeds)
+    epochs, seeds = plan(given)
     rows = []
     with local_cluster(given.workers, given.ps) as cluster:
         for seed in seeds:
@@ -65,6 +68,12 @@ def main() -> None:
         },
     }
     publish("modes", rows, summary, as_json=given.json)
+
+
+def plan(given: argparse.Namespace) -> tuple[int, Sequence[int]]:
+    """Epochs and seeds: quick has fewer of both, and every variant all the same."""
+    epochs, seeds = (QUICK_EPOCHS, SEEDS[:1]) if given.quick else (EPOCHS, SEEDS)
+    return given.epochs or epochs, given.seeds or seeds
 
 
 def _row(variant: str, seed: int, result: dict[str, Any]) -> dict[str, Any]:

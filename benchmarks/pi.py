@@ -1,7 +1,8 @@
 """Monte Carlo samples per second and core: our `count_inside` beside the thesis's expression, in one process.
 
 The thesis draws all points of a task at once and averages in float32: `random_uniform([n, 2])`, `pow`, `sqrt`, `cast`.
-It does not say how the two squares are added, so both ways are measured, and ours is compared with the faster one.
+It adds the two squares with `reduce_sum(pow(points, 2), 1)`, a sum over each row: ours is compared with that. The same
+over the columns x and y, which is faster, stands beside it.
 Everything on one thread, in turn, medians of processor time: other processes on the machine count less that way.
 """
 
@@ -22,14 +23,14 @@ QUICK_SAMPLES, QUICK_REPEATS = 64 * BLOCK_SAMPLES, 11
 
 
 def thesis_columns(samples: int) -> Any:
-    """The thesis's expression over the columns x and y: the estimate, float32."""
+    """The same estimate over the columns x and y, which the thesis does not do."""
     points = tf.random.uniform([samples, 2])
     distance = tf.sqrt(tf.pow(points[:, 0], 2.0) + tf.pow(points[:, 1], 2.0))
     return 4.0 * tf.reduce_mean(tf.cast(distance < 1.0, tf.float32))
 
 
 def thesis_rows(samples: int) -> Any:
-    """The same with the squares of each row summed."""
+    """The thesis's expression: the squares of each row summed; the estimate, float32."""
     distance = tf.sqrt(tf.reduce_sum(tf.pow(tf.random.uniform([samples, 2]), 2.0), 1))
     return 4.0 * tf.reduce_mean(tf.cast(distance < 1.0, tf.float32))
 
@@ -74,10 +75,10 @@ def _traced(variant: Callable[[int], Any], samples: int) -> Callable[[], Any]:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many times the samples of the thesis's expression, whichever way of adding is faster."""
+    """How many times the samples of the thesis's expression, which sums rows; by the other way of adding too."""
     speeds = {row["variant"]: row["samples_per_second"] for row in rows}
     by_way = {name: speeds["ours"] / speed for name, speed in speeds.items() if name != "ours"}
-    return {"ours_over_thesis": min(by_way.values()), "ours_over": by_way}
+    return {"ours_over_thesis": by_way["thesis_rows"], "ours_over": by_way}
 
 
 def main() -> None:

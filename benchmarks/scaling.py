@@ -35,6 +35,8 @@ WINDOWS_OF_STEP = 100
 MODEL = "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
 STEPS, CHANNELS, CLASSES, TEST_WINDOWS = 128, 9, 6, 6
 LOOK_SECONDS = 0.05
+STEPS_OF_EPOCH, EPOCHS = 40, 5
+ROUNDS, QUICK_ROUNDS = 3, 1
 WARM_UP = 2
 """Epochs that do not count: the first without quotas, the second in which they begin."""
 
@@ -202,6 +204,12 @@ def unequal_runs(mode: str, steps_of_epoch: int, epochs: int) -> list[Run]:
     return [one, all_of_them, replace(all_of_them, calibrated=True)]
 
 
+def all_runs(share: float) -> list[Run]:
+    """What a round consists of, quick or not; `share` of a core is each equal worker's."""
+    equal = [run for mode in MODES for run in runs_of(mode, STEPS_OF_EPOCH, EPOCHS, share)]
+    return equal + [run for mode in ("async", "sync") for run in unequal_runs(mode, STEPS_OF_EPOCH, EPOCHS)]
+
+
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Medians over the rounds: `efficiency` of equal workers, and `heterogeneous` of unequal ones, by mode."""
 
@@ -260,7 +268,7 @@ def main() -> None:
     """Measure and print the object; status 1 with one line where no quota can be set."""
     parser = arguments("scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them.")
     parser.add_argument("--share", type=float, default=SHARE, help="of a core for each of the equal workers")
-    parser.add_argument("--rounds", type=int, help="times that every run is made; default 2, quick 1")
+    parser.add_argument("--rounds", type=int, help=f"times that every run is made; default {ROUNDS}, quick 1")
     given = parser.parse_args()
     problem = why_not()
     if problem:
@@ -268,14 +276,11 @@ def main() -> None:
         sys.exit(1)
     # SIGTERM would end us at once, and leave the groups behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    steps, epochs, rounds = (8, 3, 1) if given.quick else (40, 5, 2)
-    runs = [run for mode in MODES for run in runs_of(mode, steps, epochs, given.share)]
-    if not given.quick:
-        runs += [run for mode in ("async", "sync") for run in unequal_runs(mode, steps, epochs)]
+    rounds = given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS)
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         with local_cluster(WORKERS, servers=1) as cluster:
-            rows = measure_all(runs, given.rounds or rounds, _tell, cluster)
+            rows = measure_all(all_runs(given.share), rounds, _tell, cluster)
     publish("scaling", rows, summarize(rows), as_json=given.json)
 
 

@@ -33,6 +33,9 @@ import tensorflow as tf  # isort: skip
 
 PLAIN = {"optimizer": {"name": "adam", "learning_rate": 0.002}, "clip_norm": None, "label_smoothing": 0.0}
 
+UPDATES, QUICK_UPDATES = 222, 60
+"""Quick trains the same network until the harm shows, the 51st to the 60th update, and no longer."""
+
 GUESSING_TIMES = 5.0
 """A mean loss so many times that of guessing ends a run as diverged, as the job does."""
 
@@ -42,15 +45,14 @@ def main() -> None:
     parser = arguments("staleness", "Losses of asynchronous training with many workers.")
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--updates", type=int, default=222, help="74 are an epoch of the recordings")
+    parser.add_argument("--updates", type=int, help=f"default {UPDATES} (74 are an epoch), quick {QUICK_UPDATES}")
     parser.add_argument("--plain", action="store_true", help="Adam alone: no clipping, decay or label smoothing")
     parser.add_argument("--powers", type=float, nargs="+", default=[0.0, 1.0])
     given = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    updates = 40 if given.quick else given.updates
-    rows = [
-        trained(power, given.workers, given.hidden, updates, PLAIN if given.plain else {}) for power in given.powers
-    ]
+    updates = given.updates or (QUICK_UPDATES if given.quick else UPDATES)
+    recipe = PLAIN if given.plain else {}
+    rows = [trained(power, given.workers, given.hidden, updates, recipe) for power in given.powers]
     summary = {
         "workers": given.workers,
         "updates": updates,

@@ -8,13 +8,14 @@ the tutorial's last: should it hang, the other is already known.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.wire_network import BATCH, LEARNING_RATE, ResidualBidirectional, keras_model, keras_weights, windows
 from benchmarks.wire_steps import arguments, report, timed_steps
 from cluster.inventory import Inventory, load
+from cluster.models import Network
 
 import keras  # isort: skip
 import tensorflow as tf  # isort: skip
@@ -67,15 +68,48 @@ def step_of(strategy: Any, model: Any, optimizer: Any, *, read_once: bool) -> An
     return step
 
 
-def steps_of(strategy: Any, coordinator: Any, *, read_once: bool) -> tuple[int, Callable[[int], list[float]]]:
-    """How many parameters the network has, and a function that trains it for so many steps and tells their losses."""
+class OurKernels:
+    """The engine's own network behind a Keras model's face: a variable a parameter, our layers and our LSTM kernels."""
+
+    def __init__(self, network: Network) -> None:
+        """Made in a strategy's scope, which places the variables."""
+        self._network = network
+        values = network.layout.unpack(network.initial(0))
+        self.trainable_variables = [
+            keras.Variable(value, trainable=True, name=name.replace("/", "_")) for name, value in values.items()
+        ]
+        self.non_trainable_variables: list[Any] = []
+        self._names = list(values)
+
+    def count_params(self) -> int:
+        """Trained values."""
+        return self._network.layout.trained_size
+
+    def stateless_call(
+        self, trained: Sequence[Any], untrained: Sequence[Any], features: Any, *, training: bool
+    ) -> tuple[Any, Sequence[Any]]:
+        """Logits of `features` (batch, steps, channels) at the tensors `trained`, as Keras's models say it."""
+        named = dict(zip(self._names, trained, strict=True))
+        return self._network.apply(named, features, training=training, seed=tf.constant([0, 0])).logits, untrained
+
+
+def steps_of(
+    strategy: Any, coordinator: Any, *, read_once: bool, our_kernels: bool = False
+) -> tuple[int, Callable[[int], list[float]]]:
+    """How many parameters the network has, and a function that trains it for so many steps and tells their losses.
+
+    `our_kernels` computes with the engine's layers instead of Keras's, which reads the weights once in any case.
+    """
     network = ResidualBidirectional()
     with strategy.scope():
-        model = keras_model()
-        model.set_weights(keras_weights(network, network.initial(0)))
+        if our_kernels:
+            model: Any = OurKernels(network)
+        else:
+            model = keras_model()
+            model.set_weights(keras_weights(network, network.initial(0)))
         optimizer = keras.optimizers.Adam(LEARNING_RATE)
         optimizer.build(model.trainable_variables)
-    step = step_of(strategy, model, optimizer, read_once=read_once)
+    step = step_of(strategy, model, optimizer, read_once=read_once or our_kernels)
     iterator = iter(coordinator.create_per_worker_dataset(batches))
 
     def run(count: int) -> list[float]:

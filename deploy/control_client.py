@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 from cluster.errors import ClusterError
 from deploy.role_status import ClusterStatus
 
+MOST_LINE_BYTES = 1_048_576
+"""A status of 64 roles is some 30 KB."""
 _CREDENTIALS = struct.Struct("3i")
 """`struct ucred` of unix(7): pid, uid, gid."""
 
@@ -48,15 +51,16 @@ class ControlClient:
 
         Raises NobodyListensError without a supervisor, ClusterError when it refuses or does not answer in time.
         """
-        with closing(self._connect()) as connection, connection.makefile("rwb") as stream:
-            return self._exchange(stream, {"verb": verb, **request})
+        with closing(self._connect()) as connection:
+            return self._exchange(_Lines(connection), {"verb": verb, **request})
 
     def watch(self) -> Generator[ClusterStatus, None, None]:
         """The status now and after every change; every step waits at most the deadline. Raises as `ask`."""
-        with closing(self._connect()) as connection, connection.makefile("rwb") as stream:
-            yield ClusterStatus.from_json(self._exchange(stream, {"verb": "watch"}))
+        with closing(self._connect()) as connection:
+            lines = _Lines(connection)
+            yield ClusterStatus.from_json(self._exchange(lines, {"verb": "watch"}))
             while True:
-                yield ClusterStatus.from_json(self._read(stream, "watch"))
+                yield ClusterStatus.from_json(self._read(lines, "watch"))
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -83,19 +87,18 @@ class ControlClient:
             )
         return connection
 
-    def _exchange(self, stream: Any, request: dict[str, Any]) -> dict[str, Any]:
+    def _exchange(self, lines: "_Lines", request: dict[str, Any]) -> dict[str, Any]:
         try:
-            stream.write(json.dumps(request).encode() + b"\n")
-            stream.flush()
+            lines.send(json.dumps(request).encode() + b"\n", self._deadline_seconds)
         except OSError as error:
             raise ClusterError(
                 f"the supervisor at {self._path} hung up: {error}; `{self._stop_command}` ends what is left"
             ) from error
-        return self._read(stream, request["verb"])
+        return self._read(lines, request["verb"])
 
-    def _read(self, stream: Any, verb: str) -> dict[str, Any]:
+    def _read(self, lines: "_Lines", verb: str) -> dict[str, Any]:
         try:
-            line = stream.readline()
+            line = lines.read(self._deadline_seconds)
         except TimeoutError as error:
             raise ClusterError(
                 f"the supervisor at {self._path} did not answer {verb!r} within {self._deadline_seconds:.0f} s; "
@@ -110,7 +113,44 @@ class ControlClient:
                 f"the supervisor at {self._path} ended before it answered {verb!r}; "
                 f"`{self._stop_command}` ends what is left"
             )
-        reply: dict[str, Any] = json.loads(line)
+        try:
+            reply = json.loads(line)
+        except ValueError:
+            reply = None
+        if not isinstance(reply, dict):
+            raise ClusterError(
+                f"the supervisor at {self._path} answered {verb!r} with {line[:80]!r}: expected an object"
+            )
         if not reply.get("ok"):
             raise ClusterError(str(reply.get("error", reply)))
         return reply
+
+
+class _Lines:
+    """A connection by lines, each read within a deadline of its own as a whole."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._received = b""
+
+    def send(self, line: bytes, seconds: float) -> None:
+        """Raises OSError."""
+        self._connection.settimeout(seconds)
+        self._connection.sendall(line)
+
+    def read(self, seconds: float) -> bytes:
+        """The next line with its end; empty at the end of the connection. Raises TimeoutError and other OSErrors."""
+        end = time.monotonic() + seconds
+        while (found := self._received.find(b"\n")) < 0:
+            if len(self._received) > MOST_LINE_BYTES:
+                raise OSError(f"a line of more than {MOST_LINE_BYTES} bytes")
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left)
+            received = self._connection.recv(65_536)
+            if not received:
+                return b""
+            self._received += received
+        line, self._received = self._received[: found + 1], self._received[found + 1 :]
+        return line

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from cluster.errors import ExitCode
+from cluster.logs.terminal import show_bugs
 
 
 def leave_before_anything_began(_number: int, _frame: object) -> None:
@@ -14,8 +15,14 @@ def leave_before_anything_began(_number: int, _frame: object) -> None:
 
 
 def quiet_until_a_command_begins() -> None:
-    """Where a `fab` that `make .venv` did not write reads our fabfile. Another program keeps its own handler."""
-    if Path(sys.argv[0]).name == "fab" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    """What holds from reading the fabfile on, also in a `fab` that `make .venv` did not write.
+
+    Another program that reads it keeps its own handlers.
+    """
+    if Path(sys.argv[0]).name != "fab":
+        return
+    show_bugs()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave_before_anything_began)
 
 

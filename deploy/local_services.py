@@ -48,7 +48,7 @@ class LocalServices:
         self._overrides = tuple(overrides)
         self._tasks = kept_tasks(inventory.tasks())
         self._folder = StateFolder.beside(inventory.path, inventory.cluster)
-        self._supervisor = SupervisorHandle(inventory.cluster, self._folder, inventory.path)
+        self._supervisor = SupervisorHandle(inventory.cluster, self._folder, inventory.path, len(self._tasks))
 
     def status(self) -> ClusterStatus:
         """See `Services`."""

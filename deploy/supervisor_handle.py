@@ -25,17 +25,24 @@ _STOP_DEADLINE_SECONDS = Deadlines().stop_seconds + 10.0
 _POLL_SECONDS = 0.05
 
 
+def answer_seconds(roles: int) -> float:
+    """The longest wait for one answer: while it starts them, it is as busy as they are many (measured: 14 s for 65)."""
+    return 10.0 + 0.5 * roles
+
+
 class SupervisorHandle:
     """The supervisor whose files are in `folder`, whether it runs or not."""
 
-    def __init__(self, cluster: str, folder: StateFolder, inventory: Path) -> None:
-        """`inventory` is the file as the messages are to name it."""
+    def __init__(self, cluster: str, folder: StateFolder, inventory: Path, roles: int = 0) -> None:
+        """`inventory` is the file as the messages are to name it; `roles` is how many processes it keeps."""
+        self._answer_seconds = answer_seconds(roles)
         self._stop_command = command("deploy stop", inventory)
         self._cluster = cluster
         self._folder = folder
 
-    def client(self, deadline_seconds: float = 10.0) -> ControlClient:
-        """A client for it, with the longest wait for one answer."""
+    def client(self, deadline_seconds: float = 0.0) -> ControlClient:
+        """A client for it, with the longest wait for one answer; as many roles need it if that is longer."""
+        deadline_seconds = max(deadline_seconds, self._answer_seconds)
         return ControlClient(self._folder.control_socket, deadline_seconds, stop_command=self._stop_command)
 
     def launch(self, inventory: Path, overrides: Sequence[str]) -> None:

@@ -24,10 +24,13 @@ class Asynchronous(WholeUpdates):
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         """See Policy."""
-        if self.exhausted() or not self._may_start(self._next):
+        if self.exhausted() or not self._may_start(self._next, len(live) + (task not in live)):
             return None
         remaining = (self._stop - self._next) * self._slots
-        busy = sum(self.speeds.left(other, self._slots, now - since) for other, since in self._open.values())
+
+        def busy() -> float:
+            return sum(self.speeds.left(other, self._slots, now - since) for other, since in self._open.values())
+
         if self._open and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
             return None
         grant = Grant(self._next, 0, self._slots)
@@ -35,8 +38,8 @@ class Asynchronous(WholeUpdates):
         self._next += 1
         return grant
 
-    def _may_start(self, update: int) -> bool:
-        del update
+    def _may_start(self, update: int, workers: int) -> bool:
+        del update, workers
         return True
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
@@ -53,13 +56,13 @@ class Asynchronous(WholeUpdates):
 class BoundedStaleness(Asynchronous):
     """Stale synchronous parallel (Ho et al., NIPS 2013): nobody is more than `bound` clocks ahead of the slowest.
 
-    With `workers` workers a clock is `workers` updates, because any worker may do any update here. An update of clock
+    With n workers in the cluster a clock is n updates, because any worker may do any update here. An update of clock
     c starts once all updates of the clocks up to c - bound - 1 are applied. A bound of 0 lets one clock end before
-    the next begins.
+    the next begins. Workers that are away do not count: with them a clock would be longer than a round.
     """
 
-    def __init__(self, slots: int, speeds: Speeds, bound: int, workers: int) -> None:
-        self._bound, self._workers = bound, workers
+    def __init__(self, slots: int, speeds: Speeds, bound: int) -> None:
+        self._bound = bound
         super().__init__(slots, speeds)
 
     def begin(self, updates: range) -> None:
@@ -67,7 +70,7 @@ class BoundedStaleness(Asynchronous):
         super().begin(updates)
         self._start = updates.start
 
-    def _may_start(self, update: int) -> bool:
-        clock = (update - self._start) // self._workers
+    def _may_start(self, update: int, workers: int) -> bool:
+        clock = (update - self._start) // workers
         oldest_open = min(self._open, default=update)
-        return oldest_open >= self._start + (clock - self._bound) * self._workers
+        return oldest_open >= self._start + (clock - self._bound) * workers

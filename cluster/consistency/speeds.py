@@ -1,7 +1,7 @@
 """How fast each worker is: what the calibration says at first, then the running median of what it took."""
 
 from collections import deque
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from statistics import median
 
 HISTORY = 16
@@ -17,8 +17,16 @@ class Speeds:
     def __init__(self, calibration: Mapping[int, float] | None = None) -> None:
         """`calibration`: how fast the workers are, in any unit, by task; a worker that is not in it counts as usual."""
         self._calibration = dict(calibration or {})
+        self._usual = median(self._calibration.values()) if self._calibration else 1.0
         self._measured: dict[int, deque[float]] = {}
         self._known: set[tuple[int, int]] = set()
+        # A policy is asked for each idle worker after each reply: what a reply does not change is not counted again.
+        self._medians: dict[int, float] = {}
+        self.version = 0
+        """Changes with every measurement."""
+        self._unit: float | None = None
+        self._total: tuple[Set[int], float] | None = None
+        self._fastest: tuple[Set[int], list[float]] | None = None
 
     def observe(self, task: int, slots: int, seconds: float) -> None:
         """A worker took so long for so many micro-batches, pull and push included.
@@ -28,38 +36,55 @@ class Speeds:
         if (task, slots) not in self._known:
             self._known.add((task, slots))
         elif seconds > 0:
-            self._measured.setdefault(task, deque(maxlen=HISTORY)).append(slots / seconds)
+            seen = self._measured.setdefault(task, deque(maxlen=HISTORY))
+            seen.append(slots / seconds)
+            self._medians[task] = median(seen)
+            self._unit = self._total = self._fastest = None
+            self.version += 1
 
     def of(self, task: int) -> float:
         """Micro-batches a second; before the first measurement of any worker, only the ratios mean something."""
-        if task in self._measured:
-            return median(self._measured[task])
-        usual = median(self._calibration.values()) if self._calibration else 1.0
-        return self._calibration.get(task, usual) * self._unit()
+        if task in self._medians:
+            return self._medians[task]
+        if self._unit is None:
+            self._unit = self._measured_unit()
+        return self._calibration.get(task, self._usual) * self._unit
 
-    def _unit(self) -> float:
+    def _measured_unit(self) -> float:
         """Micro-batches a second for one unit of the calibration."""
-        usual = median(self._calibration.values()) if self._calibration else 1.0
-        ratios = [median(seen) / self._calibration.get(task, usual) for task, seen in self._measured.items()]
+        ratios = [speed / self._calibration.get(task, self._usual) for task, speed in self._medians.items()]
         return median(ratios) if ratios else 1.0
 
     def share(self, task: int, live: Set[int]) -> float:
         """The part of all work that this worker should do, from 0 to 1."""
-        return self.of(task) / sum(self.of(other) for other in live | {task})
+        everybody = live if task in live else live | {task}
+        if self._total is None or (self._total[0] is not everybody and self._total[0] != everybody):
+            self._total = everybody, sum(self.of(other) for other in everybody)
+        return self.of(task) / self._total[1]
+
+    def _fastest_other(self, task: int, live: Set[int]) -> float:
+        """Of the live workers but this one."""
+        if self._fastest is None or (self._fastest[0] is not live and self._fastest[0] != live):
+            self._fastest = live, sorted((self.of(other) for other in live), reverse=True)[:2]
+        first, *second = self._fastest[1]
+        return second[0] if task in live and second and self.of(task) == first else first
 
     def left(self, task: int, slots: int, seconds: float) -> float:
         """Micro-batches still to be done of `slots` that a worker has been at for so long."""
         return max(0.0, slots - seconds * self.of(task))
 
-    def worth_while(self, task: int, slots: int, remaining: int, busy: float, live: Set[int]) -> bool:
+    def worth_while(
+        self, task: int, slots: int, remaining: int, busy: Callable[[], float], live: Set[int]
+    ) -> bool:  # fmt: skip
         """Whether everything ends sooner if this worker does `slots` of the `remaining` micro-batches.
 
-        The others, who have `busy` micro-batches of what they are at still to do, would need
+        The others, who have `busy()` micro-batches of what they are at still to do, would need
         max((remaining + busy) / their speed, slots / the fastest one's speed).
         """
-        others = live - {task}
-        if not others:
+        if len(live) == (task in live):
             return True
-        speeds = [self.of(other) for other in others]
-        without = max((remaining + busy) / sum(speeds), slots / max(speeds))
-        return slots / self.of(task) <= PATIENCE * without
+        ours = slots / self.of(task)
+        # Nearly always true of a worker that is about as fast as the others, without looking at each of them.
+        if ours <= PATIENCE * (slots / self._fastest_other(task, live)):
+            return True
+        return ours <= PATIENCE * ((remaining + busy()) / sum(self.of(other) for other in live - {task}))

@@ -9,6 +9,9 @@ from cluster.consistency.tree import largest_subtree
 RETRY_STEPS = 32
 """Steps after which a worker that got nothing in them gets a micro-batch all the same: it may have become faster."""
 
+CLOCK_SECONDS = 1e-6
+"""More than rounding makes of a sum of times, less than matters."""
+
 
 @dataclass
 class _Part:
@@ -47,8 +50,11 @@ class Synchronous:
     def _open_step(self) -> None:
         self._cursor = 0
         self._parts: dict[Grant, _Part] = {}
+        self._backups = 0
+        self._late: tuple[int, float] | None = None
         self._came: list[int] = []
         self._served: set[int] = set()
+        self._owed_now: tuple[frozenset[int], set[int]] = (frozenset(), set())
         # The last two only: a step's successor asks what it consists of, nobody else does.
         self._counted = {step: slots for step, slots in self._counted.items() if step >= self._step - 2}
 
@@ -64,22 +70,34 @@ class Synchronous:
         share = self.speeds.share(task, live)
         # The first round deals out the whole step, later ones what is left of it.
         wanted = round((remaining if task in self._served else self._slots) * share)
-        wanted = min(wanted, remaining - sum(self._owed(other) for other in live if other != task))
+        wanted = min(wanted, remaining - len(self._owed_of(live) - {task}))
         grant = Grant(self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, wanted)))
         self._cursor += grant.slots
         self._parts[grant] = _Part(task, now)
+        self._late = None
         self._served.add(task)
         self._served_at[task] = self._step
+        self._owed_now[1].discard(task)
         return grant
 
     def _owed(self, task: int) -> bool:
         """Whether it is time for a worker to show anew how fast it is."""
         return self._step - self._served_at.get(task, self._step) >= RETRY_STEPS
 
+    def _owed_of(self, live: frozenset[int]) -> set[int]:
+        """The live workers for which that is so; counted once a step, for only being served changes it within one."""
+        if self._owed_now[0] is not live and self._owed_now[0] != live:
+            self._owed_now = live, {other for other in live if self._owed(other)}
+        return self._owed_now[1]
+
     def _passes_over(self, task: int, remaining: int, live: frozenset[int], now: float) -> bool:
         """Whether the step had better be left to the others."""
         self._served_at.setdefault(task, self._step)
-        busy = sum(self.speeds.left(part.task, grant.slots, now - part.since) for grant, part in self._parts.items())
+
+        def busy() -> float:
+            parts = self._parts.items()
+            return sum(self.speeds.left(part.task, grant.slots, now - part.since) for grant, part in parts)
+
         if self.speeds.worth_while(task, 1, remaining, busy, live):
             self._passed_over.clear()
             return False
@@ -94,20 +112,37 @@ class Synchronous:
         return not again
 
     def _backup(self, task: int, now: float) -> Grant | None:
-        if sum(part.backups for part in self._parts.values()) >= self._backup_workers:
+        if self._backups >= self._backup_workers or now < self._first_late() - CLOCK_SECONDS:
             return None
         for grant, part in self._parts.items():
-            late = now - part.since > PATIENCE * grant.slots / self.speeds.of(part.task)
+            late = now - part.since > self._patience(grant, part)
             if part.task != task and not part.backups and late:
                 part.backups += 1
+                self._backups += 1
+                self._late = None
                 return grant
         return None
+
+    def _patience(self, grant: Grant, part: _Part) -> float:
+        """Seconds after which a part takes too long."""
+        return PATIENCE * grant.slots / self.speeds.of(part.task)
+
+    def _first_late(self) -> float:
+        """The time before which no part is late, kept until a part or a speed changes."""
+        if self._late is None or self._late[0] != self.speeds.version:
+            parts = [(grant, part) for grant, part in self._parts.items() if not part.backups]
+            first = min((part.since + self._patience(grant, part) for grant, part in parts), default=float("inf"))
+            self._late = self.speeds.version, first
+        return self._late[1]
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
         """See Policy."""
         self.speeds.observe(task, grant.slots, seconds)
-        if grant.update != self._step or self._parts.pop(grant, None) is None:
+        part = self._parts.pop(grant, None) if grant.update == self._step else None
+        if part is None:
             return False
+        self._backups -= part.backups
+        self._late = None
         self._came += range(grant.first, grant.first + grant.slots)
         if len(self._came) < self._quorum:
             return False

@@ -63,6 +63,8 @@ def ask(
     end = time.monotonic() + deadline_seconds
     what = f"{method} http://{address}{target}"
     try:
+        if not target.isprintable() or " " in target:
+            raise ValueError("expected a path without spaces and control characters")
         with _connected(address, end) as connection:
             lines = [f"{method} {target} HTTP/1.0", f"Host: {address}", "Connection: close"]
             if method == "POST":

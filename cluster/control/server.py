@@ -157,6 +157,9 @@ class Server:
                 (self._read if key.data.state is _State.READING else self._send)(key.data)
             except OSError:  # the client has gone
                 self._close(key.data)
+            except Exception:  # whatever one connection brings, the others are served
+                log.warning("the answer to %s failed", key.data.client, exc_info=True)
+                self._close(key.data)
 
     def _hear_or_not(self, now: float) -> None:
         hears = now >= self._door.closed_until
@@ -299,7 +302,10 @@ class Server:
             return
         self._close(connection)
         if connection.then is not None:
-            connection.then()
+            try:
+                connection.then()
+            except Exception:
+                log.warning("what follows the answer to %s failed", connection.client, exc_info=True)
 
     def _expire(self, now: float) -> None:
         for connection in [one for one in self._connections if one.state is not _State.ANSWERING]:

@@ -189,7 +189,14 @@ def file_digest(path: Path, report: Report = silent) -> str:
     return total.hexdigest()
 
 
+def refuse_nameless(archive: zipfile.ZipFile, where: str) -> None:
+    """Raises DataError for an entry without a name: `zipfile` of Python 3.11 fails on it."""
+    if any(not info.filename for info in archive.infolist()):
+        raise DataError(f"{where}: an entry of the archive has no name; fetch the archive again, or pack it again")
+
+
 def _refuse_unsafe(archive: zipfile.ZipFile, where: str) -> None:
+    refuse_nameless(archive, where)
     total = 0
     for info in archive.infolist():
         name = PurePosixPath(info.filename.replace("\\", "/"))

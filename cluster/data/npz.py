@@ -7,12 +7,13 @@ optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `la
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line
+from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line, refuse_nameless
 from cluster.data.progress import Report
 from cluster.data.recordings import NO_SUBJECT, Recordings
 from cluster.data.table import LARGEST_INTEGER
@@ -22,6 +23,10 @@ REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("subject_train", "subject_test", "labels")
 DEFAULT_WINDOW_STEPS = 128
 """What a job asks for when nobody said anything: an `.npz` of another length is then taken as it is."""
+
+
+_HEADER_DAMAGE = (ValueError, SyntaxError, TokenError, LookupError, RecursionError)
+"""What numpy raises over a member's header, which it reads as Python source."""
 
 
 def read(path: Path, window_steps: int, report: Report) -> Recordings:
@@ -58,6 +63,7 @@ def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
         if not zipfile.is_zipfile(path):
             raise DataError(f"{path}: not a complete .npz file, such as numpy.savez_compressed writes; save it again")
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            refuse_nameless(archive.zip, str(path))
             _refuse_large(path, archive.zip)
             present = [name for name in REQUIRED + OPTIONAL if name in archive.files]
             absent = [name for name in REQUIRED if name not in present]
@@ -69,10 +75,13 @@ def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
             for done, name in enumerate(present, start=1):
                 try:
                     arrays[name] = archive[name]
-                except (ValueError, MemoryError) as problem:
+                except (*_HEADER_DAMAGE, MemoryError) as problem:
                     raise DataError(
                         f"{path}: {name}: cannot be read ({one_line(problem)}); save a plain array of numbers or text"
                     ) from None
+                # numpy gives the bytes of what does not begin as .npy does.
+                if not isinstance(arrays[name], np.ndarray):
+                    raise DataError(f"{path}: {name}: not an array in .npy format; save an array of numbers or text")
                 report("reading", done, len(present))
     except (*ZIP_DAMAGE, AttributeError, TypeError) as problem:
         raise DataError(f"{path}: not a complete .npz file ({one_line(problem)}); save it again") from None

@@ -11,14 +11,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from cluster.engine.changes import Changes, name_of
 from cluster.engine.chaos import Strike
 from cluster.engine.drains import Drain, Drains
 from cluster.engine.guardian import Guardian
 from cluster.engine.lanes import Lane
-from cluster.engine.lost import first_line, holder_lost
+from cluster.engine.lost import holder_lost
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
@@ -35,7 +35,6 @@ from cluster.engine.messages import (
     Instruction,
     Item,
     Joined,
-    JoinFailed,
     Outcome,
     Probe,
     Probed,
@@ -43,13 +42,11 @@ from cluster.engine.messages import (
     Silent,
     Source,
 )
+from cluster.engine.prober import Prober
 from cluster.engine.runtime import Runtime
 from cluster.engine.saboteur import Saboteur
 from cluster.engine.servers import Servers
 from cluster.errors import ClusterError
-from cluster.server.probe import answers
-
-import tensorflow as tf  # isort: skip
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +85,9 @@ class Dispatcher:
         self._patience_seconds = patience_seconds
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._lanes: dict[int, Lane] = {}
-        self._guardian = Guardian({_name(task): address for task, address in self._addresses.items()})
-        self._probes = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe")
+        self._guardian = Guardian({name_of(task): address for task, address in self._addresses.items()})
+        self._changes = Changes(runtime, self.membership, self._guardian)
+        self._prober = Prober()
         self._closed = threading.Event()
         self._looking: set[int] = set()
         self._left: set[int] = set()
@@ -97,6 +95,7 @@ class Dispatcher:
         self.holders: frozenset[int] = frozenset()
         """Workers that hold parameters themselves: the run ends when one of them is lost."""
         self._silent_holder: int | None = None
+        self._live_while_drawing: frozenset[int] | None = None
         self._outcomes: list[Outcome] = []
         self._last_with_workers = time.monotonic()
         self._next_look = 0.0
@@ -122,7 +121,7 @@ class Dispatcher:
     @property
     def live(self) -> frozenset[int]:
         """Workers that are in the cluster now."""
-        return self.membership.live
+        return self.membership.live if self._live_while_drawing is None else self._live_while_drawing
 
     def drain(self, task: int, seconds: float) -> Drain:
         """Give the worker nothing new, wait until it is through with what it has, and take it out of the cluster.
@@ -177,9 +176,13 @@ class Dispatcher:
 
     def _draw(self, source: Source) -> None:
         """Whoever is idle gets what the source has for it; what waits for any worker has gone out before."""
-        for task in self.membership.idle:
-            if self.membership.queued == 0 and (item := source.draw(task)) is not None:
-                self._carry_out(self.membership.give(task, item, time.monotonic()))
+        self._live_while_drawing = self.membership.live  # a source asks for it at each draw, and it stays the same
+        try:
+            for task in self.membership.idle:
+                if self.membership.queued == 0 and (item := source.draw(task)) is not None:
+                    self._carry_out(self.membership.give(task, item, time.monotonic()))
+        finally:
+            self._live_while_drawing = None
 
     def close(self) -> None:
         """Leave the workers alone and end our threads and the watchdog. Never waits long for a stuck call."""
@@ -189,7 +192,7 @@ class Dispatcher:
         self._drains.close()
         for lane in self._lanes.values():
             lane.close(wait_seconds=1.0)
-        self._probes.shutdown(wait=False, cancel_futures=True)
+        self._prober.close()
         self._guardian.close()
 
     def _turn(self, longest: float) -> None:
@@ -207,10 +210,12 @@ class Dispatcher:
                 self._carry_out(self.membership.handle(event, time.monotonic()))
                 event = self._events.get_nowait()
         if self._silent_holder is not None:
-            raise holder_lost(_name(self._silent_holder), "it does not answer a probe")
+            raise holder_lost(name_of(self._silent_holder), "it does not answer a probe")
         now = time.monotonic()
         self._excuse(now - begin - wait)
         self._carry_out(self.membership.tick(now))
+        if self._changes.due(now):
+            self._change()
         self._excuse(time.monotonic() - now)
 
     def _excuse(self, overslept_seconds: float) -> None:
@@ -220,33 +225,35 @@ class Dispatcher:
 
     def _look(self, now: float) -> None:
         for task in self.membership.absent(now):
-            if task not in self._looking:
-                self._looking.add(task)
-                self._probes.submit(self._look_for, task, None)
+            self._look_for(task, None)
         for task in self.membership.drained:
-            if task not in self._looking:
-                self._looking.add(task)
-                self._probes.submit(self._look_for, task, Silent(task))
+            self._look_for(task, Silent(task))
 
     def _look_for(self, task: int, silent: Silent | None) -> None:
-        try:
-            if answers(*self._addresses[task], PROBE_SECONDS):
+        def tell(alive: bool) -> None:
+            self._looking.discard(task)
+            if alive:
                 self._events.put(Answered(task))
             elif silent is not None:
                 self._events.put(silent)
-        finally:
-            self._looking.discard(task)
+
+        if task not in self._looking:
+            self._looking.add(task)
+            self._prober.ask(self._guardian.addresses[name_of(task)], PROBE_SECONDS, tell)
 
     def _probe(self, task: int) -> None:
-        alive = False
-        try:
-            # A call that spans all holders is held up by any of them.
-            for holder in self.holders:
-                if not answers(*self._addresses[holder], PROBE_SECONDS):
-                    self._silent_holder = holder
-            alive = answers(*self._addresses[task], PROBE_SECONDS)
-        finally:
-            self._events.put(Probed(task, alive))
+        def tell_of(holder: int) -> Callable[[bool], None]:
+            def tell(alive: bool) -> None:
+                self._silent_holder = self._silent_holder if alive else holder
+
+            return tell
+
+        # A call that spans all holders is held up by any of them.
+        for holder in self.holders:
+            self._prober.ask(self._guardian.addresses[name_of(holder)], PROBE_SECONDS, tell_of(holder))
+        self._prober.ask(
+            self._guardian.addresses[name_of(task)], PROBE_SECONDS, lambda alive: self._events.put(Probed(task, alive))
+        )
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -256,23 +263,20 @@ class Dispatcher:
                 case Dispatch(task, item, attempt):
                     self._lanes[task].call(item, attempt, self._strike(task, item))
                 case Probe(task):
-                    log.warning("%s is overdue: its work goes to the others, probing it", _name(task))
-                    self._probes.submit(self._probe, task)
+                    log.warning("%s is overdue: its work goes to the others, probing it", name_of(task))
+                    self._probe(task)
                 case Fence(task, reason):
-                    log.warning("fencing %s: %s", _name(task), reason)
-                    self._guardian.fence(_name(task))
+                    log.warning("fencing %s: %s", name_of(task), reason)
+                    self._guardian.fence(name_of(task))
                 case Abandon(task):
                     self._lanes.pop(task).close()
                 case Drop(task, reason):
                     self._drop(task, reason)
-                    self._drains.done(task)
                 case Release(task):
-                    self._take_out(task)
-                    self._guardian.forget(_name(task))  # not before: it may be stopped just while it is taken out
-                    log.info("%s is drained; %d of %d workers go on", _name(task), *self._present())
-                    self._drains.done(task)
+                    log.info("%s is drained; %d of %d workers go on", name_of(task), *self._present())
+                    self._changes.leave(task)
                 case Add(task):
-                    self._carry_out(self.membership.handle(self._add(task), time.monotonic()))
+                    self._changes.join(task)
                 case GiveUp(item, reason):
                     raise ClusterError(
                         f"{item.function} (item {item.id}) failed on every attempt; the last: {reason}. If the workers "
@@ -286,46 +290,34 @@ class Dispatcher:
         strike = self._chaos.dispatched(task, attempts, live, self._guardian.cut)
         return strike if item.repeatable else None  # what must never run twice is delivered faithfully
 
-    def _add(self, task: int) -> Joined | JoinFailed:
-        name = _name(task)
-        self._guardian.unfence(name)
-        self._guardian.watch(name)
-        try:
-            # Measured: without this a worker stopped between its answer and here holds us up until it goes on.
-            with self._guardian.quiet():
-                self._runtime.update(self.membership.live | {task})
-        except tf.errors.OpError as problem:
-            return JoinFailed(task, f"could not join: {first_line(problem)}")
+    def _change(self) -> None:
+        left, came = self._changes.make(self._servers.raise_if_lost)
+        for task in left:
+            self._drains.done(task)
+        for event in came:
+            if isinstance(event, Joined):
+                self._welcome(event.task, len(self.membership.live) + 1)
+            self._carry_out(self.membership.handle(event, time.monotonic()))
+
+    def _welcome(self, task: int, present: int) -> None:
         if task not in self._lanes:
             injected = [] if self._chaos is None else [self._chaos.injected]
             self._lanes[task] = Lane(self._runtime, self._functions, task, self._events, *injected)
         level = logging.WARNING if task in self._left else logging.INFO  # who heard that it left hears that it is back
         word = "is back" if task in self._left else "joined"
-        log.log(level, "%s %s; %d of %d workers", name, word, len(self.membership.live) + 1, len(self._addresses))
+        log.log(level, "%s %s; %d of %d workers", name_of(task), word, present, len(self._addresses))
         self._left.discard(task)
-        return Joined(task)
 
     def _drop(self, task: int, reason: str) -> None:
-        self._guardian.forget(_name(task))
         self._servers.raise_if_lost(reason)
         if task in self.holders:
-            raise holder_lost(_name(task), reason)
-        log.warning("%s left (%s); %d of %d workers go on", _name(task), reason, *self._present())
+            raise holder_lost(name_of(task), reason)
+        log.warning("%s left (%s); %d of %d workers go on", name_of(task), reason, *self._present())
         self._left.add(task)
-        self._take_out(task)
+        self._changes.leave(task)
 
     def _present(self) -> tuple[int, int]:
         return len(self.membership.live), len(self._addresses)
-
-    def _take_out(self, task: int) -> None:
-        try:
-            with self._guardian.quiet():
-                self._runtime.update(self.membership.live)
-        except tf.errors.OpError as problem:
-            # Another worker is dying too: its own call will say so. The definition is sent again with the next change.
-            self._servers.raise_if_lost(first_line(problem))
-            log.warning("while dropping %s: %s", _name(task), first_line(problem))
-        self._guardian.unfence(_name(task))
 
     def _nobody(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())
@@ -334,10 +326,6 @@ class Dispatcher:
     def phases(self) -> dict[int, Phase]:
         """Each worker's phase now."""
         return {task: worker.phase for task, worker in self.membership.workers.items()}
-
-
-def _name(task: int) -> str:
-    return f"worker:{task}"
 
 
 def _split(address: str) -> tuple[str, int]:

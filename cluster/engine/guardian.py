@@ -23,7 +23,8 @@ class Guardian:
 
     def __init__(self, addresses: dict[str, tuple[str, int]]) -> None:
         """`addresses`: task name to (host, port) of every server that may have to be fenced."""
-        self._addresses = {name: (socket.gethostbyname(host), port) for name, (host, port) in addresses.items()}
+        self.addresses = {name: (socket.gethostbyname(host), port) for name, (host, port) in addresses.items()}
+        """The same with hosts as numbers."""
         root = Path(__file__).resolve().parents[2]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
         self._process = subprocess.Popen(
@@ -72,7 +73,7 @@ class Guardian:
 
     def watch(self, name: str) -> None:
         """Probe this server whenever the coordinator falls silent."""
-        host, port = self._addresses[name]
+        host, port = self.addresses[name]
         self._send(f"watch {name} {host} {port}")
 
     def forget(self, name: str) -> None:
@@ -81,7 +82,7 @@ class Guardian:
 
     def fence(self, name: str) -> None:
         """Cut our connections to the server, and keep them cut until `unfence`."""
-        host, port = self._addresses[name]
+        host, port = self.addresses[name]
         self._send(f"fence {name} {host} {port}")
 
     def unfence(self, name: str) -> None:
@@ -90,7 +91,7 @@ class Guardian:
 
     def cut(self, name: str) -> None:
         """Cut our connections to the server once, as a network does that fails for a moment."""
-        host, port = self._addresses[name]
+        host, port = self.addresses[name]
         self._send(f"cut {host} {port}")
 
     def close(self) -> None:

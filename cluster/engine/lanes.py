@@ -10,7 +10,7 @@ from typing import Any
 from cluster.engine.chaos import Fault, Strike
 from cluster.engine.lost import first_line
 from cluster.engine.messages import Event, Failed, Item, Replied
-from cluster.engine.runtime import TRANSIENT, Runtime, fetched
+from cluster.engine.runtime import Runtime, fetched, transient
 
 import tensorflow as tf  # isort: skip
 
@@ -68,7 +68,7 @@ class Lane:
         try:
             value = fetched(self._functions[item.function](*item.arguments))
         except tf.errors.OpError as problem:
-            return Failed(self._task, attempt, first_line(problem), isinstance(problem, TRANSIENT))
+            return Failed(self._task, attempt, first_line(problem), transient(problem))
         except Exception as problem:
             # Ours, not the network's: it must reach the person, not end in a silent thread.
             return Failed(self._task, attempt, f"{type(problem).__name__}: {problem}", transient=False)

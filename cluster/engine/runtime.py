@@ -39,12 +39,24 @@ A handle's finalizer waits for that executor and prints a traceback of whatever 
 parameter server does, long after it was told (measured: one a worker).
 """
 
-TRANSIENT = (
+_NETWORKS = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
+
+_UNKNOWN_DEVICE = "unknown device"
+
+
+def transient(problem: Exception) -> bool:
+    """Whether another attempt may well succeed: the network failed, or a process died, and the item is not to blame.
+
+    A call to a worker that leaves the cluster definition just then ends as a wrong argument (measured).
+    """
+    if isinstance(problem, tf.errors.InvalidArgumentError):
+        return _UNKNOWN_DEVICE in str(problem.message)
+    return isinstance(problem, _NETWORKS)
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 
 from cluster.logs.terminal import say
-from cluster.server.probe import answers
+from cluster.server.probe import answering
 from cluster.server.sockets import cut
 
 SILENCE_SECONDS = 3.0
@@ -82,10 +83,15 @@ class Watchdog:
 
     def fence(self, name: str, address: tuple[str, int]) -> None:
         """Cut `name` off now, and again whenever the coordinator reconnects."""
-        if name not in self.fenced:
-            self.fenced[name] = address
+        self._fence_all({name: address})
+
+    def _fence_all(self, found: dict[str, tuple[str, int]]) -> None:
+        new = {name: address for name, address in found.items() if name not in self.fenced}
+        if new:
+            self.fenced.update(new)
             self.hold()
-            kill_through_supervisor(name)
+            for name in new:  # a supervisor answers once the process is dead: nobody waits for that here
+                threading.Thread(target=kill_through_supervisor, args=(name,), daemon=True).start()
 
     def hold(self) -> None:
         """Cut whatever sockets the coordinator has to fenced servers."""
@@ -117,14 +123,16 @@ class Watchdog:
                 os.kill(self.coordinator, signal.SIGKILL)
             raise SystemExit(1)
         if silent > self.silence:
-            for name, (host, port) in list(self.watched.items()):
-                if name not in self.fenced and not answers(host, port, PROBE_SECONDS):
-                    say(
-                        f"watchdog: no beat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does "
-                        "not answer: cutting it off",
-                        error=True,
-                    )
-                    self.fence(name, (host, port))
+            asked = {name: address for name, address in self.watched.items() if name not in self.fenced}
+            alive = answering(asked, PROBE_SECONDS)
+            dead = {name: address for name, address in asked.items() if name not in alive}
+            for name, (host, port) in dead.items():
+                say(
+                    f"watchdog: no beat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does not "
+                    "answer: cutting it off",
+                    error=True,
+                )
+            self._fence_all(dead)
 
 
 def main(arguments: list[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from cluster.inventory.problem import Problem
+from cluster.inventory.problem import LISTED_PROBLEMS, Problem
 from cluster.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
 from cluster.inventory.sources import Sources
 
@@ -45,9 +45,13 @@ _PATTERNS: Mapping[str, tuple[str, str]] = {
 
 
 def explain(error: ValidationError, sources: Sources) -> list[Problem]:
-    """One problem for each of pydantic's findings."""
+    """One problem for each of pydantic's findings; of the first `LISTED_PROBLEMS` of the file with what to do."""
     details = error.errors(include_url=False, include_input=False)
-    return [_explain(detail, sources) for detail in details if not _is_consequence(detail, sources)]
+    found = [detail for detail in details if not _is_consequence(detail, sources)]
+    found.sort(key=lambda detail: sources.origin(plain_path(detail["loc"]))[0] or 0)
+    shown, counted = found[:LISTED_PROBLEMS], found[LISTED_PROBLEMS:]
+    rest = (sources.problem(plain_path(detail["loc"]), detail["msg"], "see docs/inventory.md") for detail in counted)
+    return [*(_explain(detail, sources) for detail in shown), *rest]
 
 
 def _is_consequence(detail: ErrorDetails, sources: Sources) -> bool:

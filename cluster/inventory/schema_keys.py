@@ -3,6 +3,8 @@
 import types
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -12,6 +14,9 @@ from cluster.inventory.schema import Description
 
 SUGGESTION_CUTOFF = 0.6
 """difflib's own default similarity."""
+
+LOOKED_UP = 200
+"""So many unknown keys are compared with the right ones: a comparison takes a millisecond on a Pi."""
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -84,11 +89,17 @@ def everywhere(section: type[Section] = Description, path: str = "") -> Iterator
             yield from everywhere(branch, f"{words} with `name: {branch_name(branch)}`" if len(inner) > 1 else words)
 
 
+@cache
+def _all_keys() -> tuple[tuple[str, str], ...]:
+    return tuple(everywhere())
+
+
 def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
     """Whether a key that seems missing was given under a misspelling, which is then the one problem to report."""
     known = keys_of(section)
-    unknown = [other for other in given if other not in known] if isinstance(given, dict) else []
-    return any(get_close_matches(other, known, n=1, cutoff=SUGGESTION_CUTOFF) == [key] for other in unknown)
+    unknown = (other for other in given if other not in known) if isinstance(given, dict) else iter(())
+    looked_at = islice(unknown, LOOKED_UP)
+    return any(get_close_matches(other, known, n=1, cutoff=SUGGESTION_CUTOFF) == [key] for other in looked_at)
 
 
 def advice(key: str, section: type[Section] | None) -> str:
@@ -97,7 +108,7 @@ def advice(key: str, section: type[Section] | None) -> str:
     near = get_close_matches(key, known, n=1, cutoff=SUGGESTION_CUTOFF)
     if near:
         return f"did you mean `{near[0]}`?"
-    elsewhere = sorted({words for other, words in everywhere() if other == key and key != "name"})
+    elsewhere = sorted({words for other, words in _all_keys() if other == key and key != "name"})
     if elsewhere:
         return f"it belongs to {' or '.join(elsewhere)}"
     return f"the keys here are {', '.join(known)}" if known else "there are no keys here: remove it"

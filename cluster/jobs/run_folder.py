@@ -1,12 +1,17 @@
 """The folder a job leaves behind: `runs/<UTC time>-<job>/`, every file of it whole or not there."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cluster.errors import ClusterError, UsageError
 from cluster.whole_file import write_whole
+
+SEQUENCE = "sequence"
+"""A file of each run: 1 for the first of its folder of runs, and so on."""
+_LONGEST_NUMBER = 18
 
 
 class RunFolder:
@@ -30,8 +35,15 @@ class RunFolder:
                     f"{self.path}: cannot be made ({problem.strerror}): is there room, and may you write there? "
                     "`runs` of the inventory names another folder"
                 ) from None
+            self._take_number(runs)
             return
         raise ClusterError(f"{runs}: a thousand runs of {job} began in the same second: wait a moment")
+
+    def _take_number(self, runs: Path) -> None:
+        """Note the place in the order of starts, which the name only has while nobody sets the clock back."""
+        number = 1 + max((_number(path.parent) for path in runs.glob(f"*/{SEQUENCE}")), default=0)
+        with suppress(OSError):  # a disk that does not take it takes no checkpoint either, and says so then
+            (self.path / SEQUENCE).write_text(f"{number}\n", encoding="ascii")
 
     @property
     def result_path(self) -> Path:
@@ -114,7 +126,18 @@ def newest_model(runs: Path) -> Path:
     return max(found, key=_age)
 
 
-def _age(run: Path) -> tuple[str, int]:
+def _age(run: Path) -> tuple[int, str, int]:
+    """What orders runs by their start: the number they took, then (runs of earlier versions) their names."""
     stamp, _, rest = run.name.partition("-")
     number = rest.rpartition("-")[2]
-    return stamp, int(number) if number.isdigit() else 0
+    return _number(run), stamp, int(number) if number.isdecimal() else 0
+
+
+def _number(run: Path) -> int:
+    """The place of the run in the order of starts; 0 where it has none that can be read."""
+    try:
+        with (run / SEQUENCE).open("rb") as file:
+            written = file.read(_LONGEST_NUMBER).strip()
+        return int(written) if written.isdigit() else 0
+    except OSError:
+        return 0

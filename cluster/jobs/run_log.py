@@ -71,6 +71,11 @@ class _Patient(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
         pass
 
+    def close(self) -> None:
+        """Close the file. What a full disk did not take is lost; the job ends as it does."""
+        with contextlib.suppress(OSError):
+            super().close()
+
 
 class RunLog:
     """What is logged goes into the file until the end of the `with`, each line with the run's id: its folder's name.

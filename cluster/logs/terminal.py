@@ -3,6 +3,9 @@
 import json
 import os
 import sys
+import threading
+import traceback
+from types import TracebackType
 from typing import TextIO
 
 from cluster.logs.foreign import visible
@@ -20,6 +23,16 @@ def say(line: object, *, error: bool = False, end: str = "\n") -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     # A terminal of Latin-1 gets an escape for what it cannot show; print would raise.
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, end=end, flush=True)
+
+
+def show_bugs() -> None:
+    """Tracebacks of this process are shown as any other text: a bug's message may quote what was read."""
+    sys.excepthook = _shown
+    threading.excepthook = lambda bug: _shown(bug.exc_type, bug.exc_value, bug.exc_traceback)
+
+
+def _shown(kind: type[BaseException], problem: BaseException | None, trace: TracebackType | None) -> None:
+    say("".join(traceback.format_exception(kind, problem, trace)), error=True, end="")
 
 
 def say_json(value: object) -> None:

@@ -116,7 +116,7 @@ class _Routes:
         if (drains := self._drains) is not None and target.startswith(drain.PREFIX):
             return drains.acting, lambda: Work(Lane.ACT, lambda: Reply.words(*drains.answer(target)))
         if (named := self._runs) is not None and target.startswith(runs.PREFIX):
-            return named.acting, lambda: Reply.words(*named.answer(target))
+            return named.acting, lambda: Work(Lane.ACT, lambda: Reply.words(*named.answer(target)))
         if (restarts := self._restarts) is not None and target == restart.PATH:
             return restarts.acting, lambda: _restarting(restarts, client)
         return None

@@ -28,6 +28,9 @@ At the end of a job the coordinator keeps answering until the last figures were 
 last minute: 15 s at most, and not after Ctrl-C. Otherwise the end of a run, and why it failed, would fall between two
 readings. `GET /metrics?uncounted`, which the live page and `fab deploy status --watch` use, is answered alike and
 does not count as reading.
+
+The port takes at most 128 connections and closes the oldest one without a request for a new one; a request has five
+seconds. Whoever reaches the port may read, under any name: [Who may call what](control.md).
 """
 
 TITLES: dict[Exporter, tuple[str, str]] = {

@@ -1,8 +1,4 @@
-"""Time against samples of several pi runs, by how many workers drew them.
-
-The thesis's own table has the same rows (10 M to 100 M, and 1,000 M) for 1, 2, 4, 8 and 16 Raspberry Pis. Its times
-are not repeated here; what is known of it: one Pi ran out of memory above 60 M samples, so those cells read N/A.
-"""
+"""Time against samples of several pi runs, by how many workers drew them, beside the thesis's Table 5."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,11 +8,7 @@ from statistics import fmean
 from cluster.pages.charts import Chart, Series, thinned
 from cluster.pages.groups import Named
 from cluster.pages.run_files import number_of
-
-MILLION = 1_000_000
-THESIS_SAMPLES = (*(ten * 10 * MILLION for ten in range(1, 11)), 1000 * MILLION)
-THESIS_MOST_OF_ONE = 60 * MILLION
-"""Above that the thesis's single Pi ran out of memory."""
+from cluster.pages.thesis_figures import PI_SECONDS, is_in_table_5, pi_seconds
 
 
 @dataclass(frozen=True)
@@ -28,7 +20,10 @@ class Cell:
     """So many whole runs it is the mean of; 0: passed on the way to more samples."""
     speedup: float | None
     """How many times as fast as one worker."""
-    thesis_could_not: bool
+    thesis_seconds: float | None = None
+    """What the thesis's table has for as many Raspberry Pis."""
+    thesis_has_none: bool = False
+    """Its table has the cell, and it reads N/A."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +46,24 @@ def times_of(runs: Sequence[Named]) -> Times:
     workers = tuple(sorted({workers_of(one) for one in found}))
     whole = {int(number_of(one.run.result, "samples") or 0) for one in found if one.run.view.state == "done"}
     rows = []
-    for samples in sorted({*THESIS_SAMPLES, *whole} - {0}):
+    for samples in sorted({*PI_SECONDS, *whole} - {0}):
         seconds = [_seconds(samples, [one for one in found if workers_of(one) == count]) for count in workers]
         if not any(seconds):
             continue
         alone = next((each[0] for each, count in zip(seconds, workers, strict=True) if each and count == 1), None)
         cells = tuple(
-            None
-            if each is None
-            else Cell(each[0], each[1], alone / each[0] if alone and each[0] > 0 else None,
-                      count == 1 and samples > THESIS_MOST_OF_ONE)
+            None if each is None else _cell(samples, count, each, alone)
             for each, count in zip(seconds, workers, strict=True)
-        )  # fmt: skip
+        )
         rows.append((samples, cells))
     return Times(tuple(samples for samples, _ in rows), workers, tuple(cells for _, cells in rows))
+
+
+def _cell(samples: int, workers: int, found: tuple[float, int], alone: float | None) -> Cell:
+    seconds, runs = found
+    speedup = alone / seconds if alone and seconds > 0 else None
+    theirs = pi_seconds(samples, workers)
+    return Cell(seconds, runs, speedup, theirs, theirs is None and is_in_table_5(samples, workers))
 
 
 def workers_of(one: Named) -> int:

@@ -77,7 +77,7 @@ class Viewers:
         viewer.give(self._drawn)
         self._viewers.add(viewer)
         if self._closed:
-            viewer.give({}, last=True)
+            viewer.give(self._closing(), last=True)  # a browser reconnects at once when its stream ends
         elif self._drawing is None or self._drawing.done():
             self._drawing = loop.create_task(self._draw_on())
         return viewer
@@ -113,9 +113,12 @@ class Viewers:
             self._drawing.cancel()
         if self._viewers:
             changed = self._draw(asyncio.get_running_loop().time())
-            changed[CLOSING] = event(CLOSING, json.dumps({"state": self._view().state}))
+            changed |= self._closing()
             for viewer in self._viewers:
                 viewer.give(changed, last=True)
+
+    def _closing(self) -> dict[str, bytes]:
+        return {CLOSING: event(CLOSING, json.dumps({"state": self._view().state}))}
 
     async def _draw_on(self) -> None:
         loop = asyncio.get_running_loop()

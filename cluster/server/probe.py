@@ -1,7 +1,11 @@
 """Does a gRPC server answer? Asked in the first bytes of HTTP/2, so that neither TensorFlow nor grpcio is needed."""
 
+import selectors
 import socket
 import time
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = 4
@@ -9,9 +13,17 @@ EMPTY_SETTINGS_FRAME = bytes([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0])
 HEADER_BYTES = 9
 ACKNOWLEDGED = 1
 
+Key = TypeVar("Key", bound=Hashable)
+
+
+def greets(header: bytes) -> bool:
+    """Whether the first HEADER_BYTES that a server sent are those of its SETTINGS frame (RFC 9113, section 3.4)."""
+    kind, flags, stream = header[3], header[4], int.from_bytes(header[5:9], "big")
+    return kind == SETTINGS and not flags & ACKNOWLEDGED and stream == 0
+
 
 def answers(host: str, port: int, timeout_seconds: float) -> bool:
-    """Whether the server sends its SETTINGS frame (RFC 9113, section 3.4) within the time given, connecting included.
+    """Whether the server sends its SETTINGS frame within the time given, connecting included.
 
     A port that merely listens does not count: a stopped process still completes TCP handshakes. Never raises OSError.
     """
@@ -29,5 +41,99 @@ def answers(host: str, port: int, timeout_seconds: float) -> bool:
                 header += received
     except OSError:
         return False
-    kind, flags, stream = header[3], header[4], int.from_bytes(header[5:9], "big")
-    return kind == SETTINGS and not flags & ACKNOWLEDGED and stream == 0
+    return greets(header)
+
+
+def answering(addresses: Mapping[Key, tuple[str, int]], timeout_seconds: float) -> set[Key]:
+    """Those of many servers that answer, all asked at the same time: no dead one takes time from another."""
+    with Probes[Key]() as probes:
+        for key, (host, port) in addresses.items():
+            probes.ask(key, host, port, timeout_seconds)
+        alive = set()
+        while probes.open:
+            alive |= {key for key, answered in probes.wait(timeout_seconds) if answered}
+        return alive
+
+
+@dataclass
+class _Asked(Generic[Key]):
+    key: Key
+    deadline: float
+    header: bytes = b""
+    sent: bool = False
+
+
+class Probes(Generic[Key]):
+    """Questions under way, none of which waits for another. For one thread. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self._asked: dict[socket.socket, _Asked[Key]] = {}
+        self._found: list[tuple[Key, bool]] = []
+
+    def __enter__(self) -> "Probes[Key]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def open(self) -> int:
+        """Questions without a result that `wait` has returned."""
+        return len(self._asked) + len(self._found)
+
+    def ask(self, key: Key, host: str, port: int, timeout_seconds: float) -> None:
+        """Begin; `host` is best a number, for a name is looked up here and now."""
+        deadline = time.monotonic() + timeout_seconds
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            connection = socket.socket(family, kind, protocol)
+        except OSError:
+            self._found.append((key, False))
+            return
+        connection.setblocking(False)
+        connection.connect_ex(address)  # what came of it is seen when it is written to
+        self._asked[connection] = _Asked(key, deadline)
+        self.selector.register(connection, selectors.EVENT_WRITE, connection)
+
+    def wait(self, longest_seconds: float) -> list[tuple[Key, bool]]:
+        """Results since the last call, after waiting for one at most this long, or for another descriptor's event."""
+        now = time.monotonic()
+        due = min((asked.deadline - now for asked in self._asked.values()), default=longest_seconds)
+        for event, _ in self.selector.select(0.0 if self._found else max(0.0, min(longest_seconds, due))):
+            if isinstance(event.data, socket.socket):
+                self._go_on(event.data)
+        now = time.monotonic()
+        for connection in [each for each, asked in self._asked.items() if asked.deadline <= now]:
+            self._end(connection, answered=False)
+        found, self._found = self._found, []
+        return found
+
+    def _go_on(self, connection: socket.socket) -> None:
+        asked = self._asked[connection]
+        try:
+            if not asked.sent:
+                connection.sendall(PREFACE + EMPTY_SETTINGS_FRAME)  # it fits into any send buffer
+                asked.sent = True
+                self.selector.modify(connection, selectors.EVENT_READ, connection)
+                return
+            received = connection.recv(HEADER_BYTES - len(asked.header))
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end(connection, answered=False)
+            return
+        asked.header += received
+        if not received or len(asked.header) == HEADER_BYTES:
+            self._end(connection, answered=bool(received) and greets(asked.header))
+
+    def _end(self, connection: socket.socket, *, answered: bool) -> None:
+        self._found.append((self._asked.pop(connection).key, answered))
+        self.selector.unregister(connection)
+        connection.close()
+
+    def close(self) -> None:
+        """Ask no more."""
+        for connection in list(self._asked):
+            self._end(connection, answered=False)
+        self.selector.close()

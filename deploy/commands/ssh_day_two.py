@@ -113,7 +113,7 @@ def _watch(cluster: SshCluster, wish: Wish, limit: Sequence[str], every_seconds:
             rows = node_rows(wish, survey(fleet, wish, cluster.chosen_nodes(limit)))
             try:
                 words, script = asked_on_node(coordinator.metrics_address)
-                exported = fleet.nodes[coordinator.node].run(words, stdin=script).text
+                exported = fleet.nodes[coordinator.node].run(words, stdin=script, root=True).text
             except ClusterError:  # its row says so
                 exported = ""
             return [*node_parts(rows, watching.columns()), progress_line(exported) or "no job runs"]

@@ -106,7 +106,7 @@ class _RefusedError(Exception):
 def _run_batch(node: NodeConnection, group: Sequence[batch.Item], count: Callable[[batch.Item, float], None]) -> Step:
     script = batch.batch_script(group).encode()
     outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=batch.deadline_seconds(group), root=True)
-    ran = batch.read(outcome.text)
+    ran = [one for one in batch.read(outcome.text) if 0 <= one.position < len(group)]
     for one in ran:
         if one.return_code == 0:
             count(group[one.position], one.seconds)

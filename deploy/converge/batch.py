@@ -1,6 +1,7 @@
 """Several steps in one command: each SSH command with sudo costs a busy Pi some tenths of a second. Pure."""
 
 import base64
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -82,7 +83,8 @@ def read(stdout: str) -> tuple[Ran, ...]:
     for line in stdout.splitlines():
         words = line.split()
         if len(words) == 5 and words[0] == MARK:
-            ran.append(Ran(int(words[1]), int(words[2]), max(0.0, float(words[4]) - float(words[3]))))
+            with contextlib.suppress(ValueError):  # another program's line
+                ran.append(Ran(int(words[1]), int(words[2]), max(0.0, float(words[4]) - float(words[3]))))
     return tuple(ran)
 
 

@@ -148,7 +148,8 @@ def _files(text: str) -> dict[str, FileFact]:
         return found
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
-            stream = archive.extractfile(member) if member.isreg() else None
+            # A sparse file of some bytes here could be terabytes when it is read.
+            stream = archive.extractfile(member) if member.isreg() and not member.issparse() else None
             # tar writes the second name of a file with two names as a link to the first, and a folder with a slash.
             found[member.name.rstrip("/") or "/"] = FileFact(
                 kind=kinds.get(member.type, "other"),

@@ -36,7 +36,7 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
                 shell(remove(gone.releases, gone.environments)), root=True, deadline_seconds=_REMOVE_SECONDS
             )
             return outcome(done.return_code, done.text, done.stderr).line
-        except (RefusedError, ListingError) as error:
+        except (RefusedError, ListingError, ValueError) as error:  # a key that is none
             raise ClusterError(f"{node.name}: {error}") from error
 
     return fleet.each(one, names)
@@ -48,6 +48,9 @@ def prune_wheels(node: NodeConnection, folders: SharedFolders, needed: Collectio
     Raises ClusterError.
     """
     user = None if folders.server is not None else SERVICE_USER
-    script = prune_folders(f"{folders.publish_folder}/wheels", needed)
+    try:
+        script = prune_folders(f"{folders.publish_folder}/wheels", needed)
+    except ValueError as error:
+        raise ClusterError(f"{node.name}: of the environments that nodes named one is none: {error}") from error
     done = node.run(shell(script), root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
     outcome(done.return_code, done.text, done.stderr)

@@ -73,10 +73,10 @@ def missing_files(folder: str, sums: Mapping[str, str]) -> str:
 
 def read_missing(stdout: str, sizes: Mapping[str, int] | None = None) -> tuple[str, ...]:
     """Names of the files to put into the folder. Raises RefusedError when their `sizes`, in bytes, do not fit there."""
-    words = [line.split(" ", 1) for line in stdout.splitlines()]
+    words = [line.partition(" ")[::2] for line in stdout.splitlines()]
     names = tuple(rest for word, rest in words if word == "missing")
     needed = sum((sizes or {}).get(name, 0) for name in names)
-    free = [1024 * int(rest) for word, rest in words if word == "free"]
+    free = [1024 * int(rest) for word, rest in words if word == "free" and rest.isdecimal()]
     if free and needed > free[0]:
         raise RefusedError(
             f"the storage server needs {needed >> 20} MiB more, {free[0] >> 20} MiB are free: free some space there",

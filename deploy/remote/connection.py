@@ -87,7 +87,7 @@ class NodeConnection:
         """
         words = checked(words)
         command = quoted(*words)
-        limit = ["timeout", "-k", GRACE_SECONDS, f"{deadline_seconds:.0f}", *words]
+        limit = ["timeout", "-k", str(GRACE_SECONDS), f"{deadline_seconds:.0f}", *words]
         kept = Kept(kept_bytes, into)
         channel = self._channel()
         begun = time.monotonic()

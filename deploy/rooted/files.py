@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from deploy.rooted.walk import FOLDER, NEW, READ, Refused, ids, kind, parent_of
+from deploy.rooted.walk import FOLDER, NEW, READ, Refused, Walk, ids, kind, made_by_root, owners, parent_of
 
 BLOCK_BYTES = 1 << 20
 
@@ -38,10 +38,14 @@ def make_folder(path: str, mode: str, owner: str) -> None:
             if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
             found = os.lstat(name, dir_fd=parent)
-            raise Refused(
-                f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
-                "and remove it"
-            ) from None
+            if not made_by_root(found) or uid not in owners():  # a person may have put it on another disk
+                raise Refused(
+                    f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
+                    "and remove it"
+                ) from None
+            with Walk(path) as walk:
+                settle(walk.here, int(mode, 8), uid, gid)
+            return
         try:
             settle(descriptor, int(mode, 8), uid, gid)
         finally:

@@ -95,9 +95,8 @@ def new_job(path: str, owner: str, kept: str, first: str) -> None:
             discard(jobs, name)
             raise
         for one in gone:
-            with contextlib.suppress(
-                OSError, subprocess.SubprocessError
-            ):  # its account changes it meanwhile: next time
+            # Its account may change it meanwhile: the next submission tries again.
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
                 discard(jobs, one)
     print(name)
 

@@ -50,6 +50,11 @@ def look_over(path: str, found: os.stat_result) -> None:
         )
 
 
+def made_by_root(found: os.stat_result) -> bool:
+    """Whether it is a link of root's own; one with two names may be another's that somebody linked to here."""
+    return stat.S_ISLNK(found.st_mode) and found.st_uid in owners() and found.st_nlink == 1
+
+
 class Walk:
     """From `/` to a folder; each folder on the way stays open until the end."""
 
@@ -93,7 +98,7 @@ class Walk:
                 raise
         found = os.lstat(name, dir_fd=self.here)
         self.links += 1
-        if not stat.S_ISLNK(found.st_mode) or found.st_uid not in owners() or self.links > MOST_LINKS:
+        if not made_by_root(found) or self.links > MOST_LINKS:
             raise Refused(
                 f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
                 "and remove it"

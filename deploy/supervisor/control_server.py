@@ -6,15 +6,23 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cluster.control.seldom import Seldom
 from cluster.errors import ClusterError
 from deploy.role_status import ClusterStatus
 
 _LAST_ANSWERS_SECONDS = 2.0
+MOST_CONNECTIONS = 64
+"""One over it is closed at once: only the account itself and root can connect."""
+REQUEST_SECONDS = 10.0
+"""For a line to be complete, from the connection or the answer before."""
+
+log = logging.getLogger(__name__)
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -29,6 +37,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._watchers: set[asyncio.Event] = set()
+        self._full = Seldom(log)
         self._answering = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -57,10 +66,14 @@ class ControlServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # a connection is always served by a task
+        if len(self._connections) >= MOST_CONNECTIONS:
+            self._full.say(f"more than {MOST_CONNECTIONS} connections to {self._path} at once: the new ones are closed")
+            writer.close()
+            return
         self._connections.add(task)
         try:
-            with suppress(ConnectionError, asyncio.CancelledError):
-                while line := await reader.readline():
+            with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
+                while line := await asyncio.wait_for(reader.readline(), REQUEST_SECONDS):
                     await self._serve(line, reader, writer)
         except ValueError:  # a line beyond the stream's limit of 64 KiB: not one of our clients
             await _send(writer, {"ok": False, "error": "expected one JSON object a line of at most 64 KiB"})

@@ -22,11 +22,14 @@ def test_the_summary_is_the_median_of_the_rounds_own_ratios() -> None:
         row("links", "ours", [20.0, 30.0, 90.0]),
         row("links", "stock", [10.0, 10.0, 60.0]),
         row("links", "ours_fp16", [20.0, 60.0, 90.0]),
+        row("links", "stock_our_kernels", [20.0, 20.0, 75.0]),
         {"network": "links", "variant": "stock_on_lean", "problem": "ended without a word"},
     ]
     found = summarize(rows)
     assert found["steps_over_stock"] == 2.0
     assert found["fp16_steps_over_fp32"] == 1.0
+    assert (found["steps_over_stock_our_kernels"], found["fp16_steps_over_stock_our_kernels"]) == (1.2, 1.2)
+    assert found["loopback_steps_over_stock_our_kernels"] is None
     assert found["steps_over_stock_on_lean"] is None
     assert found["loopback_steps_over_stock"] is None
 

@@ -6,7 +6,21 @@ from typing import Any
 
 import pytest
 
-from benchmarks.scaling import SHARE, UNEQUAL, WORKERS, EpochClock, Run, row_of, runs_of, summarize, unequal_runs
+from benchmarks.scaling import (
+    MODES,
+    ROUNDS,
+    SHARE,
+    UNEQUAL,
+    WARM_UP,
+    WORKERS,
+    EpochClock,
+    Run,
+    all_runs,
+    row_of,
+    runs_of,
+    summarize,
+    unequal_runs,
+)
 
 SEVERAL = Run("async", (0.2, 0.2), steps_of_epoch=10, epochs=4)
 
@@ -18,6 +32,17 @@ def test_every_worker_has_100_windows_a_step_in_every_mode() -> None:
     assert "jobs.train.batch_size=200" in synchronous.settings
     assert "jobs.train.micro_batches=2" in synchronous.settings
     assert asynchronous.windows == synchronous.windows == 2000
+
+
+def test_a_round_has_every_mode_equal_and_unequal_and_several_epochs_that_count() -> None:
+    """Quick or not: fewer rounds are all that `--quick` may change, and what is published is three."""
+    runs = all_runs(SHARE)
+    assert {run.mode for run in runs if set(run.shares) == {SHARE}} == set(MODES)
+    assert {(run.mode, run.calibrated) for run in runs if run.shares == UNEQUAL} == {
+        (mode, calibrated) for mode in ("async", "sync") for calibrated in (False, True)
+    }
+    assert min(run.epochs for run in runs) - WARM_UP >= 3
+    assert ROUNDS == 3
 
 
 def test_a_row_is_of_the_epochs_behind_the_warm_up() -> None:

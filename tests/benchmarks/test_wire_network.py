@@ -1,8 +1,11 @@
 """The two sides of `benchmarks.wire` train the same network: same size, same parameters, same function."""
 
+import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from benchmarks.wire_keras import OurKernels, batches, step_of
 from benchmarks.wire_network import PARAMETERS, PROBLEM, ResidualBidirectional, keras_model, keras_weights, windows
 from cluster.models.network import Problem
 from tests.models.yardstick import TOLERANCE, perturbed
@@ -24,6 +27,25 @@ def test_both_compute_the_same_logits() -> None:
         network.unpack(tf.constant(vector)), tf.constant(batch), training=True, seed=tf.constant([0, 0])
     ).logits
     np.testing.assert_allclose(ours, model(batch, training=True), rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def losses(model: object, steps: int) -> list[float]:
+    """Of some steps as the strategy takes them, on this process's own device."""
+    optimizer = keras.optimizers.Adam(1e-3)
+    optimizer.build(model.trainable_variables)  # type: ignore[attr-defined]
+    step, iterator = step_of(tf.distribute.get_strategy(), model, optimizer, read_once=True), iter(batches())
+    return [float(step(iterator)) for _ in range(steps)]
+
+
+def test_the_strategy_trains_the_same_with_our_kernels_as_with_keras_layers() -> None:
+    """What `stock_our_kernels` changes in `benchmarks.links` is the time of a step, and nothing else."""
+    network, model = ResidualBidirectional(), keras_model()
+    model.set_weights(keras_weights(network, network.initial(0)))
+    ours = OurKernels(network)
+    assert ours.count_params() == model.count_params()
+    found = losses(ours, 4)
+    assert found == pytest.approx(losses(model, 4), rel=1e-4)
+    assert found[-1] < found[0]
 
 
 def test_windows_are_the_same_each_time_and_hold_every_class() -> None:

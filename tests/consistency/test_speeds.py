@@ -48,7 +48,7 @@ def test_what_is_measured_of_one_says_what_the_calibration_means_for_another() -
 def test_the_only_worker_is_always_worth_while() -> None:
     speeds = Speeds()
     measured(speeds, 0, 100.0)
-    assert speeds.worth_while(0, 4, 4, 0, {0})
+    assert speeds.worth_while(0, 4, 4, lambda: 0.0, {0})
 
 
 def test_what_a_busy_worker_has_left_follows_from_its_speed_and_is_never_negative() -> None:
@@ -60,6 +60,6 @@ def test_what_a_busy_worker_has_left_follows_from_its_speed_and_is_never_negativ
 
 def test_a_slow_one_may_work_as_long_as_the_others_have_plenty_to_do() -> None:
     speeds = Speeds({0: 4.0, 1: 4.0, 2: 1.0})
-    assert speeds.worth_while(2, 1, 16, 0, {0, 1, 2})
-    assert not speeds.worth_while(2, 1, 2, 0, {0, 1, 2})
-    assert speeds.worth_while(0, 1, 1, 0, {0, 1, 2})
+    assert speeds.worth_while(2, 1, 16, lambda: 0.0, {0, 1, 2})
+    assert not speeds.worth_while(2, 1, 2, lambda: 0.0, {0, 1, 2})
+    assert speeds.worth_while(0, 1, 1, lambda: 0.0, {0, 1, 2})

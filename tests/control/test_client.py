@@ -1,6 +1,7 @@
 """The one client against servers that flood, trickle, redirect, talk without end, or hang up."""
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -15,8 +16,11 @@ from cluster.errors import ClusterError
 from cluster.jobs.role_metrics import MOST_LINES, role_metrics
 from deploy.node_job.restart_verdict import RestartPatience
 from deploy.node_job.role_restart import bring_roles_back
-from tests.server.processes import HANG_SECONDS, free_ports
+from tests.server.processes import HANG_SECONDS, PROJECT, free_ports
 
+PRODUCT = ("cluster", "deploy", "ps_node", "worker_node")
+OTHER_CLIENTS = re.compile(r"urllib\.(request|error)|http\.client|HTTPConnection|urlopen|import (requests|httpx)")
+THE_ONE = ("cluster/control/client.py",)
 Play = Callable[[socket.socket, threading.Event], None]
 
 
@@ -147,6 +151,8 @@ def test_nobody_there_and_a_name_are_errors_at_once() -> None:
     with pytest.raises(NoAnswerError, match="refused") as caught:
         ask(f"127.0.0.1:{free_ports(1)[0]}", "GET", "/", deadline_seconds=HANG_SECONDS)
     assert caught.value.refused
+    with pytest.raises(NoAnswerError, match="without spaces"):
+        ask("127.0.0.1:1", "GET", "/x HTTP/1.0\r\nHost: y", deadline_seconds=HANG_SECONDS)
     with pytest.raises(NoAnswerError):
         ask("pi.example:80", "GET", "/", deadline_seconds=HANG_SECONDS)
 
@@ -168,3 +174,13 @@ def test_roles_that_hold_their_asker_up_are_given_up_in_time(play: Play) -> None
         with pytest.raises(ClusterError, match="do not come back"):
             bring_roles_back(roles, print, RestartPatience(deadline_seconds=1.0, silent_worker_seconds=0.2))
         assert time.monotonic() - begun < 20
+
+
+def test_the_product_has_one_client() -> None:
+    found = {
+        str(path.relative_to(PROJECT))
+        for room in PRODUCT
+        for path in (PROJECT / room).rglob("*.py")
+        if OTHER_CLIENTS.search(path.read_text())
+    }
+    assert found == set(THE_ONE)

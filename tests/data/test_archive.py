@@ -94,3 +94,27 @@ def test_any_damage_to_a_zip_ends_in_the_same_windows_or_one_error(
     except DataError:
         return
     assert damaged == expected
+
+
+def with_an_entry(path: Path, name: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, content in uci_har_files().items():
+            archive.writestr(member, content)
+        archive.writestr(zipfile.ZipInfo(name), b"x")
+    return path
+
+
+@pytest.mark.parametrize("name", ["/", "//", ".", "./", "\x00x"])
+def test_an_entry_with_no_usable_name_ends_in_at_most_one_error(tmp_path: Path, name: str) -> None:
+    path, said = with_an_entry(tmp_path / "set.zip", name), ""
+    try:
+        prepare(find_source(str(path), {}, tmp_path, tmp_path), cache=tmp_path / "cache")
+    except DataError as problem:
+        said = str(problem)
+    assert "\n" not in said
+
+
+def test_an_entry_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = with_an_entry(tmp_path / "set.zip", "")
+    with pytest.raises(DataError, match=r"set\.zip: an entry of the archive has no name"), open_tree(path) as tree:
+        tree.names()

@@ -1,5 +1,6 @@
 """Somebody's own windows in an `.npz`."""
 
+import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -206,3 +207,70 @@ def test_no_file_ends_in_anything_but_windows_or_one_error(
         return
     assert len(recordings.windows) == len(recordings.classes) == len(recordings.subjects)
     assert recordings.classes.max() < len(recordings.labels)
+
+
+def packed(path: Path, members: dict[str, bytes]) -> Path:
+    """A whole zip archive, whatever its members are."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return path
+
+
+def as_npy() -> dict[str, bytes]:
+    """Each array of `sample` as the member that numpy writes."""
+    made = {}
+    for name, array in sample().items():
+        stream = io.BytesIO()
+        np.save(stream, np.asarray(array))
+        made[f"{name}.npy"] = stream.getvalue()
+    return made
+
+
+@pytest.mark.parametrize("name", ["x_train", "y_test", "subject_train", "labels"])
+def test_a_member_that_is_no_npy_is_named(tmp_path: Path, name: str) -> None:
+    path = packed(tmp_path / "own.npz", as_npy() | {f"{name}.npy": b"1,2,3\n"})
+    with pytest.raises(DataError, match=rf"own\.npz: {name}: not an array in \.npy format"):
+        read_npz(path, 64, silent)
+
+
+def test_an_entry_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "own.npz", as_npy() | {"": b"x"})
+    with pytest.raises(DataError, match=r"own\.npz: an entry of the archive has no name"):
+        read_npz(path, 64, silent)
+
+
+DTYPES = ("<f4", "<f8", ">i2", "|S3", "<U2", "|O", "<M8[s]", "|V5", "<c8", "|b1", "nonsense")
+SHAPES = ("(12, 64, 6)", "()", "(12,)", "(0, 64, 6)", "(-1,)", "(12, 0, 6)", "(10**12,)", "[1]", "('a',)", "(2**63,)")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(sorted(as_npy())),
+    header=st.one_of(
+        st.builds(
+            "{{'descr': '{}', 'fortran_order': {}, 'shape': {}, }}\n".format,
+            st.sampled_from(DTYPES),
+            st.sampled_from(("False", "True", "3", "None")),
+            st.sampled_from(SHAPES),
+        ),
+        st.text(max_size=40),
+    ),
+    version=st.sampled_from((b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\x09\x00", b"")),
+    body=st.binary(max_size=64),
+    claimed=st.one_of(st.none(), st.integers(0, 65535)),
+)
+def test_whatever_a_member_claims_ends_in_one_error_or_in_windows(
+    tmp_path_factory: pytest.TempPathFactory, name: str, header: str, version: bytes, body: bytes, claimed: int | None
+) -> None:
+    words = header.encode("utf-8", "surrogatepass")
+    length = (len(words) if claimed is None else claimed).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    content = b"\x93NUMPY" + version + length + words + body
+    path = packed(tmp_path_factory.mktemp("fuzz") / "own.npz", as_npy() | {name: content})
+    said = str(path)
+    try:
+        check(read_npz(path, 64, silent), str(path))
+    except DataError as problem:
+        said = str(problem)
+    assert said.startswith(str(path))
+    assert "\n" not in said

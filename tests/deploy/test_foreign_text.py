@@ -87,6 +87,20 @@ def test_a_json_line_with_controls_stays_json(state: StateFolder, tmp_path: Path
     assert json.loads(terminal.text.splitlines()[-1]) == fields
 
 
+def test_the_traceback_of_a_bug_is_harmless_too(state: StateFolder, tmp_path: Path) -> None:
+    fabfile = tmp_path / "fabfile.py"
+    fabfile.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from deploy.interrupts import quiet_until_a_command_begins\n"
+        "quiet_until_a_command_begins()\n"
+        f"raise RuntimeError({HOSTILE!r})\n"
+    )
+    with on_a_terminal([str(FAB), "--list"], tmp_path, columns=300) as terminal:
+        assert terminal.end() == 1
+    assert not controls(terminal.written), terminal.text
+    assert f"RuntimeError: {SHOWN}" in terminal.text
+
+
 ROLES: tuple[RoleName, ...] = ("coordinator", "ps", "worker")
 
 

@@ -21,6 +21,7 @@ from cluster.engine.lost import ParameterServerLost
 from cluster.engine.membership import Phase
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Peers, Runtime, device, trace
+from tests.engine.crowd_stories import half_stopped, lane_of_nobody
 from tests.engine.path_stories import path_cut, path_reset
 from tests.engine.processes import Roles
 from tests.engine.story import Story
@@ -277,6 +278,8 @@ STORIES = {
         (lane_places, 1, 1),
         (path_reset, 1, 2),
         (path_cut, 1, 2),
+        (half_stopped, 1, 10),
+        (lane_of_nobody, 1, 1),
         (left, 1, 1),
     ]
 }

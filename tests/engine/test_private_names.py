@@ -64,8 +64,11 @@ def test_the_raw_operations_of_shards_and_lanes_are_there(name: str) -> None:
 
 def test_the_errors_of_a_network_are_transient_and_ours_are_not() -> None:
     for name in ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"):
-        assert issubclass(getattr(tf.errors, name), runtime.TRANSIENT)
-    assert not issubclass(tf.errors.InvalidArgumentError, runtime.TRANSIENT)
+        assert runtime.transient(getattr(tf.errors, name)(None, None, "somewhere"))
+    ours = "/job:worker/replica:0/task:0/device:CPU:0"
+    assert runtime.transient(tf.errors.InvalidArgumentError(None, None, f"{ours} unknown device. [Op:update]"))
+    assert not runtime.transient(tf.errors.InvalidArgumentError(None, None, "Incompatible shapes: [2] vs. [3]"))
+    assert not runtime.transient(tf.errors.ResourceExhaustedError(None, None, "no memory"))
 
 
 def test_the_environment_is_set_before_tensorflow_is_imported() -> None:

@@ -86,6 +86,23 @@ def test_a_workers_bad_path_to_a_parameter_server_ends_nobodys_job_and_costs_onl
         assert 0 in who_worked(story["second"]), "and is back once its path is good"
 
 
+def test_a_call_to_a_worker_that_has_just_left_is_not_the_items_fault() -> None:
+    story = tell("lane_of_nobody")
+    assert "unknown device" in story["reason"]
+    assert story["transient"] is True
+
+
+@pytest.mark.long
+def test_many_that_stop_at_once_leave_in_one_change_while_the_others_work_on() -> None:
+    story = tell("half_stopped")
+    assert exactly_once(story)
+    assert story["live_meanwhile"] == [0, 2, 4, 6, 8]
+    assert all(story["departures"][str(task)] == 0 for task in (0, 2, 4, 6, 8)), "no healthy one was fenced"
+    assert story["changes"] <= 3, "and not one for each of the five"
+    assert story["first"]["longest_gap_seconds"] < 8.0, "what docs/engine.md says"
+    assert story["joined"] == 10
+
+
 def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
     story = tell("stopped_in_run")
     assert exactly_once(story)

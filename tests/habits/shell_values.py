@@ -33,7 +33,7 @@ def unquoted(path: Path, text: str) -> Iterator[Unquoted]:
     tree = ast.parse(text)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr) and not _is_part(node, parents) and _looks_like_shell(_whole(node, parents)):
+        if isinstance(node, ast.JoinedStr) and not _is_part(node, parents) and _looks_like_shell(_whole(node)):
             scope = _Scope(node, parents, tree)
             for value in node.values:
                 if isinstance(value, ast.FormattedValue) and not scope.is_safe(value):
@@ -55,13 +55,9 @@ def _is_part(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     return isinstance(parents.get(node), ast.FormattedValue)
 
 
-def _whole(node: ast.JoinedStr, parents: dict[ast.AST, ast.AST]) -> str:
+def _whole(node: ast.JoinedStr) -> str:
     """The text with {} for values."""
-    return "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values if _text(part))
-
-
-def _text(part: ast.expr) -> bool:
-    return isinstance(part, ast.FormattedValue) or (isinstance(part, ast.Constant) and type(part.value) is str)
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
 
 
 def _looks_like_shell(text: str) -> bool:

@@ -41,6 +41,10 @@ def ways_around(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{name}() of text that is not made visible()"
             if name.split(".")[-1] in ("from_markup", "from_ansi", "render_markup"):
                 yield node.lineno, f"{name}(): markup in a text"
+            if name.split(".")[-1] in ("Live", "Status", "Progress") and "console" not in {
+                one.arg for one in node.keywords
+            }:
+                yield node.lineno, f"{name}() without a Screen as its console"
             if name == "logging.Formatter":
                 yield node.lineno, f"{name}(): use a formatter of cluster.logs"
             if name.split(".")[-1] == "Text" and path != SCREEN and node.args:
@@ -76,6 +80,7 @@ def test_nothing_else_reaches_the_terminal(path: Path) -> None:
         "from rich.markup import escape",
         "Text.from_markup(x)",
         "Text(x)",
+        "Live(x)",
         "from cluster.logs.terminal import say\nwith a as say:\n    say(x)",
         "logging.Formatter('%(message)s')",
     ],

@@ -1,10 +1,10 @@
 """A worker that is drained, then ended, while a training runs: nothing is lost, repeated or waited for."""
 
-import http.client
 from collections.abc import Iterator
 
 import pytest
 
+from cluster.control.client import ask
 from tests.jobs.cluster import HANG_SECONDS, SMALL, Cluster, cluster_of, own_recordings
 
 EPOCHS, UPDATES_PER_EPOCH = 20, 20
@@ -12,13 +12,8 @@ EPOCHS, UPDATES_PER_EPOCH = 20, 20
 
 def drain(cluster: Cluster, name: str, query: str = "") -> tuple[int, str]:
     ours = cluster.inventory.task("coordinator", 0)
-    connection = http.client.HTTPConnection(ours.host, ours.metrics_port, timeout=HANG_SECONDS)
-    try:
-        connection.request("POST", f"/drain/{name}{query}")
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode().strip()
-    finally:
-        connection.close()
+    answer = ask(ours.metrics_address, "POST", f"/drain/{name}{query}", deadline_seconds=HANG_SECONDS)
+    return answer.status, answer.text.strip()
 
 
 @pytest.fixture

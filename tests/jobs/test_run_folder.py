@@ -1,6 +1,7 @@
 """The folder a job leaves, and the newest model among several."""
 
 import json
+import logging
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,8 @@ import pytest
 
 from cluster.errors import ClusterError, UsageError
 from cluster.jobs import calibration
-from cluster.jobs.run_folder import RunFolder, newest_model
+from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished
+from cluster.jobs.run_log import SPEAKER, RunLog
 from cluster.whole_file import write_whole
 from tests.jobs.cluster import PROJECT
 
@@ -55,6 +57,35 @@ def test_numbers_json_has_no_word_for_become_null(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, "train")
     folder.write_result({"a": float("nan"), "b": [1.5, float("inf")], "c": {"d": (-float("inf"), 2)}, "e": None})
     assert json.loads(folder.result_path.read_text()) == {"a": None, "b": [1.5, None], "c": {"d": [None, 2]}, "e": None}
+
+
+def test_a_clock_that_was_set_back_does_not_change_which_run_is_the_newest(tmp_path: Path) -> None:
+    def broken_off(name: str) -> Path:
+        run = RunFolder(tmp_path, "train").path.rename(tmp_path / name)  # as if the clock had said so
+        (run / "coordinator.log").touch()
+        (run / "model").mkdir()
+        (run / "model" / "model.json").touch()
+        return run
+
+    of_an_earlier_version = tmp_path / "20990101T000000Z-train"
+    of_an_earlier_version.mkdir()
+    (of_an_earlier_version / "coordinator.log").touch()
+    assert newest_unfinished(tmp_path) == of_an_earlier_version
+    broken_off("20260102T000000Z-train")
+    after = broken_off("20260101T000000Z-train")
+    assert newest_unfinished(tmp_path) == after
+    assert newest_model(tmp_path) == after
+    (after / "sequence").write_bytes(b"\xff" * 100)
+    assert newest_unfinished(tmp_path).name == "20260102T000000Z-train"
+
+
+def test_a_full_disk_costs_the_log_alone(tmp_path: Path) -> None:
+    path = tmp_path / "20260101T000000Z-pi" / "coordinator.log"
+    path.parent.mkdir()
+    path.symlink_to("/dev/full")
+    with RunLog(path):
+        logging.getLogger("cluster.jobs").info("a line that no disk takes")
+    assert SPEAKER.run == ""
 
 
 def test_events_are_lines(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from cluster.jobs.run_environment import environment
+from cluster.pages import viewers
 from cluster.pages.comparison import comparison
 from cluster.pages.drawing import STATIC, Drawing
 from cluster.pages.report import report
@@ -129,6 +130,28 @@ def test_a_lost_connection_is_said_and_mended(browser: Browser) -> None:
             with serving(shown, urlsplit(address).port or 0):
                 expect(lost).to_have_text("", timeout=PATIENCE_MILLISECONDS)
                 expect(seen.page.locator(".run")).to_contain_text("20991231T000000Z-train")
+
+
+@pytest.mark.parametrize("lost_event", [False, True])
+def test_a_job_that_is_done_is_no_fault(browser: Browser, lost_event: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if lost_event:
+        monkeypatch.setattr(viewers, "CLOSING", "lost")
+    done = replace(training(2), state="done")
+    shown = Shown(training(2))
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(shown))
+        with looking(browser, address) as seen:
+            shown.now = done
+            expect(seen.page.locator("#head [data-state=done]")).to_be_visible()
+            stack.close()
+            lost = seen.page.locator("#lost")
+            words = f"The job is done: its report is {done.run}/report.html"
+            expect(lost).to_contain_text(words, timeout=PATIENCE_MILLISECONDS)
+            expect(lost).not_to_contain_text("Connection lost")
+            shown.now = replace(training(2), run="20991231T000000Z-train")
+            with serving(shown, urlsplit(address).port or 0) as again:
+                expect(lost).to_have_text("", timeout=PATIENCE_MILLISECONDS)
+                assert again == address
 
 
 @pytest.mark.parametrize(("width", "scheme"), SIZES, ids=SIZE_NAMES)

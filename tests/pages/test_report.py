@@ -141,12 +141,17 @@ def test_time_against_samples(tmp_path: Path) -> None:
     assert hundred[0] is not None
     assert hundred[1] is not None
     assert hundred[2] is not None
-    assert (hundred[0].seconds, hundred[0].runs, hundred[0].thesis_could_not) == (100.0, 2, True)
-    assert (hundred[1].speedup, hundred[1].thesis_could_not) == (4.0, False)
+    assert (hundred[0].seconds, hundred[0].runs, hundred[0].thesis_has_none) == (100.0, 2, True)
+    assert (hundred[1].speedup, hundred[1].thesis_seconds) == (4.0, 3.741)
     assert hundred[2].runs == 0, "passed on the way"
     assert 0 < hundred[2].seconds < 70
     text = comparison(runs)
-    assert "the thesis could not" in text
+    assert "thesis: N/A" in text
+    assert "thesis: 3.74 s" in text
+    assert "out of memory" not in text
+    thousand = table[1000 * million]
+    assert thousand[2] is not None
+    assert (thousand[2].thesis_seconds, thousand[2].thesis_has_none) == (None, False), "its table ends at 100 million"
     Elements(text)
 
 

@@ -17,6 +17,8 @@ from deploy.remote.fleet import Fleet
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
 
+pytestmark = pytest.mark.usefixtures("sudo")
+
 ANSWERS: dict[str, Answer] = {
     "worker:0": (HTTPStatus.OK, "drained"),
     "worker:1": (HTTPStatus.OK, "drained"),

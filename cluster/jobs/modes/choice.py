@@ -42,7 +42,7 @@ def policy_of(job: TrainJob, workers: int, speeds: Speeds) -> Policy:
     slots = job.pieces
     match job.mode:
         case "ssp":
-            return BoundedStaleness(slots, speeds, job.ssp.bound, workers)
+            return BoundedStaleness(slots, speeds, job.ssp.bound)
         case "sync":
             return Synchronous(slots, speeds, job.sync.quorum, job.sync.backup_workers)
         case "single" | "allreduce":

@@ -7,6 +7,7 @@
   let stream = null;
   let waiting = null;
   let ended = "";
+  const ENDED = { done: "is done", cancelled: "was cancelled", failed: "has failed" };
 
   page.addEventListener("htmx:sseBeforeMessage", (event) => {
     const figure = event.target;
@@ -31,8 +32,11 @@
   });
   page.addEventListener("htmx:sseError", () => {
     page.classList.add("away");
-    lost.textContent = ended
-      ? `The job has ended (${ended}), and with it this page's server: what you see is how it ended. The page goes on with the next job; report.html in the run's folder stays.`
+    // The head has it too: the last event may be lost, and a browser that reconnects meets a server that is just closing.
+    const head = document.querySelector("#head [data-state]");
+    const state = ended || (head ? head.dataset.state : "");
+    lost.textContent = ENDED[state]
+      ? `The job ${ENDED[state]}: its report is ${head && head.dataset.run ? `${head.dataset.run}/` : ""}report.html in the folder of the runs. This page shows how it ended, and goes on with the next job.`
       : "Connection lost: the coordinator is being brought back, or this machine lost sight of it. What you see is the last that came; reconnecting …";
     waiting ??= setInterval(again, AGAIN_MILLISECONDS);
   });
