@@ -22,7 +22,7 @@ DEADLINE_SECONDS = 3_600.0
 
 CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
 KEEPING = "cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
-"""For workers that keep a part of the gradients: who kills one takes that part, too, and it is lost by design."""
+"""For workers that keep a part of the gradients: a killed one takes that part with it, which is lost by design."""
 
 COUNTED = {"fp32": CHAOS, "fp16": CHAOS, "topk": CHAOS, "residual": KEEPING}
 MODES = ("async", "ssp", "local", "sync", "allreduce")

@@ -85,7 +85,7 @@ def conduct(
         # Before anything is read or written: the run may be alive, and its files belong to the process that has it.
         if resumed is not None:
             held.callback(WriterLock(resumed).release)
-            unfinished(resumed)  # whoever had it may have finished it since it was chosen
+            unfinished(resumed)  # its last holder may have finished it since it was chosen
         held.enter_context(watch)
         return _conduct(job, runs, cancel, resumed, watch, held)
 
