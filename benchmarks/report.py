@@ -32,7 +32,7 @@ def machine() -> dict[str, Any]:
 def arguments(name: str, description: str) -> argparse.ArgumentParser:
     """A parser with the flags every benchmark takes."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
-    parser.add_argument("--quick", action="store_true", help="end within two minutes")
+    parser.add_argument("--quick", action="store_true", help="the same work in fewer rounds")
     parser.add_argument("--json", action="store_true", help="print the JSON object alone, on one line")
     return parser
 

@@ -21,6 +21,8 @@ def test_quick_has_fewer_updates_of_the_same_network(
         asked.append((power, workers, hidden, count))
         return {"staleness_power": power, "losses": [1.0]}
 
+    # TensorFlow runs in this process already: its threads are set.
+    monkeypatch.setattr("tensorflow.config.threading.set_intra_op_parallelism_threads", lambda threads: None)
     monkeypatch.setattr(staleness, "trained", trained)
     monkeypatch.setattr(sys, "argv", ["staleness", "--json", *flags])
     staleness.main()
