@@ -123,7 +123,7 @@ def test_a_connection_that_broke_is_told_and_opened_anew(tmp_path: Path) -> None
         pinned = PinnedKeys(tmp_path / "known_hosts")
         pinned.record([pinned.standing(server.address(), ask_for_key(server.address()))])
         node = NodeConnection(server.address(), pinned)
-        session = int(node.run("ps -o ppid= -p $PPID").text)
+        session = int(node.run(f"'{needs.tool('ps')}' -o ppid= -p $PPID").text)
         with pytest.raises(NodeUnreachableError, match="connection broke"):
             node.run(f"kill -{int(signal.SIGKILL)} {session}; sleep 20", deadline_seconds=20)
         assert node.run("echo again").text == "again\n"
