@@ -56,6 +56,7 @@ TOOLS = {
         Tool("journalctl", "systemd", "usr/bin/journalctl"),
         Tool("systemd-journal-remote", "systemd-journal-remote", "usr/lib/systemd/systemd-journal-remote"),
         Tool("git", "git", "usr/bin/git", environment={"GIT_EXEC_PATH": "{root}/usr/lib/git-core"}),
+        Tool("ps", "procps", "usr/bin/ps"),
         Tool("pgrep", "procps", "usr/bin/pgrep"),
         Tool("shellcheck", "shellcheck", "usr/bin/shellcheck"),
         Tool(

@@ -22,6 +22,7 @@ _ROOT = "needs root: {purpose}"
 
 def tool(name: str) -> Path:
     """The program, the machine's own or the unpacked one; skips without it."""
+    __tracebackhide__ = True
     found = debian_tools.find(name)
     if found is None:
         skip(_TOOL.format(name=name) if name in debian_tools.NAMES else f"needs {name}, which every Debian has")
@@ -30,18 +31,21 @@ def tool(name: str) -> Path:
 
 def tools(*names: str) -> None:
     """Skips without all of them."""
+    __tracebackhide__ = True
     for name in names:
         tool(name)
 
 
 def root(purpose: str) -> None:
     """Skips where the tests do not run as root."""
+    __tracebackhide__ = True
     if os.geteuid() != 0:
         skip(_ROOT.format(purpose=purpose))
 
 
 def sudo() -> None:
     """Skips where sudo is neither installed nor, for root, unpacked: it takes a right that only root can give it."""
+    __tracebackhide__ = True
     if debian_tools.installed("sudo"):
         return
     if os.geteuid() != 0 or not debian_tools.is_unpacked("sudo"):
@@ -50,6 +54,7 @@ def sudo() -> None:
 
 def mount_namespace() -> None:
     """Skips where no mount can be made that only a process of the test sees."""
+    __tracebackhide__ = True
     tool("unshare")
     root("mounts of a test's own")
     possible(_refused("unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"))
@@ -57,6 +62,7 @@ def mount_namespace() -> None:
 
 def overlay() -> None:
     """Skips where no folder can be laid over another in a mount namespace."""
+    __tracebackhide__ = True
     mount_namespace()
     trial = "cd /mnt && mkdir a b c && mount -t overlay -o lowerdir=a,upperdir=b,workdir=c overlay /mnt/a"
     possible(_refused("unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /mnt && {trial}"))
@@ -64,6 +70,7 @@ def overlay() -> None:
 
 def machine_id() -> tuple[str, ...]:
     """What a command begins with that asks for the machine's id, which a container may lack; skips without a way."""
+    __tracebackhide__ = True
     if Path("/etc/machine-id").exists():
         return ()
     overlay()
@@ -77,6 +84,7 @@ def machine_id() -> tuple[str, ...]:
 
 def network_namespace() -> None:
     """Skips where no network namespace can be made."""
+    __tracebackhide__ = True
     tools("unshare", "ip")
     root("network namespaces")
     possible(_refused("unshare", "--net", "ip", "link", "set", "lo", "up"))
@@ -84,12 +92,14 @@ def network_namespace() -> None:
 
 def possible(why_not: str) -> None:
     """Skips for this reason, unless it is empty."""
+    __tracebackhide__ = True
     if why_not:
         skip(why_not)
 
 
 def skip(reason: str) -> NoReturn:
     """Skips the test."""
+    __tracebackhide__ = True
     pytest.skip(reason)
 
 

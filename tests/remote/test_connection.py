@@ -124,7 +124,7 @@ def test_a_connection_that_broke_is_told_and_opened_anew(tmp_path: Path) -> None
         pinned = PinnedKeys(tmp_path / "known_hosts")
         pinned.record([pinned.standing(server.address(), ask_for_key(server.address()))])
         node = NodeConnection(server.address(), pinned)
-        session = int(node.run(shell("ps -o ppid= -p $PPID")).text)
+        session = int(node.run(shell('"$1" -o ppid= -p $PPID', str(needs.tool("ps")))).text)
         with pytest.raises(NodeUnreachableError, match="connection broke"):
             node.run(shell('kill -9 "$1"; sleep 20', session), deadline_seconds=20)
         assert node.run(["echo", "again"]).text == "again\n"
