@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.habits import needs
 from tests.jobs.cluster import Cluster, cluster_of
 from tests.server.other_account import STRANGER, graphs_sent
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another account needs root")
+
+@pytest.fixture(autouse=True, scope="module")
+def as_root() -> None:
+    needs.root("becoming another account")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The nftables table in two connected network namespaces: which account of a node reaches TensorFlow's ports."""
 
 import json
-import shutil
 import subprocess
 import sys
 import uuid
@@ -14,6 +13,7 @@ import pytest
 
 from deploy.render import firewall
 from tests.converge.pi import thesis
+from tests.habits import needs
 from tests.server.namespaces import ip, why_not
 
 HANG_SECONDS = 60.0
@@ -61,9 +61,8 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    reason = why_not() or ("" if shutil.which("nft", path="/usr/sbin:/sbin") else "no nft: apt-get install nftables")
-    if reason:
-        pytest.skip(reason)
+    needs.tool("nft")
+    needs.possible(why_not())
     tag = uuid.uuid4().hex[:8]
     names = (f"pfa{tag}", f"pfb{tag}")
     with ExitStack() as stack:
@@ -110,10 +109,10 @@ def load_rules(pair: Pair, folder: Path) -> None:
     rules.write_text(firewall.ruleset(thesis()))
     for name in pair.names:
         done = subprocess.run(
-            ["ip", "netns", "exec", name, "/usr/sbin/nft", "-f", rules], capture_output=True, text=True, check=False
+            ["ip", "netns", "exec", name, "nft", "-f", rules], capture_output=True, text=True, check=False
         )
-        if "Operation not supported" in done.stderr:
-            pytest.skip(f"this kernel has no nftables: {done.stderr.splitlines()[0]}")
+        refused = "Operation not supported" in done.stderr
+        needs.possible(f"this kernel has no nftables: {done.stderr.splitlines()[0]}" if refused else "")
         assert done.returncode == 0, done.stderr
 
 

@@ -10,12 +10,16 @@ import pytest
 
 from deploy.node_job.folders import JobsRoot
 from deploy.rooted.commands import drop_job, new_job
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other accounts: takes root")
+from tests.habits import needs
 
 FIRST = "20261121T2230-pi"
 NOBODY = 65534
 SYSTEMCTL = '#!/bin/sh\ncat "{0}/alive" 2>/dev/null || exit {1}\n'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_root() -> None:
+    needs.root("files of other accounts")
 
 
 class Node:

@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from deploy.rooted.commands import copy_files, make_folder, make_point, remove, write_file
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other accounts: takes root")
+from tests.habits import needs
 
 NOBODY = 65534
 PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_root() -> None:
+    needs.root("files of other accounts")
 
 
 def done(words: Sequence[str], stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -149,7 +153,7 @@ def test_what_an_older_version_gave_away_is_taken_back_with_its_rights(place: Pa
         for kind in ("access", "default"):
             os.setxattr(theirs, f"system.posix_acl_{kind}", acl)
     except OSError as problem:
-        pytest.skip(f"no access lists here: {problem}")
+        needs.skip(f"no access lists here: {problem}")
     assert done(make_folder(str(theirs), 0o755)).returncode == 0
     assert owner(theirs) == (0, 0o755)
     assert os.listxattr(theirs) == []

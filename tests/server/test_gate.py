@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 
 from cluster.server.peer_account import peer_account
+from tests.habits import needs
 from tests.server.namespaces import neighbour, why_not
 from tests.server.other_account import STRANGER
 from tests.server.processes import HANG_SECONDS, PROJECT, running
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another account needs root")
+
+@pytest.fixture
+def as_root() -> None:
+    needs.root("becoming another account")
+
 
 GREET = """
 import encodings.idna, os, socket, sys  # the first: loaded late otherwise, when nothing may be read any more
@@ -53,7 +58,7 @@ def greeted_as(uid: int, port: int) -> str:
     return done.stdout
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_a_role_answers_its_own_account_and_root_alone() -> None:
     unprivileged = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
     with running("ps_node", "--guard", "loopback", prefix=unprivileged) as role:
@@ -126,9 +131,7 @@ def test_the_account_of_a_connection_is_found(family: socket.AddressFamily, host
 
 
 def test_a_neighbour_s_connection_has_no_account() -> None:
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
+    needs.possible(why_not())
     connect = "import socket, sys; c = socket.create_connection((sys.argv[1], int(sys.argv[2]))); sys.stdin.read()"
     with neighbour() as other, socket.create_server(("", 0)) as listener:
         there = other.python(connect, other.here[4], str(listener.getsockname()[1]))
