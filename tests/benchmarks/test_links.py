@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.links import ROLES, inventory_in, summarize
+from benchmarks.links import ROLES, VARIANTS, inventory_in, summarize
 from benchmarks.rounds import Coordinator
 from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
 from tests.habits import needs
@@ -33,6 +33,13 @@ def test_the_summary_is_the_median_of_the_rounds_own_ratios() -> None:
     assert found["loopback_steps_over_stock_our_kernels"] is None
     assert found["steps_over_stock_on_lean"] is None
     assert found["loopback_steps_over_stock"] is None
+
+
+def test_the_strategy_with_our_kernels_differs_from_stock_in_them_alone() -> None:
+    by_name = {variant.name: variant for variant in VARIANTS}
+    stock, ours = by_name["stock"], by_name["stock_our_kernels"]
+    assert ours.server == stock.server
+    assert ours.command == (*stock.command, "--our-kernels")
 
 
 def test_a_cluster_over_machines_has_each_role_on_its_own(tmp_path: Path) -> None:
