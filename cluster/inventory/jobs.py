@@ -14,7 +14,7 @@ class PiJob(Section):
     """Monte Carlo estimation of pi; the samples per second of each node are its calibration."""
 
     samples: int = Field(100_000_000, ge=1, le=10**15, description="random points of the whole job")
-    chunk_samples: int = Field(4_000_000, ge=1, le=10**9, description="points of one dispatch to one worker")
+    chunk_samples: int = Field(8_000_000, ge=1, le=10**9, description="points of one dispatch to one worker")
     seed: Seed = Field(0, description="of the random streams, one for each chunk")
 
 
