@@ -108,7 +108,7 @@ def is_finished(run: Path) -> bool:
 
 def unfinished(run: Path) -> Path:
     """The run, if it can go on. Raises UsageError if it is none, or finished."""
-    if not (run / "coordinator.log").is_file():
+    if not (run / "coordinator.log").exists():
         raise UsageError(
             f"{run}: expected the folder of a training run, found no coordinator.log in it: `--resume` alone "
             "takes the newest one"

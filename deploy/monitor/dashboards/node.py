@@ -70,6 +70,8 @@ def node() -> str:
                 (
                     lines("Processor", "none", "Processors that each process keeps busy.",
                           Query(_rate("process_cpu_seconds_total"), "{{process}}"), stacked=True),
+                    lines("Usable cores", "none", "Cores each process can compute on: affinity and quotas.",
+                          Query(f"max by (process) (pscluster_process_cores{{{_HERE}}})", "{{process}}")),
                     lines("Own memory", "bytes", "Memory that no file backs, by process: what counts on a small node.",
                           Query(f"sum by (process) (pscluster_process_anonymous_bytes{{{_HERE}}})", "{{process}}"),
                           stacked=True),
