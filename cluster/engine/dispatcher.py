@@ -11,7 +11,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from cluster.engine.changes import Changes, name_of
 from cluster.engine.chaos import Strike
@@ -43,7 +42,7 @@ from cluster.engine.messages import (
     Source,
 )
 from cluster.engine.prober import Prober
-from cluster.engine.runtime import Runtime
+from cluster.engine.runtime import Runtime, Traced
 from cluster.engine.saboteur import Saboteur
 from cluster.engine.servers import Servers
 from cluster.errors import ClusterError
@@ -68,7 +67,7 @@ class Dispatcher:
     def __init__(
         self,
         runtime: Runtime,
-        functions: Mapping[str, Callable[..., Any]],
+        functions: Mapping[str, Traced],
         timing: Timing | None = None,
         patience_seconds: float = 120.0,
         chaos: Saboteur | None = None,

@@ -5,12 +5,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from cluster.engine.chaos import Fault, Strike
 from cluster.engine.lost import first_line
 from cluster.engine.messages import Event, Failed, Item, Replied
-from cluster.engine.runtime import Runtime, fetched, transient
+from cluster.engine.runtime import Runtime, Traced, transient
 
 import tensorflow as tf  # isort: skip
 
@@ -21,7 +20,7 @@ class Lane:
     def __init__(
         self,
         runtime: Runtime,
-        functions: Mapping[str, Callable[..., Any]],
+        functions: Mapping[str, Traced],
         task: int,
         events: "queue.SimpleQueue[Event]",
         injected: Callable[[Strike], None] = lambda _: None,
@@ -66,7 +65,7 @@ class Lane:
     def _answer(self, item: Item, attempt: int) -> Replied | Failed:
         begin = time.monotonic()
         try:
-            value = fetched(self._functions[item.function](*item.arguments))
+            value = self._functions[item.function].answer(*item.arguments)
         except tf.errors.OpError as problem:
             return Failed(self._task, attempt, first_line(problem), transient(problem))
         except Exception as problem:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cluster.control.drain import DrainRequests
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
-from cluster.engine.runtime import Peers, Runtime, device
+from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
@@ -110,7 +110,7 @@ class Session:
         self._stack.close()
 
     def dispatch(
-        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
+        self, functions: Mapping[str, Traced], first_reply_seconds: float, chaos: Saboteur | None = None
     ) -> Dispatcher:
         """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time.
 

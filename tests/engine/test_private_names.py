@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cluster.engine import runtime  # before tensorflow
@@ -12,6 +13,7 @@ from cluster.engine import runtime  # before tensorflow
 import tensorflow as tf  # isort: skip
 from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context, executor
+from tensorflow.python.framework import ops
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,7 @@ from tensorflow.python.eager import context, executor
         (context.Context.set_server_def, ["self", "server_def", "keep_alive_secs"]),
         (context.Context.update_server_def, ["self", "server_def", "keep_alive_secs"]),
         (context.Context.executor.fset, ["self", "e"]),
+        (context.Context.call_function, ["self", "name", "tensor_inputs", "num_outputs"]),
         (executor.new_executor, ["enable_async", "enable_streaming_enqueue", "in_flight_nodes_limit"]),
     ],
 )
@@ -69,6 +72,15 @@ def test_the_errors_of_a_network_are_transient_and_ours_are_not() -> None:
     assert runtime.transient(tf.errors.InvalidArgumentError(None, None, f"{ours} unknown device. [Op:update]"))
     assert not runtime.transient(tf.errors.InvalidArgumentError(None, None, "Incompatible shapes: [2] vs. [3]"))
     assert not runtime.transient(tf.errors.ResourceExhaustedError(None, None, "no memory"))
+
+
+def test_a_traced_function_says_what_a_call_of_it_takes() -> None:
+    factor = tf.Variable(3)
+    concrete = tf.function(lambda value: [value * factor, value]).get_concrete_function(tf.TensorSpec([2], tf.int32))
+    given = ops.EagerTensor(np.array([1, 2], np.int32), runtime.here(), None)
+    found = context.context().call_function(concrete.name, [given, *concrete.captured_inputs], len(concrete.outputs))
+    product, same = concrete.function_type.pack_output(found)
+    assert (product.numpy().tolist(), same.numpy().tolist()) == ([3, 6], [1, 2])
 
 
 def test_the_environment_is_set_before_tensorflow_is_imported() -> None:
