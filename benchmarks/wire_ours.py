@@ -36,6 +36,7 @@ CODECS = {"ours": "fp32", "ours_fp16": "fp16"}
 def dataset_in(folder: Path) -> Dataset:
     """Two batches of windows in the files that workers map."""
     features, classes = windows(2 * BATCH)
+    folder.chmod(0o755)  # workers that root started are another account
     features.astype("<f4").tofile(folder / "windows.f32")
     classes.astype("<i4").tofile(folder / "classes.i32")
     return Dataset(

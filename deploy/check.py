@@ -44,6 +44,7 @@ def check_node(
         _memory(tasks, facts, memory, running=status.running),
         _guard(facts),
         _accounts(tasks, facts),
+        *_privileges(facts),
         _data(facts),
     )
 
@@ -114,6 +115,10 @@ def _accounts(tasks: Sequence[Task], facts: NodeFacts) -> Finding:
             "ok", "accounts", f"ports will answer root and the roles' own account only ({facts.accounts.line})"
         )
     return Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
+
+
+def _privileges(facts: NodeFacts) -> tuple[Finding, ...]:
+    return () if facts.privileges.holds else (Finding("warning", "privileges", facts.privileges.line),)
 
 
 def open_to_accounts(tasks: Sequence[Task], accounts: Answer) -> str:

@@ -49,13 +49,15 @@ class NodeFacts:
     """Against other machines."""
     accounts: Answer
     """Against other accounts of this one."""
+    privileges: Answer
+    """Whether roles run as an account that is not root."""
     data: Answer
 
 
 def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
     """The facts of this machine; TensorFlow is looked for and not imported, which would take many seconds."""
     memory = psutil.virtual_memory()
-    guard, accounts = guard_here()
+    guard, accounts, privileges = guard_here()
     return NodeFacts(
         python=platform.python_version(),
         machine=platform.machine(),
@@ -67,16 +69,17 @@ def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
         taken_ports={port: _holder(port) for port in ports if _taken(port)},
         guard=guard,
         accounts=accounts,
+        privileges=privileges,
         data=recordings_here(data_source),
     )
 
 
-def guard_here() -> tuple[Answer, Answer]:
-    """Whether roles keep other machines out of their ports here, and other accounts of this one."""
+def guard_here() -> tuple[Answer, Answer, Answer]:
+    """Whether roles keep other machines out of their ports here, and other accounts, and are not root themselves."""
     found = _ask(_GUARD_PROBE)
     if isinstance(found, str):
-        return Answer(False, found), Answer(False, found)
-    return _answer(found["machines"]), _answer(found["accounts"])
+        return Answer(False, found), Answer(False, found), Answer(False, f"roles may run as root: {found}")
+    return _answer(found["machines"]), _answer(found["accounts"]), _answer(found["privileges"])
 
 
 def recordings_here(data_source: str | None) -> Answer:

@@ -11,8 +11,10 @@ from cluster.data.places import PROJECT_ROOT, user_cache
 from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.handed_over import handed_over
 from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Display
+from cluster.server.unprivileged import account_for_roles
 
 
 def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observer: Observer) -> Dataset:
@@ -44,6 +46,9 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observe
     )
     for bar in bars.values():
         bar.close()
+    account = account_for_roles() if inventory.connection == "local" else None
+    if account is not None:
+        dataset = handed_over(dataset, account)
     display.say(
         f"      {dataset.train_windows:,} training and {dataset.test_windows:,} test windows of "
         f"{dataset.window_steps} x {dataset.channels}, {len(dataset.labels)} classes"

@@ -14,6 +14,7 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h; without it only CAP_SYS_ADMIN may filter
@@ -147,5 +148,8 @@ def _checked(result: int) -> int:
     return int(result)
 
 
+@cache
 def _libc() -> ctypes.CDLL:
+    # Opened once, before the gate's thread needs it: one that waits for the loader with Python's lock in hand would
+    # keep a crash inside the loader from being told.
     return ctypes.CDLL(None, use_errno=True)

@@ -31,6 +31,8 @@ class RoleOptions:
     shared: str | None = None
     """The folder that all nodes share."""
     logging: LogSettings = LogSettings()  # noqa: RUF009  frozen
+    account: int | None = None
+    """The account to become before serving; None to stay who started it."""
 
     @property
     def name(self) -> str:
@@ -79,6 +81,12 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
         "--shared", metavar="FOLDER", help="the folder that all nodes share, to tell in the metrics whether it is there"
     )
     result.add_argument(
+        "--account",
+        type=_account,
+        metavar="UID",
+        help="where root starts it: the uid, and gid, to be before it serves; of a local inventory one that nobody has",
+    )
+    result.add_argument(
         "--die-with-parent",
         type=_positive,
         nargs="?",
@@ -119,6 +127,7 @@ def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         coordinator=parsed.coordinator,
         shared=parsed.shared,
         logging=given_or(parsed.log_format, parsed.log_level, LogSettings()),
+        account=parsed.account,
     )
 
 
@@ -135,6 +144,7 @@ def explicit_flags(role: RoleOptions) -> list[str]:
         *("--intra-op-threads", str(role.intra_op_threads)),
         *(() if role.coordinator is None else ("--coordinator", role.coordinator)),
         *(() if role.shared is None else ("--shared", role.shared)),
+        *(() if role.account is None else ("--account", str(role.account))),
         *logging_flags(role.logging),
     ]
 
@@ -151,6 +161,10 @@ def _natural(text: str) -> int:
 
 def _positive(text: str) -> int:
     return _between(text, 1, 2**22)
+
+
+def _account(text: str) -> int:
+    return _between(text, 1, 2**32 - 2)
 
 
 def _port(text: str) -> int:

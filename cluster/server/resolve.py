@@ -5,6 +5,7 @@ import argparse
 from cluster.errors import UsageError
 from cluster.logs.settings import LogSettings, given_or
 from cluster.server.options import RoleName, RoleOptions
+from cluster.server.unprivileged import account_for_roles
 
 
 def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
@@ -35,4 +36,5 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         logging=given_or(
             parsed.log_format, parsed.log_level, LogSettings(inventory.logging.format, inventory.logging.level)
         ),
+        account=parsed.account or (account_for_roles() if inventory.connection == "local" else None),
     )

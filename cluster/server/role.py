@@ -23,7 +23,7 @@ from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
-from cluster.server import ports, probe, watchdog
+from cluster.server import late_imports, ports, probe, watchdog
 from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
 from cluster.server.crash import report_crashes
 from cluster.server.definition import ServerDefinition
@@ -31,12 +31,13 @@ from cluster.server.failures import TooLittleMemoryError
 from cluster.server.guard import guard_loopback, is_loopback
 from cluster.server.lean import LeanServer
 from cluster.server.memory import check_memory
-from cluster.server.notify import notify
+from cluster.server.notify import keep_channel, notify
 from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse
 from cluster.server.parent import die_with_parent
 from cluster.server.port_guard import PortGuard
 from cluster.server.resolve import resolve
 from cluster.server.stock import StockServer
+from cluster.server.unprivileged import become, forbid_new_privileges, why_root
 
 PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
@@ -91,6 +92,8 @@ def run(role: RoleOptions) -> NoReturn:
     """
     began = time.monotonic()
     speaker = Speaker(role.name, role.address)
+    if role.account is not None:
+        forbid_new_privileges()  # before there are other threads, which inherit it
     _prepare(role, speaker)
     purpose = f"the TensorFlow server of {role.name}"
     every_interface = "::" if socket.has_dualstack_ipv6() else ""
@@ -115,7 +118,8 @@ def run(role: RoleOptions) -> NoReturn:
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")
-    guard = PortGuard(role.port, role.host) if role.guard == "loopback" else None
+    others = () if role.account is None else (role.account,)
+    guard = PortGuard(role.port, role.host, others) if role.guard == "loopback" else None
     try:
         server = _listen(role)
     except ClusterError:
@@ -123,13 +127,15 @@ def run(role: RoleOptions) -> NoReturn:
         raise
     if guard is not None:
         guard.put_up()
+        _guard_metrics(role)
+    _become_unprivileged(role, registry)
     server.start()
     asks = guard.answers if guard else partial(probe.answers, LOOPBACK, role.port)
     first_answer = asks(FIRST_ANSWER_SECONDS)
     if not first_answer:
         raise ClusterError(f"the server on {role.address} does not answer after {FIRST_ANSWER_SECONDS:.0f} s")
     if guard is not None:
-        _report(guard, role)
+        guard.report(logger)
     logger.info(
         "ready after %.2f s: %s server, %d inter-op threads, metrics on %s port %d",
         *(time.monotonic() - began, role.server, role.inter_op_threads, role.host, role.metrics_port),
@@ -197,18 +203,28 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     report_crashes(lambda words: last_line(role.logging.format, speaker, words))
 
 
-def _answers_first(role: RoleOptions, guard: PortGuard | None) -> bool:
-    if guard is None:
-        return probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
-    return guard.answers(FIRST_ANSWER_SECONDS)
-
-
-def _report(guard: PortGuard, role: RoleOptions) -> None:
-    guard.report(logger)
+def _guard_metrics(role: RoleOptions) -> None:
     if not is_loopback(role.host):
         outcome = guard_loopback(role.metrics_port, role.host)
         if not outcome.guarded:
             logger.warning("metrics port %d can be read from the network: %s", role.metrics_port, outcome.reason)
+
+
+def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None:
+    """The last thing before the server executes anything: TensorFlow is loaded, and both ports are bound and guarded.
+
+    Raises ClusterError.
+    """
+    if role.account is not None:
+        late_imports.load(registry)
+        keep_channel()
+        become(role.account)
+    elif os.geteuid() == 0 and role.guard == "loopback":
+        obstacle = why_root()
+        logger.log(
+            logging.INFO if obstacle is None else logging.WARNING,
+            "runs as root: %s", obstacle or "started without --account UID and without an inventory",
+        )  # fmt: skip
 
 
 def _listen(role: RoleOptions) -> Server:

@@ -312,9 +312,11 @@ def _bring_up(services: Services, tasks: "Sequence[Task]", inventory: Path, quie
         raise
     _require_running(now, inventory)
     say(f"running: {_counts(now)}")
-    _, accounts = asked.result()
+    _, accounts, privileges = asked.result()
     if not accounts.holds:
         say(f"warning: {open_to_accounts(tasks, accounts)}", error=True)
+    if not privileges.holds:
+        say(f"warning: {privileges.line}", error=True)
 
 
 def _counts(now: ClusterStatus) -> str:

@@ -123,7 +123,7 @@ class Role:
         except OSError as error:
             raise ClusterError(
                 f"{self.task.name} cannot be cut off from {peer.name}: {error.strerror}. It takes Linux 5.6 or later "
-                "and kernel.yama.ptrace_scope 0 or 1"
+                "and kernel.yama.ptrace_scope 0 or 1; root needs CAP_SYS_PTRACE besides"
             ) from None
 
     async def restart(self) -> None:

@@ -28,6 +28,7 @@ PI_3B = NodeFacts(
     taken_ports={},
     guard=Answer(True, "socket filter"),
     accounts=Answer(True, "roles run as pi (uid 1000)"),
+    privileges=Answer(True, "roles run as pi (uid 1000)"),
     data=Answer(True, "synthetic recordings"),
 )
 
@@ -134,6 +135,7 @@ def test_memory_in_use_by_others_is_a_warning_only_before_the_start() -> None:
             "any account of this machine can run code as pi (uid 1000): no gate before the port: Function not "
             "implemented; it needs only to connect to port 2222, 2223, 2224: share",
         ),
+        ({"privileges": Answer(False, "roles run as root (uid 0): no map")}, "privileges", "roles run as root (uid 0)"),
         ({"data": Answer(False, "x.zip: no such file")}, "data", "x.zip: no such file"),
     ],
 )

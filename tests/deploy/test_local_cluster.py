@@ -18,6 +18,7 @@ import pytest
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.server.probe import answers
+from cluster.server.unprivileged import ROLES_ACCOUNT
 from deploy.control_client import ControlClient
 from deploy.file_lock import held_by
 from deploy.project import ROOT
@@ -63,6 +64,11 @@ class LocalCluster:
             check=False,
         )
 
+    def uids(self) -> set[str]:
+        """Those of all role processes, real, effective, saved and of the file system."""
+        texts = [Path(f"/proc/{role.pid}/status").read_text() for role in self.status().roles]
+        return {uid for text in texts for uid in text.partition("Uid:")[2].splitlines()[0].split()}
+
     def status(self) -> ClusterStatus:
         status = ControlClient(self.state.control_socket).status()
         self.pids.update(role.pid for role in status.roles if role.pid)
@@ -99,6 +105,7 @@ def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
         host, port = role.address.rsplit(":", 1)
         with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS):
             pass  # ready means that it answers
+    assert cluster.uids() == {str(ROLES_ACCOUNT if os.geteuid() == 0 else os.getuid())}
 
     again = cluster.fab("deploy start")
     assert again.returncode == 0
@@ -119,6 +126,7 @@ def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
     after = cluster.status().roles
     assert after[0].pid == before[0].pid
     assert after[1].pid != before[1].pid
+    assert "0" not in cluster.uids()
 
     shown = cluster.fab("deploy logs --role worker --lines 3").stdout
     assert " worker:0 | ready after" in shown
@@ -178,7 +186,9 @@ def test_from_a_fresh_inventory_to_a_result_and_back_to_nothing(cluster: LocalCl
     assert cluster.fab("deploy stop").returncode == 0
     assert held_by(cluster.state.lock) is None
     assert all(gone(pid) for pid in cluster.pids)
-    assert sorted(path.name for path in cluster.state.path.iterdir()) == ["job.lock", "logs", "supervisor.lock"]
+    assert sorted(path.name for path in cluster.state.path.iterdir()) == [
+        *("job.lock", "logs", "supervisor.lock", "token")
+    ]
     left = [process.info for process in psutil.process_iter(["pid", "cmdline"]) if names(process, cluster.inventory)]
     assert left == []
 

@@ -38,13 +38,14 @@ os._exit(0)
 """
 
 
-def graphs_sent(uid: int, ports: Sequence[int], folder: Path) -> tuple[dict[int, bool], list[Path]]:
+def graphs_sent(uid: int, ports: Sequence[int], folder: Path, mode: int = 0o777) -> tuple[dict[int, bool], list[Path]]:
     """Whether a graph that writes a file runs through each of these ports, and the files written.
 
-    The folder is one that everybody may write to, so that only the ports stand between the account and the file.
+    The folder is one that everybody may write to, so that only the ports stand between the account and the file; with
+    another `mode` it is the account that runs the graph.
     """
     folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)
+    folder.chmod(mode)
     words = [sys.executable, "-c", _WRITE, str(uid), str(folder / "written"), str(LONGEST_SECONDS), *map(str, ports)]
     done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
