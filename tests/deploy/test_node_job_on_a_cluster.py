@@ -63,7 +63,7 @@ def test_a_killed_coordinator_is_brought_back_with_fresh_roles(tmp_path: Path, i
     roles = {task.name: task.metrics_address for task in inventory.tasks() if task.role != "coordinator"}
     folder.request.write_bytes(JobRequest("train", "pi.yaml", overrides, ("--quiet",), roles).to_bytes())
     folder.inventory.write_text(inventory.path.read_text())
-    with kept_running(inventory) as keeper, (tmp_path / "out").open("w+") as output:
+    with kept_running(inventory) as keeper, (tmp_path / "out").open("w") as output:
         job = subprocess.Popen(
             module_command("deploy.node_job", NAME, "--root", str(tmp_path / "state")),
             cwd=ROOT,
@@ -79,8 +79,7 @@ def test_a_killed_coordinator_is_brought_back_with_fresh_roles(tmp_path: Path, i
         finally:
             job.kill()
             job.wait()
-        output.seek(0)
-        said = output.read()
+        said = folder.output.read_text()
         assert job.returncode == 0, said
         keeper.kill()
         assert keeper.stdout is not None
