@@ -69,7 +69,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians of the rounds, beside the limit."""
 
     def median(what: str, key: str) -> float:
-        return round(statistics.median(row[key] for row in rows if row["what"] == what), 3)
+        return round(float(statistics.median(row[key] for row in rows if row["what"] == what)), 3)
 
     return {
         "cpu_ms_an_update": median(TRAINING, "cpu_ms_an_update"),

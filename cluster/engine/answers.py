@@ -49,4 +49,5 @@ class AnswerAsShape:
 
     def read(self, answer: Any) -> NDArray[Any]:
         """The result."""
-        return np.array(answer.shape.as_list()[1:], np.uint32).view(self._dtype).reshape(self._shape)
+        found: NDArray[Any] = np.array(answer.shape.as_list()[1:], np.uint32).view(self._dtype)
+        return found.reshape(self._shape)

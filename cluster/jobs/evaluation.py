@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cluster.engine.messages import Item, Outcome, Source
 from cluster.engine.placed_vector import PlacedVector
-from cluster.engine.runtime import trace
+from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import chunks
 from cluster.jobs.figures import Figures, figures
 from cluster.jobs.gradient import cross_entropy
@@ -24,7 +24,7 @@ CHUNK = 250
 FUNCTION = "evaluate"
 
 
-def traced(network: Network, windows: WorkerWindows, shards: PlacedVector[Any]) -> Callable[..., Any]:
+def traced(network: Network, windows: WorkerWindows, shards: PlacedVector[Any]) -> Traced:
     """The workers' function: (rows, weights, standardization) to confusion counts and the loss sum, flattened."""
     classes_count = network.problem.classes
 

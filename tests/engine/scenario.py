@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import psutil
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.engine import runtime as engine_runtime
 from cluster.engine.lost import ParameterServerLost
 from cluster.engine.membership import Phase
 from cluster.engine.messages import Item, Outcome
@@ -27,6 +29,7 @@ from tests.engine.processes import Roles
 from tests.engine.story import Story
 
 import tensorflow as tf  # isort: skip
+from tensorflow.python.framework import ops
 
 JOB_BYTES = 160 << 20
 
@@ -226,26 +229,30 @@ def server_lost(roles: Roles) -> dict[str, Any]:
 
 
 def lane_places(roles: Roles) -> dict[str, Any]:
-    """Where a call's arguments and its reply lie while it is made inside a worker's lane."""
+    """Where a call's arguments and what is fetched lie while that is done inside a worker's lane."""
     story = Story(roles)
     story.dispatcher.wait_for_workers(1, 30.0)
-    places: dict[str, Any] = {}
+    places: dict[str, list[str]] = {"arguments": [], "fetched": []}
 
     def spy(operation: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             made = operation(*arguments, **named)
-            places.setdefault(name, []).append(made.device)
+            places[name].append(made.device)
             return made
 
         return call
 
     # The lane's own thread makes them; nothing else of this process does meanwhile.
     with (
-        mock.patch.object(tf, "constant", spy(tf.constant, "arguments")),
-        mock.patch.object(tf.raw_ops, "Identity", spy(tf.raw_ops.Identity, "reply")),
+        mock.patch.object(engine_runtime, "ops", SimpleNamespace(EagerTensor=spy(ops.EagerTensor, "arguments"))),
+        mock.patch.object(tf.raw_ops, "Identity", spy(tf.raw_ops.Identity, "fetched")),
     ):
         story.run(2)
-    return story.end(**places)
+        fetched_of_calls = len(places["fetched"])
+        with story.runtime.lane(0):
+            on_worker = tf.raw_ops.Fill(dims=[3], value=1.0)
+            engine_runtime.fetched(on_worker)
+    return story.end(**places, fetched_of_calls=fetched_of_calls, came_from=on_worker.device)
 
 
 def left(roles: Roles) -> dict[str, Any]:

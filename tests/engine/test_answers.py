@@ -1,5 +1,6 @@
 """A short result as the sizes of an empty tensor, and back: the same bits, shape and type."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_a_result_comes_back_bit_by_bit(
 
 def test_what_does_not_fit_is_fetched_as_it_is() -> None:
     long = np.arange(MOST_WORDS + 1, dtype=np.float32)
-    unfit = {
+    unfit: dict[str, tuple[Callable[[Any], Any], Any]] = {
         "too long": (lambda value: value, long),
         "of several tensors": (lambda value: [value, value[:1]], long),
         "of an unknown length": (lambda value: tf.boolean_mask(value, value > 3.0), long),

@@ -57,7 +57,7 @@ class Cluster:
             own = begun.settled.rows[: self.own] + 1.0 if self.own else None
             with pytest.MonkeyPatch.context() as patch:
                 for place, shard in enumerate(shards.shards):
-                    patch.setattr(shard, "push", unreliable(shard.push, reached[place] != 0))
+                    patch.setattr(shard, "push", unreliable(shard.push, tf.cast(reached[place], tf.bool)))
                 outcome = sender.push(begun, gradient, statistics, identifier, tf.constant(1.0), versions, own)
             return tf.identity(outcome.fresh)
 
@@ -77,7 +77,7 @@ class Cluster:
 
     def push(self, worker: int, identifier: int, gradient: Vector, reached: tuple[bool, ...] = (True, True)) -> int:
         """Shards that applied it."""
-        taken = np.array(reached[: len(self.shards.shards)], np.int32)
+        taken = np.array(reached[: len(self.shards.shards)], np.int32)  # arguments are words of 32 bits
         return int(self._calls[worker]["push"](np.int64(identifier), gradient, np.int64(self.owner), taken))
 
     def rows(self, worker: int) -> Vector:

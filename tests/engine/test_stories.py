@@ -66,11 +66,14 @@ def test_drained_workers_are_ended_one_after_the_other_and_no_item_is_sent_twice
     assert who_worked(story["second"]) == {0, 1}
 
 
-def test_in_a_lane_the_arguments_and_the_reply_lie_on_our_own_processor_and_there_is_one_tensor_of_each() -> None:
+def test_in_a_lane_a_call_sends_one_tensor_from_our_own_processor_and_fetches_no_short_reply() -> None:
     story = tell("lane_places")
     assert exactly_once(story)
     ours = "/job:chief/replica:0/task:0/device:CPU:0"
-    assert story["arguments"] == story["reply"] == [ours, ours], "of two calls"
+    assert story["arguments"] == [ours, ours], "of two calls"
+    assert story["fetched_of_calls"] == 0
+    assert story["came_from"] == "/job:worker/replica:0/task:0/device:CPU:0"
+    assert story["fetched"] == [ours], "what is too long for the answer comes to us"
 
 
 @pytest.mark.parametrize("name", ["path_reset", pytest.param("path_cut", marks=pytest.mark.long)])

@@ -4,7 +4,7 @@ One call a step spans all workers that were there when the run began. A worker t
 the run ends as it does when a parameter server is lost, and goes on from its last checkpoint with those that are left.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ from cluster.consistency.tree import largest_subtree, tree_sum
 from cluster.engine.exchange import ExchangedVector, PartialSum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import Optimizer
-from cluster.engine.runtime import trace
+from cluster.engine.runtime import Traced, trace
 from cluster.engine.shard import VectorState, Wire
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
@@ -53,9 +53,9 @@ class AllreduceMode:
             network.layout, state, optimizer, tuple(places.values()), wire, clip_norm=job.clip_norm
         )
         self._runs = dict(zip(places.values(), runs_of(job.pieces, tuple(places), speeds), strict=True))
-        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows)}
+        self.functions: dict[str, Traced] = {FUNCTION: self._traced(network, windows)}
 
-    def _traced(self, network: Network, windows: WorkerWindows) -> Callable[..., Any]:
+    def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards = self._job, self.shards
         gradient_of = GradientOfBatch(network, job)
         sizes = piece_sizes(job.batch_size, job.pieces)

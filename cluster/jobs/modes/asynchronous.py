@@ -1,6 +1,6 @@
 """`mode: async` and `mode: ssp`: each update is one batch, pulled, computed and pushed by one worker."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import Optimizer
-from cluster.engine.runtime import trace
+from cluster.engine.runtime import Traced, trace
 from cluster.engine.sender import Sender
 from cluster.engine.shard import VectorState, Wire
 from cluster.engine.shards import ParameterShards
@@ -37,9 +37,9 @@ class AsynchronousMode:
         self.shards = ParameterShards(
             network.layout, state, optimizer, places, wire, staleness_power=job.staleness_power
         )
-        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows)}
+        self.functions: dict[str, Traced] = {FUNCTION: self._traced(network, windows)}
 
-    def _traced(self, network: Network, windows: WorkerWindows) -> Callable[..., Any]:
+    def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards = self._job, self.shards
         gradient_of = GradientOfBatch(network, job)
         sender = Sender(shards)

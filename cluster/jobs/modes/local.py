@@ -5,7 +5,7 @@ Each push moves the parameters by the worker's change divided by the number of w
 the mean of their changes (local SGD, Stich, arXiv 1805.09767); nobody waits for anybody.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import MomentumSGD, Optimizer
-from cluster.engine.runtime import trace
+from cluster.engine.runtime import Traced, trace
 from cluster.engine.sender import Sender
 from cluster.engine.shard import VectorState, Wire
 from cluster.engine.shards import ParameterShards
@@ -47,9 +47,9 @@ class LocalMode:
             network.layout, state, MomentumSGD(momentum, nesterov=momentum > 0), places, wire,
             statistics_rate=1.0 / workers, remembering=bool(inner.slot_names) or not wire.push.stateless,
         )  # fmt: skip
-        self.functions: dict[str, Callable[..., Any]] = {FUNCTION: self._traced(network, windows)}
+        self.functions: dict[str, Traced] = {FUNCTION: self._traced(network, windows)}
 
-    def _traced(self, network: Network, windows: WorkerWindows) -> Callable[..., Any]:
+    def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards, inner = self._job, self.shards, self._inner
         gradient_of = GradientOfBatch(network, job)
         sender = Sender(shards, own=len(inner.slot_names))

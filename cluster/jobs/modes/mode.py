@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.placed_vector import PlacedVector
+from cluster.engine.runtime import Traced
 from cluster.jobs.batches import Update
 
 
@@ -69,7 +70,7 @@ class Mode(Protocol):
     policy: Policy
 
     @property
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
+    def functions(self) -> Mapping[str, Traced]:
         """Everything the workers may be asked to do, traced."""
         ...
 

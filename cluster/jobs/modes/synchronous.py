@@ -4,7 +4,7 @@ A part pulls (which finishes the step before), computes an aligned subtree of th
 their sum.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from cluster.consistency import Grant, Policy
 from cluster.consistency.tree import subtree_sizes, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.optimizers import Optimizer
-from cluster.engine.runtime import trace
+from cluster.engine.runtime import Traced, trace
 from cluster.engine.shard import VectorState, Wire
 from cluster.engine.steps import StepShards
 from cluster.inventory.training import TrainJob
@@ -73,7 +73,7 @@ class SynchronousMode:
         self._finished = _Finished(state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = _Open()
         gradient_of = GradientOfBatch(network, job)
-        self.functions: dict[str, Callable[..., Any]] = {
+        self.functions: dict[str, Traced] = {
             part_function(count): self._traced(count, network, windows, gradient_of)
             for count in subtree_sizes(job.pieces)
         }
@@ -88,9 +88,7 @@ class SynchronousMode:
             tf.TensorSpec([], tf.float32),
         ]
 
-    def _traced(
-        self, count: int, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch
-    ) -> Callable[..., Any]:
+    def _traced(self, count: int, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch) -> Traced:
         shards = self.shards
 
         def train(
@@ -125,7 +123,7 @@ class SynchronousMode:
             tf.TensorSpec([2, network.problem.channels], tf.float32),
         )
 
-    def _traced_settling(self) -> Callable[..., Any]:
+    def _traced_settling(self) -> Traced:
         def settle(before: Any, counted: Any, share: Any, before_rate: Any) -> Any:
             return self.shards.advance(before, counted, share, before_rate).norm
 
