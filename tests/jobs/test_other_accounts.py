@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from cluster.server.unprivileged import ROLES_ACCOUNT
+from tests.habits import needs
 from tests.jobs.cluster import Cluster, cluster_of
 from tests.server.other_account import STRANGER, graphs_sent
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another account needs root")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
+    needs.root("becoming another account")
     with cluster_of(workers=1) as running:
         yield running
 
