@@ -1,6 +1,5 @@
 """What root prepared is copied for the roles' account where that cannot read it, and for that account alone."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +10,13 @@ from cluster.data.publish import publishable
 from cluster.errors import DataError
 from cluster.jobs.handed_over import handed_over
 from cluster.server.unprivileged import ROLES_ACCOUNT
+from tests.habits import needs
 from tests.jobs.cluster import own_recordings
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="giving files to another account needs root")
 
 
 @pytest.fixture
 def private(tmp_path: Path) -> Dataset:
+    needs.root("giving files to another account")
     made = publishable(str(own_recordings(tmp_path / "mine.npz")), 128, 64, 0, tmp_path / "prepared")
     tmp_path.chmod(0o700)
     return open_prepared(Path(made["folder"]))

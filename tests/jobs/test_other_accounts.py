@@ -12,14 +12,18 @@ from tests.habits import needs
 from tests.jobs.cluster import Cluster, cluster_of
 from tests.server.other_account import STRANGER, graphs_sent
 
+<<<<<<< HEAD
 
 @pytest.fixture(autouse=True, scope="module")
 def as_root() -> None:
     needs.root("becoming another account")
 
+=======
+>>>>>>> wt-drop
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
+    needs.root("becoming another account")
     with cluster_of(workers=1) as running:
         yield running
 

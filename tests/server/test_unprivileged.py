@@ -10,10 +10,10 @@ import pytest
 from cluster.inventory.templates import local_inventory
 from cluster.server.probe import answers
 from cluster.server.unprivileged import ROLES_ACCOUNT, why_root
+from tests.habits import needs
 from tests.server.processes import HANG_SECONDS, PROJECT, command, free_ports, launch, notified, running
 from tests.server.test_role_process import await_end, get
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another account needs root")
 AS_ROLES = ("--guard", "loopback", "--account", str(ROLES_ACCOUNT))
 UNPRIVILEGED = {
     "Uid": [str(ROLES_ACCOUNT)] * 4,
@@ -26,13 +26,18 @@ UNPRIVILEGED = {
 }
 
 
+@pytest.fixture
+def as_root() -> None:
+    needs.root("becoming another account")
+
+
 def privileges(status: Path) -> dict[str, list[str]]:
     """What proc(5) says of a process or a thread, by the names above."""
     said = (line.partition(":") for line in status.read_text().splitlines())
     return {name: value.split() for name, _, value in said if name in UNPRIVILEGED}
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 @pytest.mark.parametrize("server", ["lean", "stock"])
 def test_every_thread_of_a_role_has_no_privileges_and_it_serves(server: str) -> None:
     # The socket of its readiness lies in a folder that this account cannot enter.
@@ -51,7 +56,7 @@ def test_every_thread_of_a_role_has_no_privileges_and_it_serves(server: str) -> 
     assert "stopped by SIGTERM" in said
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_a_role_that_became_another_account_still_dies_with_its_parent() -> None:
     port, metrics_port = free_ports(2)
     flags = ["--task", "0", "--host", "127.0.0.1", "--port", str(port), "--metrics-port", str(metrics_port)]
@@ -77,7 +82,7 @@ def test_a_role_that_became_another_account_still_dies_with_its_parent() -> None
             parent.stdout.close()
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_root_that_may_not_change_its_account_stays_root_and_says_why(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(local_inventory(workers=1))
