@@ -12,14 +12,6 @@ from tests.habits import needs
 from tests.jobs.cluster import Cluster, cluster_of
 from tests.server.other_account import STRANGER, graphs_sent
 
-<<<<<<< HEAD
-
-@pytest.fixture(autouse=True, scope="module")
-def as_root() -> None:
-    needs.root("becoming another account")
-
-=======
->>>>>>> wt-drop
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
