@@ -1,6 +1,6 @@
 """The commands of pscluster; `fab --list` names them, docs/commands.md explains them."""
 
-from deploy.interrupts import quiet_until_a_command_begins
+from deploy.common.interrupts import quiet_until_a_command_begins
 
 quiet_until_a_command_begins()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.report import arguments, publish
 from benchmarks.supervised_cluster import SupervisedCluster, ended, supervised_cluster
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 
 WORKERS, SERVERS = 4, 2
 FAULTS, QUICK_FAULTS = (400, 40), (60, 8)

@@ -29,16 +29,16 @@ from cluster.engine.codecs import Codec, Fp16, Fp32, TopK
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.membership import Timing
 from cluster.engine.messages import Item
-from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import Peers, Runtime, device, trace
 from cluster.engine.saboteur import Saboteur
-from cluster.engine.sender import Sender
-from cluster.engine.shard import VectorState, Wire
-from cluster.engine.shards import ParameterShards
 from cluster.inventory import load
 from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
 from cluster.jobs.modes.mode import Memories
 from cluster.parameters import Layout, ParameterSpec
+from ps_node.optimizers import MomentumSGD
+from ps_node.shard import VectorState, Wire
+from ps_node.shards import ParameterShards
+from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
 

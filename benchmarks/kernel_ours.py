@@ -1,6 +1,6 @@
 """Our training step, a process of its own: `python -m benchmarks.kernel_ours`.
 
-What a worker computes between pull and push (`cluster.jobs.gradient`), and the parameter server's fused Adam. As in a
+What a worker computes between pull and push (`worker_node.gradient`), and the parameter server's fused Adam. As in a
 worker an operation has one thread and the micro-batches lie side by side; there are as many threads as in a worker of
 the shipped local cluster of two, or as there are cores if those are more.
 """
@@ -13,8 +13,8 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.kernel_cells import Cell, matrix_parameters
 from benchmarks.kernel_serve import Step, serve
 from benchmarks.kernel_threads import one_thread_an_operation
-from cluster.engine.optimizers import Adam
-from cluster.jobs.gradient import GradientOfBatch
+from ps_node.optimizers import Adam
+from worker_node.gradient import GradientOfBatch
 
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip

@@ -8,14 +8,14 @@ from benchmarks.rounds import serve
 from benchmarks.wire_network import ResidualBidirectional
 from benchmarks.wire_ours import dataset_in, job_of, steps_of
 from cluster.consistency import Speeds
-from cluster.engine.shard import VectorState
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.modes.choice import mode_of, policy_of
 from cluster.jobs.observer import Observer
-from cluster.jobs.recordings import WorkerWindows
 from cluster.jobs.session import Session
+from ps_node.shard import VectorState
+from worker_node.recordings import WorkerWindows
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.report import arguments, publish
-from cluster.jobs.quarter_circle import BLOCK_SAMPLES, count_inside
+from worker_node.monte_carlo import BLOCK_SAMPLES, count_inside
 
 import tensorflow as tf  # isort: skip
 

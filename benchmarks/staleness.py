@@ -19,15 +19,15 @@ from benchmarks.report import arguments, publish
 from cluster.data import find_source, prepare
 from cluster.data.places import PROJECT_ROOT, user_cache
 from cluster.engine.runtime import trace
-from cluster.engine.shard import VectorState
-from cluster.engine.shards import ParameterShards
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Plan
-from cluster.jobs.gradient import GradientOfBatch
 from cluster.jobs.modes.choice import optimizer_of
-from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.solo import DEVICE
 from cluster.models import build
+from ps_node.shard import VectorState
+from ps_node.shards import ParameterShards
+from worker_node.gradient import GradientOfBatch
+from worker_node.recordings import Standardization, WorkerWindows
 
 import tensorflow as tf  # isort: skip
 

@@ -13,12 +13,12 @@ import numpy as np
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
-from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import Peers, Runtime, device, trace
-from cluster.engine.shard import VectorState
-from cluster.engine.shards import ParameterShards
 from cluster.inventory import Inventory, load
 from cluster.parameters import Layout, ParameterSpec
+from ps_node.optimizers import MomentumSGD
+from ps_node.shard import VectorState
+from ps_node.shards import ParameterShards
 
 import tensorflow as tf  # isort: skip
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from cluster.inventory import load
 from cluster.inventory.templates import local_inventory
-from deploy.project import ROOT
-from deploy.state_folder import StateFolder
+from deploy.common.project import ROOT
+from deploy.common.state_folder import StateFolder
 
 FAB = Path(sys.executable).with_name("fab")
 START_SECONDS = 600.0

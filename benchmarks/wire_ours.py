@@ -17,7 +17,6 @@ from cluster.consistency import Grant, Speeds
 from cluster.data import Dataset
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
-from cluster.engine.shard import VectorState
 from cluster.inventory import load
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
@@ -26,8 +25,9 @@ from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.modes.choice import mode_of, policy_of
 from cluster.jobs.modes.mode import Mode, Stretch
 from cluster.jobs.observer import Observer
-from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.session import Session
+from ps_node.shard import VectorState
+from worker_node.recordings import Standardization, WorkerWindows
 
 CODECS = {"ours": "fp32", "ours_fp16": "fp16"}
 """Of each variant."""

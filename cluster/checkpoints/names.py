@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.whole_file import PARTIAL
+from cluster.atomic_write import PARTIAL
 
 LARGEST_UPDATE = 10**18 - 1
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
+from cluster.atomic_write import atomic_write, refused
 from cluster.checkpoints import names, reading
 from cluster.checkpoints.checkpoint import Checkpoint
 from cluster.checkpoints.manifest import Manifest
 from cluster.checkpoints.writer_lock import WriterLock
 from cluster.errors import ClusterError, UsageError
-from cluster.whole_file import refused, write_whole
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -70,8 +70,8 @@ class CheckpointStore:
             raise ClusterError(f"{self.folder}: checkpoint {checkpoint.update!r}: {problem}") from None
         path = self.folder / names.manifest_name(update)
         try:
-            write_whole(self.folder / manifest.tensors_name, content)
-            write_whole(path, described)
+            atomic_write(self.folder / manifest.tensors_name, content)
+            atomic_write(path, described)
         except BaseException:
             if self._named(update) != manifest.tensors_name:
                 with contextlib.suppress(OSError):

@@ -4,8 +4,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from cluster.atomic_write import refused
 from cluster.errors import ClusterError
-from cluster.whole_file import refused
 
 LOCK = ".lock"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.whole_file import write_whole
+from cluster.atomic_write import atomic_write
 
 
 def _path(runs: Path, cluster: str) -> Path:
@@ -15,7 +15,7 @@ def _path(runs: Path, cluster: str) -> Path:
 def keep(runs: Path, cluster: str, samples_per_second: dict[str, float]) -> None:
     """Store what the pi job measured, by task name. Raises ClusterError if it cannot be written."""
     content = {"schema": 1, "cluster": cluster, "samples_per_second": samples_per_second}
-    write_whole(_path(runs, cluster), json.dumps(content, indent=2).encode() + b"\n")
+    atomic_write(_path(runs, cluster), json.dumps(content, indent=2).encode() + b"\n")
 
 
 def latest(runs: Path, cluster: str) -> dict[str, float] | None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
-from cluster.engine.placed_vector import PlacedVector
-from cluster.engine.shard import Totals, VectorState
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
 from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
+from ps_node.placed_vector import PlacedVector
+from ps_node.shard import Totals, VectorState
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"

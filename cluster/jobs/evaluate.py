@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 
 from cluster.data import Dataset
 from cluster.engine.chaos import ChaosPlan
-from cluster.engine.optimizers import MomentumSGD
-from cluster.engine.shard import VectorState
-from cluster.engine.shards import ParameterShards
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
 from cluster.jobs import evaluation
@@ -24,12 +21,15 @@ from cluster.jobs.job_metrics import JobMetrics
 from cluster.jobs.model_store import StoredModel, load
 from cluster.jobs.observer import Observers
 from cluster.jobs.progress import Display, told
-from cluster.jobs.recordings import WorkerWindows
 from cluster.jobs.run_folder import RunFolder, newest_model
 from cluster.jobs.session import Session
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import describe_dataset, describe_figures, digest_of
 from cluster.jobs.training import test_rows
+from ps_node.optimizers import MomentumSGD
+from ps_node.shard import VectorState
+from ps_node.shards import ParameterShards
+from worker_node.recordings import WorkerWindows
 
 
 class EvaluateRun:

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.engine.messages import Item, Outcome, Source
-from cluster.engine.placed_vector import PlacedVector
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import chunks
 from cluster.jobs.figures import Figures, figures
-from cluster.jobs.gradient import cross_entropy
-from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.models import Network
+from ps_node.placed_vector import PlacedVector
+from worker_node.gradient import cross_entropy
+from worker_node.recordings import Standardization, WorkerWindows
 
 import tensorflow as tf  # isort: skip
 

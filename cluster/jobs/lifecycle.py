@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from cluster.atomic_write import atomic_write
 from cluster.checkpoints import WriterLock
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
@@ -15,7 +16,6 @@ from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.jobs.run_log import RunLog
 from cluster.pages.leave import reported
 from cluster.status.view import JobState
-from cluster.whole_file import write_whole
 
 if TYPE_CHECKING:
     from cluster.jobs.coordinator_metrics import CoordinatorMetrics
@@ -147,7 +147,7 @@ def _tell_where(run: Path) -> None:
     """To whoever would bring us back, should we be killed: the run to go on with."""
     told = os.environ.get(RUN_FILE)
     if told:
-        write_whole(Path(told), str(run.resolve()).encode() + b"\n")
+        atomic_write(Path(told), str(run.resolve()).encode() + b"\n")
 
 
 def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:

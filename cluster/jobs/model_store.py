@@ -13,12 +13,12 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from cluster.atomic_write import atomic_write
 from cluster.errors import UsageError
 from cluster.inventory.models import ModelConfig
-from cluster.jobs.recordings import Standardization
 from cluster.models import Network, build
 from cluster.parameters.layout import Vector
-from cluster.whole_file import write_whole
+from worker_node.recordings import Standardization
 
 # An annotated union is no type to mypy when it reads it from its cache, and one when it reads the source.
 _CONFIG: TypeAdapter[ModelConfig] = TypeAdapter(cast(Any, ModelConfig))
@@ -39,7 +39,7 @@ def store(folder: Path, network: Network, vector: Vector, standardization: Stand
           dataset_sha256: str) -> None:  # fmt: skip
     """Write the model into `folder`. Raises ClusterError if the disk does not take it."""
     folder.mkdir(exist_ok=True)
-    write_whole(folder / WEIGHTS, save({name: np.ascontiguousarray(value)
+    atomic_write(folder / WEIGHTS, save({name: np.ascontiguousarray(value)
                                         for name, value in network.layout.unpack(vector).items()}))  # fmt: skip
     problem = network.problem
     described: dict[str, Any] = {
@@ -53,7 +53,7 @@ def store(folder: Path, network: Network, vector: Vector, standardization: Stand
         "dataset_sha256": dataset_sha256,
         "parameters_sha256": hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest(),
     }
-    write_whole(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
+    atomic_write(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
 
 
 def load(folder: Path) -> StoredModel:

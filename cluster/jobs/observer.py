@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.engine.membership import Membership
-from cluster.engine.shard import Totals
 from cluster.jobs.figures import Figures
 from cluster.jobs.wire import Traffic
+from ps_node.shard import Totals
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from cluster.jobs.observer import Observers
 from cluster.jobs.pi_estimate import estimate_of
 from cluster.jobs.pi_metrics import PiMetrics
 from cluster.jobs.progress import Display
-from cluster.jobs.quarter_circle import BLOCK_SAMPLES, count_inside
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
+from worker_node.monte_carlo import BLOCK_SAMPLES, count_inside
 
 import tensorflow as tf  # isort: skip
 

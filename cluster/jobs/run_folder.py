@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
-from cluster.whole_file import write_whole
 
 SEQUENCE = "sequence"
 """A file of each run: 1 for the first of its folder of runs, and so on."""
@@ -68,13 +68,13 @@ class RunFolder:
         path = self.path / "events.jsonl"
         if path.exists():
             kept = path.read_bytes().splitlines(keepends=True)[:lines]
-            write_whole(path, b"".join(kept))
+            atomic_write(path, b"".join(kept))
         self.event_lines = lines
 
     def write_result(self, result: dict[str, Any]) -> Path:
         """Write `result.json`; returns its path. Numbers that JSON has no word for become null."""
         text = json.dumps(_finite(result), indent=2, allow_nan=False)
-        write_whole(self.result_path, text.encode() + b"\n")
+        atomic_write(self.result_path, text.encode() + b"\n")
         return self.result_path
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.engine.membership import Membership, Worker
-from cluster.engine.shard import Totals
 from cluster.inventory import Inventory
 from cluster.jobs.figures import Figures
 from cluster.jobs.observer import EpochReport, Observer, Update, WorkedStep
@@ -22,6 +21,7 @@ from cluster.status.spans import WORKING
 from cluster.status.state import RunState
 from cluster.status.training import Training
 from cluster.status.view import ConfusionView, EpochView, NodeView, PiPoint, RoleView, RunView
+from ps_node.shard import Totals
 
 COORDINATOR = "coordinator:0"
 

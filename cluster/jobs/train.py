@@ -13,7 +13,6 @@ from cluster.consistency import Speeds
 from cluster.data import split_validation
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
-from cluster.engine.shard import Totals, VectorState
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
 from cluster.inventory.micro_batches import MicroBatches, chosen
@@ -34,7 +33,6 @@ from cluster.jobs.model_store import store
 from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
 from cluster.jobs.observer import EpochReport, Observers
 from cluster.jobs.progress import Display, told
-from cluster.jobs.recordings import Standardization, WorkerWindows
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
 from cluster.jobs.solo import Solo
@@ -43,6 +41,8 @@ from cluster.jobs.train_result import TrainReport, describe_figures
 from cluster.jobs.training import Hooks, Trainer
 from cluster.jobs.training_metrics import TrainingMetrics
 from cluster.models import build
+from ps_node.shard import Totals, VectorState
+from worker_node.recordings import Standardization, WorkerWindows
 
 log = logging.getLogger(__name__)
 

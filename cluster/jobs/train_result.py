@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data import Dataset
-from cluster.engine.shard import Totals
 from cluster.inventory import Inventory
 from cluster.inventory.micro_batches import MicroBatches
 from cluster.jobs.calibration import latest as latest_calibration
@@ -20,6 +19,7 @@ from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit, Staleness
 from cluster.jobs.wire import WireMeter
 from cluster.models import Network
+from ps_node.shard import Totals
 
 DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")
 

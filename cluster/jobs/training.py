@@ -21,10 +21,10 @@ from cluster.jobs.fit import Cursor, Fit
 from cluster.jobs.modes.mode import Mode, Reply, Step, Stretch
 from cluster.jobs.observer import EpochReport, Observer, WorkedStep
 from cluster.jobs.observer import Update as UpdateReport
-from cluster.jobs.recordings import Standardization
 from cluster.jobs.schedule import learning_rate
 from cluster.jobs.wire import Traffic, WireMeter
 from cluster.jobs.work_source import WorkSource
+from worker_node.recordings import Standardization
 
 DIVERGED = 5.0
 """An epoch whose mean loss is this many times that of guessing is not going to come back."""

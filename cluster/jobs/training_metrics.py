@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from cluster.engine.shard import Totals
 from cluster.jobs.figures import Figures
 from cluster.jobs.observer import EpochReport, Observer, Update, WorkedStep
 from cluster.jobs.wire import Traffic
 from cluster.metrics import instruments
 from cluster.metrics.counted import Counted
 from cluster.metrics.job_entries import PARTS
+from ps_node.shard import Totals
 
 OURS = ("coordinator", "0")
 

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say
 from cluster.pages.leave import REPORT
-from cluster.whole_file import write_whole
 
 COMPARISON = "comparison.html"
 
@@ -43,7 +43,7 @@ def write(folders: Sequence[Path], out: Path | None) -> Path:
     runs = [run_of(folder) for folder in folders]
     text = report(runs[0]) if len(runs) == 1 else comparison(runs)
     path = out or (folders[0] / REPORT if len(runs) == 1 else Path(COMPARISON))
-    write_whole(path, text.encode())
+    atomic_write(path, text.encode())
     return path
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cluster.atomic_write import atomic_write
 from cluster.pages.run_files import ENVIRONMENT
-from cluster.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def reported(folder: Path, environment: Environment) -> Iterator[None]:
 def leave_report(folder: Path, environment: Environment) -> None:
     """Write both, `environment()` first. Whatever goes wrong is a warning: the job has its result already."""
     try:
-        write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
+        atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
         write_report(folder)
     except Exception as problem:  # a picture of the run must never cost the run
         log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)
@@ -44,5 +44,5 @@ def write_report(folder: Path) -> Path:
     from cluster.pages.run_files import run_of
 
     path = folder / REPORT
-    write_whole(path, report(run_of(folder)).encode())
+    atomic_write(path, report(run_of(folder)).encode())
     return path

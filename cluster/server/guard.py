@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from cluster.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 from cluster.server.accounts import account_name
-from cluster.server.strangers import shut_strangers
+from cluster.server.foreign_connections import shut_strangers
 
 LOOPBACK = "lo"
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not name it

@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError
 from cluster.status.records import Record, finite
-from cluster.whole_file import write_whole
 
 NAME = "history.jsonl"
 LARGEST_BYTES = 4_000_000
@@ -50,7 +50,7 @@ class HistoryFile:
         """The whole file anew; whether the disk took it."""
         content = b"".join(_line(record) for record in self._everything())
         try:
-            write_whole(self.path, content)
+            atomic_write(self.path, content)
         except ClusterError:
             return False
         self._whole, self._size, self._floor = True, len(content), len(content)

@@ -8,6 +8,8 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
+from deploy.cluster.role_status import ClusterStatus, other_inventory
+from deploy.cluster.services import Services
 from deploy.commands import watching
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
@@ -15,11 +17,9 @@ from deploy.commands.job_settings import data_settings, log_settings
 from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
 from deploy.commands.monitor import monitor
 from deploy.commands.opening import Names, only_over_ssh, opened_inventory, services_of, ssh_cluster
-from deploy.hints import command
-from deploy.job_progress import of_coordinator, progress_line
-from deploy.role_status import ClusterStatus, other_inventory
-from deploy.services import Services
-from deploy.waiting import waiting_for
+from deploy.common.hints import command
+from deploy.common.waiting import waiting_for
+from deploy.terminal.job_progress import of_coordinator, progress_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,10 +37,10 @@ def check(context: Any, inventory: str | None = None, set_: Names = None, json_:
         ssh_start.check(ssh_cluster(opened, set_), json_)
         return
     services = services_of(opened, set_)
-    from deploy.check import check_node
-    from deploy.console import show_findings
-    from deploy.facts import gather_here
-    from deploy.memory_estimate import of_inventory
+    from deploy.converge.check import check_node
+    from deploy.converge.facts import gather_here
+    from deploy.converge.memory_estimate import of_inventory
+    from deploy.terminal.console import show_findings
 
     tasks = opened.tasks()
     ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
@@ -101,7 +101,7 @@ def start(
         return
     only_over_ssh({"--limit": limit, "--retry": retry})
     services = services_of(opened, overrides)
-    from deploy.plan import plan_start
+    from deploy.converge.plan import plan_start
 
     made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
     if made.refusals:
@@ -125,7 +125,7 @@ def _refuse_missing_recordings(opened: Any, jobs: Collection[str]) -> None:
     source = opened.jobs.train.data.source
     if source is None or not {"train", "evaluate"} & set(jobs):
         return
-    from deploy.facts import recordings_here
+    from deploy.converge.facts import recordings_here
 
     found = recordings_here(source)
     if not found.holds:
@@ -176,8 +176,8 @@ def restart(
             services.stop()
         _bring_up(services, opened.tasks(), opened.path)
         return
-    from deploy.console import progress_of_start
-    from deploy.selection import select
+    from deploy.cluster.selection import select
+    from deploy.terminal.console import progress_of_start
 
     names = [task.name for task in select(_kept(opened), role or (), node or ())]
     with progress_of_start() as report:
@@ -214,7 +214,7 @@ def status(
     if json_:
         say_json({**now.to_json(), "job_pid": job_pid})
     else:
-        from deploy.console import show_status
+        from deploy.terminal.console import show_status
 
         show_status(now, job_pid)
         other = other_inventory(now.inventory, opened.path)
@@ -262,8 +262,8 @@ def _show_plan(
         return
     only_over_ssh({"--limit": limit, "--retry": retry})
     services = services_of(opened, overrides)
-    from deploy.console import show_plan
-    from deploy.plan import plan_start
+    from deploy.converge.plan import plan_start
+    from deploy.terminal.console import show_plan
 
     made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
     if json_:
@@ -275,7 +275,7 @@ def _show_plan(
 
 
 def _seen(opened: "Inventory", services: Services) -> "list[RenderableType]":
-    from deploy.console import status_parts
+    from deploy.terminal.console import status_parts
 
     job_pid = services.running_job()
     progress = "" if job_pid is None else progress_line(of_coordinator(opened.task("coordinator", 0).metrics_address))
@@ -297,9 +297,9 @@ def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
 def _bring_up(services: Services, tasks: "Sequence[Task]", inventory: Path, quiet: bool = False) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from deploy.check import open_to_accounts
-    from deploy.console import progress_of_start
-    from deploy.facts import guard_here
+    from deploy.converge.check import open_to_accounts
+    from deploy.converge.facts import guard_here
+    from deploy.terminal.console import progress_of_start
 
     try:
         # The roles take longer to start than the question, which therefore costs no time.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
+from deploy.cluster.fleet import Fleet
 from deploy.converge.draining import (
     DRAIN_SECONDS,
     SCRIPT,
@@ -16,7 +17,6 @@ from deploy.converge.draining import (
     read_answers,
     workers_to_drain,
 )
-from deploy.remote.fleet import Fleet
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task

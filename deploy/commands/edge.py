@@ -10,7 +10,7 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.foreign import visible
-from deploy.interrupts import a_command_begins
+from deploy.common.interrupts import a_command_begins
 
 P = ParamSpec("P")
 

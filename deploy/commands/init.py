@@ -9,7 +9,7 @@ from cluster.errors import UsageError
 from cluster.logs.terminal import say
 from deploy.commands.edge import at_the_edge
 from deploy.commands.flags import whole_number
-from deploy.hints import command
+from deploy.common.hints import command
 
 LONGEST_NAME = 63
 """Characters of a name in an inventory (`cluster.inventory.fields`)."""

@@ -8,11 +8,11 @@ from cluster.errors import UsageError
 from cluster.logs.terminal import say, say_json
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.opening import Names, open_cluster
-from deploy.waiting import waiting_for
+from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
-    from deploy.node_jobs import NodeJobs
-    from deploy.services import JobServices
+    from deploy.cluster.services import JobServices
+    from deploy.jobs.node_jobs import NodeJobs
 
 LINES_AT_FIRST = 20
 """Of the output so far that `attach` shows."""
@@ -31,7 +31,7 @@ def list_(context: Any, inventory: str | None = None, set_: Names = None, json_:
     elif jobs is None:
         say("no job runs" if pid is None else f"a job runs in the foreground of another command (fab, pid {pid})")
     else:
-        from deploy.console import show_jobs
+        from deploy.terminal.console import show_jobs
 
         show_jobs(records)
 
@@ -47,7 +47,7 @@ def attach(
 ) -> None:
     """Watch a job to its end and fetch its result; Ctrl-C leaves it running. Ends as the job does."""
     with _jobs(inventory, set_, json_) as jobs:
-        from deploy.attached_job import watch
+        from deploy.jobs.attached_job import watch
 
         name = jobs.choose(job).id
         code = watch(jobs, name, for_programs=json_, checkpoints=checkpoints, last_lines=LINES_AT_FIRST)
@@ -58,7 +58,7 @@ def attach(
 def cancel(context: Any, inventory: str | None = None, set_: Names = None, job: str | None = None) -> None:
     """End a job, with its result so far, and fetch that."""
     with _jobs(inventory, set_) as jobs:
-        from deploy.attached_job import finish
+        from deploy.jobs.attached_job import finish
 
         record = jobs.choose(job)
         if record.state.ended:

@@ -7,7 +7,7 @@ from cluster.errors import ClusterError
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.job_settings import data_settings, log_settings, number_settings, run_flags, settings
 from deploy.commands.opening import Names, open_cluster
-from deploy.hints import command
+from deploy.common.hints import command
 
 
 @at_the_edge
@@ -104,7 +104,7 @@ def _run(
     flags: Sequence[str] = (),
 ) -> None:
     opened, services = open_cluster(inventory, overrides, for_programs)
-    from deploy.job_needs import needs_roles
+    from deploy.jobs.job_needs import needs_roles
 
     if needs_roles(opened, job):
         now = services.status()

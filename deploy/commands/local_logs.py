@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
 from cluster.logs.terminal import say
-from deploy.coordinator_log import CoordinatorLog
-from deploy.log_reader import POLL_SECONDS, Follower, Log
-from deploy.selection import select
-from deploy.since import since as seconds_of
-from deploy.story import LOOK_BACK_LINES, Interleaver, Shown, Source, in_order, with_beginning
+from deploy.cluster.selection import select
+from deploy.logs.coordinator_log import CoordinatorLog
+from deploy.logs.log_merge import LOOK_BACK_LINES, Interleaver, Shown, Source, in_order, with_beginning
+from deploy.logs.log_reader import POLL_SECONDS, Follower, Log
+from deploy.logs.since import since as seconds_of
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
-    from deploy.services import Services
+    from deploy.cluster.services import Services
 
 SUPERVISOR = "supervisor"
 

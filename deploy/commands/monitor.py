@@ -41,8 +41,8 @@ def _write(opened: "Inventory", folder: Path) -> None:
 
 
 def _run_here(opened: "Inventory") -> None:
+    from deploy.common.state_folder import StateFolder
     from deploy.monitor import local_prometheus
-    from deploy.state_folder import StateFolder
 
     state = StateFolder.beside(opened.path, opened.cluster)
     state.create()

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
-from deploy.inventory_choice import InventoryOpener
-from deploy.services import JobServices, Services
+from deploy.cluster.inventory_choice import InventoryOpener
+from deploy.cluster.services import JobServices, Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
-    from deploy.ssh_cluster import SshCluster
+    from deploy.cluster.ssh_cluster import SshCluster
 
 OPENER = InventoryOpener()
 """One for the process: several tasks of one call must mean one inventory."""
@@ -24,7 +24,7 @@ def open_cluster(
 
     `as_written` does not hold the addresses against this machine's interfaces.
     """
-    from deploy.connections import job_services_for
+    from deploy.cluster.connections import job_services_for
 
     opened = opened_inventory(inventory, overrides, for_programs, as_written)
     return opened, job_services_for(opened, overrides)
@@ -39,14 +39,14 @@ def opened_inventory(
 
 def services_of(inventory: "Inventory", overrides: Names) -> Services:
     """What keeps the roles of a cluster on this machine."""
-    from deploy.connections import services_for
+    from deploy.cluster.connections import services_for
 
     return services_for(inventory, overrides or ())
 
 
 def ssh_cluster(inventory: "Inventory", overrides: Names) -> "SshCluster":
     """The operator's end of a cluster of machines."""
-    from deploy.ssh_cluster import SshCluster
+    from deploy.cluster.ssh_cluster import SshCluster
 
     return SshCluster(inventory, overrides or ())
 

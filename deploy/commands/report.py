@@ -8,7 +8,7 @@ from typing import Any
 from cluster.errors import UsageError
 from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.opening import Names
-from deploy.project import environment_for_any_folder, module_command
+from deploy.common.project import environment_for_any_folder, module_command
 
 RUNS = Path("runs")
 """Where a run is looked for that is given by its name alone."""

@@ -11,23 +11,23 @@ from invoke.exceptions import Exit
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.foreign import visible
 from cluster.logs.terminal import say, say_json
-from deploy.command_line import shell
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.host_keys import PinnedKeys, Sighting, ask_for_key
+from deploy.cluster.ssh_cluster import SshCluster
 from deploy.commands import watching
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
+from deploy.common.command_line import shell
+from deploy.common.waiting import waiting_for
 from deploy.converge.cluster_view import cluster_status
 from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
 from deploy.converge.node_table import node_rows
 from deploy.converge.reset import Traces, reset_script
 from deploy.converge.rolling import batches, interrupt_script, restart_script, stop_script
-from deploy.deployment_console import node_parts, show_nodes
-from deploy.job_progress import asked_on_node, progress_line
-from deploy.remote.connection import NodeConnection
-from deploy.remote.host_keys import PinnedKeys, Sighting, ask_for_key
 from deploy.render.roles import unit_name
-from deploy.ssh_cluster import SshCluster
-from deploy.waiting import waiting_for
+from deploy.terminal.deployment_console import node_parts, show_nodes
+from deploy.terminal.job_progress import asked_on_node, progress_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -159,7 +159,7 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
 
     The workers of a batch are drained before, if a job runs and others are left to go on with it.
     """
-    from deploy.selection import select
+    from deploy.cluster.selection import select
 
     kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
     tasks = select(kept, roles, nodes)

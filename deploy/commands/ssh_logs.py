@@ -9,16 +9,16 @@ from typing import Protocol
 
 from cluster.errors import ClusterError, UsageError
 from cluster.logs.terminal import say
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.ssh_cluster import SshCluster
 from deploy.commands.edge import DegradedError
-from deploy.node_coordinator_log import NodeCoordinatorLog
-from deploy.node_jobs import runs_on_node
-from deploy.node_journal import NodeJournal, unit_pattern
-from deploy.remote.connection import NodeConnection
-from deploy.since import not_before
-from deploy.since import since as seconds_of
-from deploy.ssh_cluster import SshCluster
-from deploy.story import Entry, Interleaver, Shown, in_order
-from deploy.waiting import waiting_for
+from deploy.common.waiting import waiting_for
+from deploy.jobs.node_jobs import runs_on_node
+from deploy.logs.log_merge import Entry, Interleaver, Shown, in_order
+from deploy.logs.node_coordinator_log import NodeCoordinatorLog
+from deploy.logs.node_journal import NodeJournal, unit_pattern
+from deploy.logs.since import not_before
+from deploy.logs.since import since as seconds_of
 
 POLL_SECONDS = 0.2
 READ_SECONDS = 60.0
@@ -58,7 +58,7 @@ def logs(
     for_programs: bool,
 ) -> None:
     """Show the last lines of all nodes together by their times; with `follow` go on with what comes."""
-    from deploy.selection import select
+    from deploy.cluster.selection import select
 
     first = 0.0 if since is None else seconds_of(since, datetime.now().astimezone())
     run = Path(run).name if run else ""

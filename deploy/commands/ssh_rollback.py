@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
-from deploy.command_line import shell
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.ssh_cluster import SshCluster
 from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.commands.ssh_day_two import restart_on
-from deploy.converge.going_back import Need, Standing, goes_on, read_runs, runs_script, target
+from deploy.common.command_line import shell
+from deploy.common.hints import command
+from deploy.common.waiting import waiting_for
+from deploy.converge.rollback_plan import Need, Standing, goes_on, read_runs, runs_script, target
 from deploy.converge.rolling import batches
-from deploy.hints import command
+from deploy.converge.unfinished_rollback import Rollback
 from deploy.release.history import ListingError, read
 from deploy.release.release_scripts import list_releases, make_current
 from deploy.release.script import RefusedError, outcome
-from deploy.remote.connection import NodeConnection
 from deploy.render.roles import unit_name
-from deploy.ssh_cluster import SshCluster
-from deploy.unfinished_rollback import Rollback
-from deploy.waiting import waiting_for
 
 if TYPE_CHECKING:
     from cluster.inventory import Task

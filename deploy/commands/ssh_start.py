@@ -8,7 +8,11 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.ssh_cluster import SshCluster
 from deploy.commands.edge import end_as_the_job_did
+from deploy.common.hints import command
+from deploy.common.waiting import Say, waiting_for
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
@@ -18,14 +22,10 @@ from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, of_wheelhouse
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, to_do_again
-from deploy.deployment_console import progress_of_deployment, show_plans, show_recap
-from deploy.hints import command
+from deploy.jobs.prepared_data import needs_data
 from deploy.monitor.files import url as monitor_url
-from deploy.prepared_data import needs_data
 from deploy.release.wheelhouse import Wheelhouse
-from deploy.remote.fleet import Fleet
-from deploy.ssh_cluster import SshCluster
-from deploy.waiting import Say, waiting_for
+from deploy.terminal.deployment_console import progress_of_deployment, show_plans, show_recap
 
 PUSH_PHASES = ("prepare", "mounts", "publish", "code")
 LOOKING = "looking at the nodes"
@@ -62,7 +62,7 @@ class Outlook:
 
 def check(cluster: SshCluster, for_programs: bool) -> None:
     """Everything that would make a start fail, at once; exit code 1 with a problem."""
-    from deploy.console import show_findings
+    from deploy.terminal.console import show_findings
 
     wish = Wish(cluster.inventory, cluster.release)
     with cluster.fleet() as fleet, waiting_for(LOOKING):
@@ -225,7 +225,7 @@ def _verify(cluster: SshCluster, fleet: Fleet, outlook: Outlook, deployment: Dep
 
 def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | None, quiet: bool) -> None:
     """Converge, then run the inventory's jobs; exit code 3 when a node was lost on the way."""
-    from deploy.ssh_services import SshServices
+    from deploy.cluster.ssh_services import SshServices
 
     names = _names(cluster, limit, retry)
     gone = cluster.nodes_gone()

@@ -61,7 +61,7 @@ def _screen() -> "Iterator[Callable[[list[RenderableType]], None]]":
     from rich.live import Live
 
     if not is_animated(sys.stdout):
-        from deploy.console import console
+        from deploy.terminal.console import console
 
         screen = console()
 
@@ -86,6 +86,6 @@ def narrow_console() -> "Screen":
 
 def columns() -> int:
     """How wide what is watched may be."""
-    from deploy.console import console
+    from deploy.terminal.console import console
 
     return narrow_console().width if is_animated(sys.stdout) else console().width

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.errors import ClusterError
-from deploy.command_line import Words, shell
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.outcome import DEADLINE_CODES, Outcome
+from deploy.common.command_line import Words, shell
 from deploy.converge import batch
 from deploy.converge.change import Change, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
-from deploy.remote.connection import NodeConnection
-from deploy.remote.outcome import DEADLINE_CODES, Outcome
 from deploy.rooted.commands import write_file
 
 _SECONDS_A_MEGABYTE = 2.0

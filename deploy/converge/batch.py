@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deploy.command_line import quoted
+from deploy.common.command_line import quoted
 from deploy.converge.change import Shell, Step, Upload
 from deploy.rooted.commands import write_file
 

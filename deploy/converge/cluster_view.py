@@ -3,10 +3,10 @@
 import time
 from typing import TYPE_CHECKING
 
+from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.deployment import Survey
 from deploy.converge.machine_facts import UnitFact
 from deploy.render.roles import MODULES, unit_name
-from deploy.role_status import ClusterStatus, RoleState, RoleStatus
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from deploy.command_line import quoted
+from deploy.cluster.places import CURRENT, DATA
+from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.publication import Publication
-from deploy.places import CURRENT, DATA
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.environment_script import install_environment
 from deploy.release.release_scripts import make_current, unpack_release

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import ClusterError
-from deploy.check import Finding
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.fleet import Fleet
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change
+from deploy.converge.check import Finding
 from deploy.converge.desired import PHASES, Wish
 from deploy.converge.fact_reader import read_facts
 from deploy.converge.fact_script import fact_script
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.memory_estimate import RoleMemory
 from deploy.converge.preflight import NodeWish, examine
 from deploy.converge.publication import room_needed
 from deploy.converge.recap import Recap
-from deploy.memory_estimate import RoleMemory
-from deploy.remote.connection import NodeConnection
-from deploy.remote.fleet import Fleet
 
 FACTS_SECONDS = 90.0
 """For one question; a Pi 3 that is busy training answers within ten."""

@@ -5,7 +5,20 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from deploy.command_line import quoted
+from deploy.cluster.places import (
+    CONFIGURATION,
+    CURRENT,
+    DEPLOY_STATE,
+    ENVIRONMENTS,
+    RELEASES,
+    ROOT,
+    SERVICE_USER,
+    STATE,
+    UNIT_FOLDER,
+    SharedFolders,
+    shared_folders,
+)
+from deploy.common.command_line import quoted
 from deploy.converge.change import Resource, Shell
 from deploy.converge.code import Current, Environment, LocalData, Release
 from deploy.converge.fact_script import Questions
@@ -26,20 +39,7 @@ from deploy.converge.system import (
     ServiceUser,
     UnitFiles,
 )
-from deploy.node_job.folders import HOME as ACCOUNT_HOME
-from deploy.places import (
-    CONFIGURATION,
-    CURRENT,
-    DEPLOY_STATE,
-    ENVIRONMENTS,
-    RELEASES,
-    ROOT,
-    SERVICE_USER,
-    STATE,
-    UNIT_FOLDER,
-    SharedFolders,
-    shared_folders,
-)
+from deploy.jobs.node_job.folders import HOME as ACCOUNT_HOME
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.render import firewall, job_unit, monitor_unit, roles, storage
 

@@ -6,8 +6,8 @@ place is little more than this.
 
 from dataclasses import dataclass
 
-from deploy.command_line import quoted
-from deploy.places import ENVIRONMENTS, ROOT, SERVICE_USER, UNIT_FOLDER
+from deploy.cluster.places import ENVIRONMENTS, ROOT, SERVICE_USER, UNIT_FOLDER
+from deploy.common.command_line import quoted
 from deploy.render.firewall import TABLE
 
 SECTION = "@@ "

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from deploy.command_line import quoted
+from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Shell, Step, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts
 from deploy.rooted.commands import make_folder, remove

@@ -4,13 +4,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deploy.command_line import quoted
+from deploy.cluster.places import SERVICE_USER
+from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Resource, Shell, Step, Upload, text_diff
 from deploy.converge.files import Absent, Folder
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.system import Masked, Running, UnitFiles
 from deploy.monitor.files import prometheus_files
-from deploy.places import SERVICE_USER
 from deploy.render import monitor_unit
 from deploy.rooted.commands import make_folder
 

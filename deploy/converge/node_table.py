@@ -3,13 +3,13 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deploy.cluster.role_status import RoleState, RoleStatus
 from deploy.converge.cluster_view import cluster_status
 from deploy.converge.deployment import Survey
 from deploy.converge.desired import Wish
-from deploy.memory_estimate import MEGABYTE
+from deploy.converge.memory_estimate import MEGABYTE
 from deploy.render.monitor_unit import MONITOR_UNIT
 from deploy.render.storage import fstab_lines
-from deploy.role_status import RoleState, RoleStatus
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Parts of shell scripts that deal with Debian's packages. Pure."""
 
-from deploy.places import DEPLOY_STATE
+from deploy.cluster.places import DEPLOY_STATE
 
 APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from deploy.command_line import quoted
+from deploy.cluster.places import DEPLOY_STATE
+from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.package_scripts import APT, MEND, PLANNED, REMEMBER
-from deploy.places import DEPLOY_STATE
 
 PACKAGE_SECONDS = 900.0
 KEEP_COPIES = (

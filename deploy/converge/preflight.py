@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deploy.check import Finding
+from deploy.cluster.places import ENVIRONMENTS, SERVICE_USER, shared_folders
+from deploy.converge.check import Finding
 from deploy.converge.fact_script import PUBLISHED_SECONDS
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
 from deploy.converge.publication import publisher
-from deploy.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
-from deploy.places import ENVIRONMENTS, SERVICE_USER, shared_folders
 from deploy.render.firewall import closed_ports
 from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
@@ -105,7 +105,7 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
 
 _Found = Iterator[tuple["Level", str, str]]
 if TYPE_CHECKING:
-    from deploy.check import Level
+    from deploy.converge.check import Level
 
 
 def _system(facts: MachineFacts) -> _Found:

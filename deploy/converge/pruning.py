@@ -3,14 +3,14 @@
 from collections.abc import Collection, Sequence
 
 from cluster.errors import ClusterError
-from deploy.command_line import shell
-from deploy.places import SERVICE_USER, SharedFolders
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.places import SERVICE_USER, SharedFolders
+from deploy.common.command_line import shell
 from deploy.release.history import ListingError, read, unneeded
 from deploy.release.publish_scripts import prune_folders
 from deploy.release.release_scripts import list_releases, remove
 from deploy.release.script import RefusedError, outcome
-from deploy.remote.connection import NodeConnection
-from deploy.remote.fleet import Fleet
 
 _LIST_SECONDS = 60.0
 _REMOVE_SECONDS = 600.0

@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deploy.cluster.places import SERVICE_USER, SharedFolders, shared_folders
 from deploy.converge.change import Change, Publish, PublishedFile
 from deploy.converge.machine_facts import MachineFacts
-from deploy.places import SERVICE_USER, SharedFolders, shared_folders
 from deploy.release import checksums
 from deploy.release.wheelhouse import Wheelhouse
 

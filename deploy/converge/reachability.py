@@ -4,8 +4,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
+from deploy.cluster.fleet import Fleet
 from deploy.converge.apply import StepFailure
-from deploy.remote.fleet import Fleet
 from deploy.render.roles import MODULES
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.whole_file import write_whole
+from cluster.atomic_write import atomic_write
 from deploy.converge.apply import StepFailure
 
 
@@ -105,7 +105,7 @@ class Recap:
         """Keep it as `folder/name.json`; the path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.json"
-        write_whole(path, json.dumps(self.to_json(), indent=1).encode() + b"\n")
+        atomic_write(path, json.dumps(self.to_json(), indent=1).encode() + b"\n")
         return path
 
 

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from deploy.command_line import quoted
-from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
-from deploy.converge.package_scripts import PURGE
-from deploy.places import (
+from deploy.cluster.places import (
     CONFIGURATION,
     DEPLOY_STATE,
     ROOT,
@@ -16,6 +13,9 @@ from deploy.places import (
     SharedFolders,
     shared_folders,
 )
+from deploy.common.command_line import quoted
+from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
+from deploy.converge.package_scripts import PURGE
 from deploy.render import firewall, storage
 
 if TYPE_CHECKING:

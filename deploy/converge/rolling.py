@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from deploy.command_line import quoted
+from deploy.common.command_line import quoted
 
 _RUNNING = "systemctl list-units --plain --no-legend --state=active,activating"
 _ALIVE = f"{_RUNNING},failed"

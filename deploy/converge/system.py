@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Self
 
-from deploy.command_line import quoted
+from deploy.cluster.places import DEPLOY_STATE, SERVICE_USER, STATE
+from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
 from deploy.converge.packages import KEEP_COPIES
-from deploy.places import DEPLOY_STATE, SERVICE_USER, STATE
 from deploy.render import firewall
 from deploy.rooted.commands import make_folder, make_point
 

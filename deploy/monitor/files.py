@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError
-from cluster.whole_file import write_whole
 from deploy.monitor import grafana, scraping
 from deploy.monitor.alerts import ALERTS
 from deploy.monitor.recordings import RECORDINGS
@@ -73,6 +73,6 @@ def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
         except OSError as problem:
             raise ClusterError(f"{path}: cannot be written ({problem.strerror}): name another folder") from None
         if not same:
-            write_whole(path, text.encode())
+            atomic_write(path, text.encode())
             written.append(path)
     return tuple(written)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from deploy.release.keys import code_key
 from deploy.release.uv import uv_executable
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from cluster.errors import ClusterError
-from deploy.command_line import quoted
+from deploy.common.command_line import quoted
 
 ROOT = "/opt/pscluster"
 """Where everything of ours lies on a node's own disk."""

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from cluster.errors import ClusterError
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 
 
 def uv_executable() -> Path:

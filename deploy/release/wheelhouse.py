@@ -12,8 +12,8 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from cluster.errors import ClusterError
-from deploy.file_lock import FileLock, LockHeldError
-from deploy.project import ROOT
+from deploy.common.file_lock import FileLock, LockHeldError
+from deploy.common.project import ROOT
 from deploy.release import checksums
 from deploy.release import requirements as required
 from deploy.release.download import TEMPORARY, download

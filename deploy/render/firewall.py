@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from deploy.places import CONFIGURATION
+from deploy.cluster.places import CONFIGURATION
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.control.descriptors import MOST_DESCRIPTORS
-from deploy.node_job.folders import HOME
-from deploy.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
+from deploy.cluster.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
+from deploy.jobs.node_job.folders import HOME
 from deploy.render.hardening import HARDENING
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ User={places.user}
 WorkingDirectory={release}
 Environment=PYTHONPATH={release} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 Environment=HOME={state}/{HOME} XDG_CACHE_HOME={state}/{HOME}/cache
-ExecStart={places.python} -m deploy.node_job %i --root {state}
+ExecStart={places.python} -m deploy.jobs.node_job %i --root {state}
 TimeoutStartSec=120
 # 130 is a job that was cancelled: SIGINT reaches the main process alone, which has 60 s for the result so far.
 SuccessExitStatus=130

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cluster.control.descriptors import MOST_DESCRIPTORS
 from cluster.logs import LogSettings
 from cluster.server.options import logging_flags
-from deploy.places import CURRENT, SERVICE_USER, UNIT_FOLDER
+from deploy.cluster.places import CURRENT, SERVICE_USER, UNIT_FOLDER
 from deploy.render.hardening import HARDENING
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from deploy.places import SharedFolders
+from deploy.cluster.places import SharedFolders
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory

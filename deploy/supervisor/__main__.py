@@ -11,7 +11,7 @@ from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError
 from cluster.logs import LogSettings
 from cluster.logs.terminal import say
-from deploy.state_folder import StateFolder
+from deploy.common.state_folder import StateFolder
 from deploy.supervisor.launches import role_launches
 from deploy.supervisor.serve import serve
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.inventory.task import Task
-from deploy.project import ROOT, module_command
-from deploy.state_folder import StateFolder
+from deploy.common.project import ROOT, module_command
+from deploy.common.state_folder import StateFolder
 from deploy.supervisor.role_process import LaunchPlan
 
 MODULES = {"ps": "ps_node", "worker": "worker_node"}

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cluster.errors import ClusterError
-from deploy.file_lock import FileLock, LockHeldError
-from deploy.state_folder import StateFolder
+from deploy.common.file_lock import FileLock, LockHeldError
+from deploy.common.state_folder import StateFolder
 from deploy.supervisor.process_facts import ProcessIdentity
 
 

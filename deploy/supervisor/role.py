@@ -11,7 +11,7 @@ from signal import Signals
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
 from cluster.server.sockets import cut
-from deploy.role_status import RoleState, RoleStatus
+from deploy.cluster.role_status import RoleState, RoleStatus
 from deploy.supervisor.last_words import last_words
 from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
 from deploy.supervisor.process_facts import ProcessIdentity, anonymous_memory_bytes, frozen

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 
-from deploy.log_file import last_lines, set_aside_if_large
-from deploy.parent_death import die_with_parent
+from deploy.common.parent_death import die_with_parent
+from deploy.supervisor.log_file import last_lines, set_aside_if_large
 from deploy.supervisor.process_facts import ProcessIdentity, identify
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
 from cluster.logs import LogSettings, Speaker, begin
-from deploy.file_lock import FileLock, LockHeldError
-from deploy.hints import command
-from deploy.state_folder import StateFolder
+from deploy.common.file_lock import FileLock, LockHeldError
+from deploy.common.hints import command
+from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers
 from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.role import Deadlines

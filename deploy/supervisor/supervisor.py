@@ -9,8 +9,8 @@ from typing import Any
 
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory.task import Task
-from deploy.role_status import ClusterStatus
-from deploy.state_folder import StateFolder
+from deploy.cluster.role_status import ClusterStatus
+from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers
 from deploy.supervisor.control_server import ControlServer
 from deploy.supervisor.notify_socket import NotifySocket

@@ -3,7 +3,7 @@ from math import pi
 import pytest
 
 from benchmarks.pi import measure, summarize
-from cluster.jobs.quarter_circle import BLOCK_SAMPLES
+from worker_node.monte_carlo import BLOCK_SAMPLES
 
 
 def test_each_variant_estimates_pi() -> None:

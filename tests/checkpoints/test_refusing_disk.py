@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import whole_file
+from cluster import atomic_write
 from cluster.checkpoints import CheckpointStore
 from tests.checkpoints.contents import PROJECT, files, numbered, version_of
 from tests.habits import needs
@@ -216,7 +216,7 @@ def test_folders_that_a_file_system_cannot_sync_are_taken_as_they_are() -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         os.fsync(descriptor := os.open("/proc", os.O_RDONLY))
     os.close(descriptor)
-    whole_file._sync(Path("/proc"))
+    atomic_write._sync(Path("/proc"))
 
 
 def test_leftovers_of_a_killed_writer_go_with_the_next_write(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from cluster.control.messages import Reply
 from cluster.control.server import PROCESS_HEADER, Server
 from cluster.errors import ClusterError
 from cluster.jobs.role_metrics import MOST_LINES, role_metrics
-from deploy.node_job.restart_verdict import RestartPatience
-from deploy.node_job.role_restart import bring_roles_back
+from deploy.jobs.node_job.restart_verdict import RestartPatience
+from deploy.jobs.node_job.role_restart import bring_roles_back
 from tests.server.processes import HANG_SECONDS, PROJECT, free_ports
 
 PRODUCT = ("cluster", "deploy", "ps_node", "worker_node")

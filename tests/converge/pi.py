@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.inventory import Inventory, load
+from deploy.cluster.places import ENVIRONMENTS, UNIT_FOLDER
+from deploy.common.project import ROOT
 from deploy.converge.change import Change, Publish, Shell, Upload
 from deploy.converge.deployment import plan
 from deploy.converge.desired import PHASES, Wish
@@ -18,8 +20,6 @@ from deploy.converge.files import own_fstab_lines
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
 from deploy.converge.publication import Publication
 from deploy.converge.release_choice import ReleaseChoice
-from deploy.places import ENVIRONMENTS, UNIT_FOLDER
-from deploy.project import ROOT
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.render import firewall

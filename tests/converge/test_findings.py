@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from deploy.check import Finding
-from deploy.console import show_findings
-from deploy.finding_groups import grouped, name_nodes
+from deploy.converge.check import Finding
+from deploy.terminal.console import show_findings
+from deploy.terminal.finding_groups import grouped, name_nodes
 
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]
 MEMORY = "the kernel's memory controller is switched off"

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from deploy.converge.going_back import Need, Standing, goes_on, read_runs, runs_script, target
+from deploy.converge.rollback_plan import Need, Standing, goes_on, read_runs, runs_script, target
+from deploy.converge.unfinished_rollback import Rollback
 from deploy.release.history import Installed, Release
-from deploy.unfinished_rollback import Rollback
 
 ENVIRONMENT = "e" * 16
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from deploy.check import Finding
+from deploy.cluster.places import ENVIRONMENTS, UNIT_FOLDER
+from deploy.converge.check import Finding
 from deploy.converge.files import File
 from deploy.converge.machine_facts import FileFact, MountFact, UnitFact
+from deploy.converge.memory_estimate import MEGABYTE, estimate
 from deploy.converge.preflight import NodeWish, examine
-from deploy.memory_estimate import MEGABYTE, estimate
-from deploy.places import ENVIRONMENTS, UNIT_FOLDER
 from tests.converge.pi import ENVIRONMENT, thesis, untouched
 
 INVENTORY = thesis()

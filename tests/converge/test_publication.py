@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+from deploy.cluster.places import ENVIRONMENTS, shared_folders
 from deploy.converge.change import PublishedFile
 from deploy.converge.deployment import Survey, findings
 from deploy.converge.desired import Wish
 from deploy.converge.machine_facts import MountFact
+from deploy.converge.memory_estimate import estimate
 from deploy.converge.publication import MEGABYTE, WHEELHOUSE_BYTES, Publication, room_needed
-from deploy.memory_estimate import estimate
-from deploy.places import ENVIRONMENTS, shared_folders
 from tests.converge.pi import ENVIRONMENT, Cluster, release, thesis, untouched_cluster
 
 INVENTORY = thesis()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from deploy.cluster.role_status import RoleState
 from deploy.converge.apply import StepFailure
 from deploy.converge.cluster_view import cluster_status, state
 from deploy.converge.deployment import Survey
 from deploy.converge.machine_facts import MachineFacts, UnitFact
 from deploy.converge.node_table import NodeRow, node_rows
-from deploy.deployment_console import show_nodes
-from deploy.role_status import RoleState
+from deploy.terminal.deployment_console import show_nodes
 from tests.converge.pi import converged, thesis, wish_for
 
 WISH = wish_for(thesis())

@@ -4,8 +4,8 @@ import sys
 
 from cluster.errors import ClusterError
 from cluster.inventory import load
-from deploy.job_restart import JobRestartPolicy
-from deploy.local_services import LocalServices
+from deploy.cluster.local_services import LocalServices
+from deploy.jobs.job_restart import JobRestartPolicy
 
 inventory, job, delay_seconds, limit, *player = sys.argv[1:]
 policy = JobRestartPolicy(first_delay_seconds=float(delay_seconds), longest_delay_seconds=1000.0, limit=int(limit))

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from deploy.job_restart import JobRestartPolicy
-from deploy.node_job.folders import JobsRoot
-from deploy.node_job.output import say_into
-from deploy.node_job.run import run
+from deploy.jobs.job_restart import JobRestartPolicy
+from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_job.output import say_into
+from deploy.jobs.node_job.run import run
 
 log, words = sys.argv[1] == "--log", sys.argv[1:]
 root, name, *player = words[1:] if log else words

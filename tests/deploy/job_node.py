@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from cluster.inventory import Inventory, load
-from deploy.node_job.folders import JobsRoot
-from deploy.node_jobs import NodeJobs
-from deploy.project import ROOT
+from deploy.common.project import ROOT
+from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_jobs import NodeJobs
 from deploy.render.job_unit import NodePlaces
 from tests.deploy.local_shell import LocalShell
 from tests.deploy.playing import eventually, gone

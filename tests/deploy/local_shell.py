@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
-from deploy.command_line import Words, quoted
-from deploy.remote.connection import KEPT_BYTES
-from deploy.remote.outcome import NodeUnreachableError, Outcome
+from deploy.cluster.connection import KEPT_BYTES
+from deploy.cluster.outcome import NodeUnreachableError, Outcome
+from deploy.common.command_line import Words, quoted
 
 HANG_SECONDS = 100.0
 

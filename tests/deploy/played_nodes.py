@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from deploy.cluster.ssh_cluster import SshCluster
 from deploy.commands import ssh_start
 from deploy.commands.ssh_start import Outlook, asked
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import Survey
 from deploy.converge.desired import PHASES, Wish
-from deploy.ssh_cluster import SshCluster
 
 KINDS = {"prepare": "file", "code": "link", "services": "unit"}
 """What each node needs, by phase."""

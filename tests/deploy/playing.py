@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psutil
 
-from deploy.control_client import ControlClient, NobodyListensError
-from deploy.project import environment_for_any_folder
-from deploy.role_status import ClusterStatus
-from deploy.state_folder import StateFolder
+from deploy.cluster.role_status import ClusterStatus
+from deploy.common.project import environment_for_any_folder
+from deploy.common.state_folder import StateFolder
+from deploy.supervisor.control_client import ControlClient, NobodyListensError
 
 PATIENCE_SECONDS = 60.0
 

@@ -3,6 +3,6 @@
 import os
 import sys
 
-from deploy.foreground_job import run_in_foreground
+from deploy.jobs.foreground_job import run_in_foreground
 
 sys.exit(run_in_foreground(sys.argv[2:], os.environ, float(sys.argv[1])).exit_code)

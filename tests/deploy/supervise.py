@@ -5,8 +5,8 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
-from deploy.project import ROOT
-from deploy.state_folder import StateFolder
+from deploy.common.project import ROOT
+from deploy.common.state_folder import StateFolder
 from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.role import Deadlines
 from deploy.supervisor.role_process import LaunchPlan

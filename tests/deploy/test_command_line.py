@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.command_line import as_account, checked, quoted, shell
+from deploy.common.command_line import as_account, checked, quoted, shell
 
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=20), min_size=1, max_size=4)
 

@@ -9,7 +9,7 @@ import pytest
 from invoke.exceptions import Exit
 
 from deploy.commands.edge import end_as_the_job_did
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from tests.deploy.typed import Fab
 
 FAB = Path(sys.executable).with_name("fab")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.control_client import MOST_LINE_BYTES, ControlClient
-from deploy.role_status import ClusterStatus
+from deploy.cluster.role_status import ClusterStatus
 from deploy.supervisor import control_server
+from deploy.supervisor.control_client import MOST_LINE_BYTES, ControlClient
 from deploy.supervisor.control_server import ControlServer
 from tests.server.processes import HANG_SECONDS
 

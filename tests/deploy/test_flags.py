@@ -2,10 +2,10 @@ import pytest
 
 from cluster.errors import UsageError
 from cluster.inventory.task import Task
+from deploy.cluster.selection import select
 from deploy.commands.flags import whole_number
 from deploy.commands.job_settings import data_settings, number_settings, run_flags, settings
-from deploy.console import duration, megabytes
-from deploy.selection import select
+from deploy.terminal.console import duration, megabytes
 
 TASKS = (
     Task("ps", 0, "rpi11", "192.168.1.26", 2222, 9200),

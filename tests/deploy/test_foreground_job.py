@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ExitCode
-from deploy.project import environment_for_any_folder
+from deploy.common.project import environment_for_any_folder
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
 HERE = Path(__file__).parent

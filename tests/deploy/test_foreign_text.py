@@ -11,8 +11,8 @@ import pytest
 from cluster.inventory import load
 from cluster.inventory.task import RoleName
 from cluster.inventory.templates import local_inventory
-from deploy.project import ROOT
-from deploy.state_folder import StateFolder
+from deploy.common.project import ROOT
+from deploy.common.state_folder import StateFolder
 from tests.deploy.pseudo_terminal import on_a_terminal
 
 FAB = Path(sys.executable).with_name("fab")
@@ -91,7 +91,7 @@ def test_the_traceback_of_a_bug_is_harmless_too(state: StateFolder, tmp_path: Pa
     fabfile = tmp_path / "fabfile.py"
     fabfile.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from deploy.interrupts import quiet_until_a_command_begins\n"
+        "from deploy.terminal.interrupts import quiet_until_a_command_begins\n"
         "quiet_until_a_command_begins()\n"
         f"raise RuntimeError({HOSTILE!r})\n"
     )

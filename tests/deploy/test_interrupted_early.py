@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory.templates import local_inventory
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from tools.write_fab import written
 
 FAB = Path(sys.executable).with_name("fab")

@@ -10,12 +10,12 @@ import pytest
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode
+from deploy.cluster.inventory_choice import InventoryOpener
+from deploy.cluster.role_status import ClusterStatus
 from deploy.commands import opening
 from deploy.commands.job_actions import attach, cancel, list_
 from deploy.commands.jobs import train
-from deploy.inventory_choice import InventoryOpener
-from deploy.node_jobs import NodeJobs
-from deploy.role_status import ClusterStatus
+from deploy.jobs.node_jobs import NodeJobs
 from tests.deploy.job_node import JobNode
 
 LOCAL = """schema: 1
@@ -35,7 +35,7 @@ class Services:
 
     def run_job(self, job: str, flags: list[str]) -> int:
         with self.node_jobs() as jobs:
-            from deploy.attached_job import run_attached
+            from deploy.jobs.attached_job import run_attached
 
             return run_attached(jobs, job, flags)
 
@@ -70,7 +70,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobNode]:
     made = JobNode(tmp_path)
-    monkeypatch.setattr("deploy.connections.job_services_for", lambda *_: Services(made))
+    monkeypatch.setattr("deploy.cluster.connections.job_services_for", lambda *_: Services(made))
     yield made
     made.end()
 

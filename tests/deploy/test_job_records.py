@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.errors import ClusterError
-from deploy.node_job.folders import JobsRoot
-from deploy.node_job.record_fields import MOST_BYTES, run_folder_of
-from deploy.node_job.records import JobRecord, JobState, read_all, run_folder
+from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_job.record_fields import MOST_BYTES, run_folder_of
+from deploy.jobs.node_job.records import JobRecord, JobState, read_all, run_folder
 from tests.deploy.job_node import JobNode
 
 ID = "20261121T2230-pi"
@@ -148,7 +148,7 @@ def test_the_job_s_own_log_is_no_link(root: JobsRoot, tmp_path: Path) -> None:
     """The process that opens it is the account's: it says why it does not begin, and writes nowhere else."""
     (tmp_path / "secret").write_text("of root\n")
     root.job(ID).output.symlink_to(tmp_path / "secret")
-    words = [sys.executable, "-m", "deploy.node_job", ID, "--root", str(root.path)]
+    words = [sys.executable, "-m", "deploy.jobs.node_job", ID, "--root", str(root.path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 1
     assert done.stderr.startswith(f"{ID}: its log cannot be opened")

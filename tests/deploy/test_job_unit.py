@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import Inventory, load
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from deploy.render.job_unit import NodePlaces, job_unit, unit_of_job
 from tests.habits import needs
 
@@ -18,7 +18,7 @@ def inventory() -> Inventory:
 def test_the_unit_runs_one_job_as_the_service_user(inventory: Inventory) -> None:
     lines = job_unit(inventory).splitlines()
     python = "/opt/pscluster/current/environment/bin/python"
-    assert f"ExecStart={python} -m deploy.node_job %i --root /var/lib/pscluster" in lines
+    assert f"ExecStart={python} -m deploy.jobs.node_job %i --root /var/lib/pscluster" in lines
     assert "User=pscluster" in lines
     assert not [line for line in lines if line.startswith(("StandardOutput=", "StandardError="))]  # root would open it
     assert "Environment=HOME=/var/lib/pscluster/home XDG_CACHE_HOME=/var/lib/pscluster/home/cache" in lines

@@ -19,11 +19,11 @@ from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.server.probe import answers
 from cluster.server.unprivileged import ROLES_ACCOUNT
-from deploy.control_client import ControlClient
-from deploy.file_lock import held_by
-from deploy.project import ROOT
-from deploy.role_status import ClusterStatus
-from deploy.state_folder import StateFolder
+from deploy.cluster.role_status import ClusterStatus
+from deploy.common.file_lock import held_by
+from deploy.common.project import ROOT
+from deploy.common.state_folder import StateFolder
+from deploy.supervisor.control_client import ControlClient
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
 FAB = Path(sys.executable).with_name("fab")

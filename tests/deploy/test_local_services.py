@@ -9,10 +9,10 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.local_services import LocalServices
-from deploy.project import environment_for_any_folder
-from deploy.role_status import RoleState
-from deploy.services import StopReport
+from deploy.cluster.local_services import LocalServices
+from deploy.cluster.role_status import RoleState
+from deploy.cluster.services import StopReport
+from deploy.common.project import environment_for_any_folder
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
 INVENTORY = """schema: 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from tests.deploy.three_nodes import THREE
 from tests.deploy.typed import Fab
 from tests.remote.silent_servers import (

@@ -1,4 +1,4 @@
-"""A job as its unit runs it: `python -m deploy.node_job`, and what it leaves in `state.json`."""
+"""A job as its unit runs it: `python -m deploy.jobs.node_job`, and what it leaves in `state.json`."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from cluster.errors import ExitCode, UsageError
-from deploy.node_job.folders import JobsRoot, is_job_id
-from deploy.node_job.records import JobRecord, JobState, read_all
-from deploy.node_job.request import JobRequest
-from deploy.project import environment_for_any_folder
+from deploy.common.project import environment_for_any_folder
+from deploy.jobs.node_job.folders import JobsRoot, is_job_id
+from deploy.jobs.node_job.records import JobRecord, JobState, read_all
+from deploy.jobs.node_job.request import JobRequest
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
 
@@ -175,7 +175,7 @@ def test_a_request_of_another_kind_is_refused(root: JobsRoot, content: bytes) ->
 
 def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:
     heavy = ("tensorflow", "pydantic", "yaml", "psutil", "rich")
-    program = f"import sys, deploy.node_job.__main__; print([name for name in {heavy} if name in sys.modules])"
+    program = f"import sys, deploy.jobs.node_job.__main__; print([name for name in {heavy} if name in sys.modules])"
     asked = subprocess.run(
         [sys.executable, "-c", program], env=environment_for_any_folder(), capture_output=True, text=True, check=True
     )

@@ -13,10 +13,10 @@ import pytest
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.server.probe import answers
-from deploy.node_job.folders import JobsRoot
-from deploy.node_job.records import JobState, read_all
-from deploy.node_job.request import JobRequest
-from deploy.project import ROOT, environment_for_any_folder, module_command
+from deploy.common.project import ROOT, environment_for_any_folder, module_command
+from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_job.records import JobState, read_all
+from deploy.jobs.node_job.request import JobRequest
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
 
 NAME = "20261121T2230-train"
@@ -65,7 +65,7 @@ def test_a_killed_coordinator_is_brought_back_with_fresh_roles(tmp_path: Path, i
     folder.inventory.write_text(inventory.path.read_text())
     with kept_running(inventory) as keeper, (tmp_path / "out").open("w") as output:
         job = subprocess.Popen(
-            module_command("deploy.node_job", NAME, "--root", str(tmp_path / "state")),
+            module_command("deploy.jobs.node_job", NAME, "--root", str(tmp_path / "state")),
             cwd=ROOT,
             env={**environment_for_any_folder(), "XDG_CACHE_HOME": str(tmp_path / "cache")},
             stdout=output,

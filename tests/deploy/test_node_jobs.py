@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError, ExitCode, UsageError
-from deploy import attached_job
-from deploy.job_submission import first_id, request_of
-from deploy.node_job.folders import is_job_id
-from deploy.node_job.records import JobState
-from deploy.remote.outcome import NodeUnreachableError
-from deploy.run_archive import pack_command, unpack
+from deploy.cluster.outcome import NodeUnreachableError
+from deploy.jobs import attached_job
+from deploy.jobs.job_submission import first_id, request_of
+from deploy.jobs.node_job.folders import is_job_id
+from deploy.jobs.node_job.records import JobState
+from deploy.jobs.run_archive import pack_command, unpack
 from tests.deploy.job_node import JobNode
 from tests.deploy.playing import eventually
 
@@ -114,7 +114,7 @@ def test_a_second_job_is_refused_in_the_nodes_own_words_and_leaves_nothing(node:
 
 
 def test_nothing_is_lost_or_repeated_when_the_connection_breaks(node: JobNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.node_jobs._RECONNECT_DELAYS_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("deploy.jobs.node_jobs._RECONNECT_DELAYS_SECONDS", (0.0, 0.0))
     node.play("waits")
     jobs = node.jobs()
     name = jobs.submit("train", [])
@@ -141,7 +141,7 @@ def test_nothing_is_lost_or_repeated_when_the_connection_breaks(node: JobNode, m
 
 
 def test_a_node_that_stays_away_is_told_and_the_job_goes_on(node: JobNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.node_jobs._RECONNECT_DELAYS_SECONDS", ())
+    monkeypatch.setattr("deploy.jobs.node_jobs._RECONNECT_DELAYS_SECONDS", ())
     node.play("waits")
     jobs = node.jobs()
     name = jobs.submit("train", [])
@@ -166,7 +166,7 @@ def test_a_job_whose_process_was_killed_says_how_to_go_on(node: JobNode, capsys:
 
 
 def test_only_so_many_jobs_are_remembered(node: JobNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.node_jobs.KEPT_JOBS", 3)
+    monkeypatch.setattr("deploy.jobs.node_jobs.KEPT_JOBS", 3)
     for day in range(1, 6):
         node.root.job(f"2026010{day}T0000-pi").path.mkdir(parents=True)
     node.play("0")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from cluster.logs.lines import utc
-from deploy import node_journal
-from deploy.command_line import Words, shell
-from deploy.node_coordinator_log import NodeCoordinatorLog
-from deploy.node_journal import NodeJournal, unit_pattern
-from deploy.remote.connection import _DIES_WITH_ITS_INPUT
+from deploy.cluster.connection import _DIES_WITH_ITS_INPUT
+from deploy.common.command_line import Words, shell
+from deploy.logs import node_journal
+from deploy.logs.node_coordinator_log import NodeCoordinatorLog
+from deploy.logs.node_journal import NodeJournal, unit_pattern
 from deploy.render.job_unit import NodePlaces
 from tests.habits import needs
 

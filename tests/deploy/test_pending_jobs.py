@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.node_job.records import JobRecord, JobState
-from deploy.pending_jobs import PendingJobs, still_good
+from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.pending_jobs import PendingJobs, still_good
 
 
 def test_the_note_is_there_until_it_is_forgotten(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from cluster.errors import ClusterError
 from cluster.inventory import load
 from cluster.inventory.templates import local_inventory
 from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished, unfinished
-from deploy.local_services import LocalServices
-from deploy.node_job.request import JobRequest
-from deploy.selection import select
+from deploy.cluster.local_services import LocalServices
+from deploy.cluster.selection import select
+from deploy.jobs.node_job.request import JobRequest
 from tests.deploy.typed import Fab
 
 ADVICE = re.compile(

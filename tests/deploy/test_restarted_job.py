@@ -12,10 +12,10 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.file_lock import held_by
-from deploy.local_services import LocalServices
-from deploy.project import environment_for_any_folder
-from deploy.state_folder import StateFolder
+from deploy.cluster.local_services import LocalServices
+from deploy.common.file_lock import held_by
+from deploy.common.project import environment_for_any_folder
+from deploy.common.state_folder import StateFolder
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster
 
 INVENTORY = """schema: 1

@@ -1,8 +1,8 @@
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.node_job.restart_verdict import RestartPatience, Step, Verdict
-from deploy.node_job.role_restart import bring_roles_back
+from deploy.jobs.node_job.restart_verdict import RestartPatience, Step, Verdict
+from deploy.jobs.node_job.role_restart import bring_roles_back
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.server.processes import free_ports
 

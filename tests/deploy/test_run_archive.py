@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy import run_archive
-from deploy.run_archive import unpack
+from deploy.jobs import run_archive
+from deploy.jobs.run_archive import unpack
 
 NAME = "20261121T223000Z-train"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from deploy.release.keys import environment_key
 from deploy.release.requirements import committed
 from tests.deploy.three_nodes import THREE, write

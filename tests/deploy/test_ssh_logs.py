@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deploy import node_journal
 from deploy.commands import ssh_logs
-from deploy.node_coordinator_log import NodeCoordinatorLog
+from deploy.logs import node_journal
+from deploy.logs.node_coordinator_log import NodeCoordinatorLog
 from deploy.render.job_unit import NodePlaces
 from tests.deploy.typed import Fab, Outcome
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.commands import ssh_rollback
-from deploy.unfinished_rollback import UnfinishedRollback
+from deploy.converge.unfinished_rollback import UnfinishedRollback
 from tests.deploy.played_machines import Machine, running_machines
 from tests.deploy.typed import Fab
 from tests.habits import needs

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from cluster.inventory import load
+from deploy.cluster.outcome import NodeUnreachableError
+from deploy.cluster.ssh_cluster import SshCluster
+from deploy.cluster.ssh_services import SshServices
 from deploy.converge.deployment import Deployment
-from deploy.node_job.records import JobRecord, JobState
-from deploy.remote.outcome import NodeUnreachableError
-from deploy.ssh_cluster import SshCluster
-from deploy.ssh_services import SshServices
-from deploy.unfinished_rollback import Rollback, UnfinishedRollback
+from deploy.converge.unfinished_rollback import Rollback, UnfinishedRollback
+from deploy.jobs.node_job.records import JobRecord, JobState
 from tests.deploy.played_nodes import KINDS, PlayedNodes
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab

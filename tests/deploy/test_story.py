@@ -12,9 +12,9 @@ from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
 from cluster.logs import Speaker, formatter, last_line
 from cluster.logs.lines import utc
-from deploy.coordinator_log import CoordinatorLog
-from deploy.since import not_before, since
-from deploy.story import Entry, Interleaver, Shown, Source, in_order, readable, with_beginning
+from deploy.logs.coordinator_log import CoordinatorLog
+from deploy.logs.log_merge import Entry, Interleaver, Shown, Source, in_order, readable, with_beginning
+from deploy.logs.since import not_before, since
 from tests.deploy.typed import Fab
 
 AT = 1795305600.0

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.control_client import ControlClient, NobodyListensError
-from deploy.file_lock import FileLock, held_by
-from deploy.role_status import ClusterStatus, RoleState
-from deploy.state_folder import StateFolder
+from deploy.cluster.role_status import ClusterStatus, RoleState
+from deploy.common.file_lock import FileLock, held_by
+from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers
+from deploy.supervisor.control_client import ControlClient, NobodyListensError
 from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.process_facts import identify
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster, eventually, gone

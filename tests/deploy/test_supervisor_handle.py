@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy import supervisor_handle
-from deploy.state_folder import StateFolder
-from deploy.supervisor_handle import SupervisorHandle, answer_seconds
+from deploy.common.state_folder import StateFolder
+from deploy.supervisor import handle as supervisor_handle
+from deploy.supervisor.handle import SupervisorHandle, answer_seconds
 
 
 def test_the_deadline_grows_with_the_roles_it_is_busy_starting() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory.templates import local_inventory
-from deploy.job_progress import progress_line
-from deploy.project import ROOT
+from deploy.common.project import ROOT
+from deploy.terminal.job_progress import progress_line
 from tests.deploy.pseudo_terminal import COLOUR, PATIENCE_SECONDS, Terminal, on_a_terminal
 
 FAB = Path(sys.executable).with_name("fab")

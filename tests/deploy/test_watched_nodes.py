@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from tests.deploy.pseudo_terminal import on_a_terminal
 from tests.deploy.typed import Fab
 from tests.remote.sshd import Sshd, needs_sudo, running_sshd

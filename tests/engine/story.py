@@ -10,11 +10,11 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.membership import Timing
 from cluster.engine.messages import Item, Outcome
-from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import Peers, Runtime, device, trace
-from cluster.engine.shard import VectorState
-from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
+from ps_node.optimizers import MomentumSGD
+from ps_node.shard import VectorState
+from ps_node.shards import ParameterShards
 from tests.engine.processes import Roles
 
 import tensorflow as tf  # isort: skip

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
 from cluster.engine.runtime import trace
-from cluster.engine.shard import VectorState
-from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
+from ps_node.optimizers import Adam, MomentumSGD, Optimizer
+from ps_node.shard import VectorState
+from ps_node.shards import ParameterShards
 
 import tensorflow as tf  # isort: skip
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.engine import worker_memory
 from cluster.engine.codecs import Codec, Fp16, Fp32, TopK
-from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import trace
-from cluster.engine.sender import Sender
-from cluster.engine.shard import VectorState, Wire
-from cluster.engine.shards import ParameterShards
 from cluster.parameters import BLOCK, Layout, ParameterSpec
 from cluster.parameters.layout import Vector
+from ps_node.optimizers import MomentumSGD
+from ps_node.shard import VectorState, Wire
+from ps_node.shards import ParameterShards
+from worker_node import worker_memory
+from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
 

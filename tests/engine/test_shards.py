@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.engine import shard, shards
 from cluster.engine.codecs import Codec, Fp16, Fp32, TopK
-from cluster.engine.optimizers import MomentumSGD
 from cluster.engine.runtime import trace
-from cluster.engine.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
-from cluster.engine.shards import ParameterShards
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
+from ps_node import shard, shards
+from ps_node.optimizers import MomentumSGD
+from ps_node.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
+from ps_node.shards import ParameterShards
 
 import tensorflow as tf  # isort: skip
 

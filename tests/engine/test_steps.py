@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from cluster.consistency.tree import largest_subtree, tree_sum
 from cluster.engine.codecs import Fp16, Fp32, TopK
-from cluster.engine.nodes import block_norm
-from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
+from cluster.engine.reduction import block_norm
 from cluster.engine.runtime import trace
-from cluster.engine.shard import VectorState, Wire
-from cluster.engine.steps import StepShards
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
+from ps_node.optimizers import Adam, MomentumSGD, Optimizer
+from ps_node.shard import VectorState, Wire
+from ps_node.steps import StepShards
 
 import tensorflow as tf  # isort: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 QUOTING = "quoted"
-"""`deploy.command_line.quoted`: the one function."""
+"""`deploy.common.command_line.quoted`: the one function."""
 
 _COMMANDS = (
     "awk|base64|cat|cd|chmod|chown|cp|cut|df|exec|find|grep|head|journalctl|ls|mkdir|mv|nft|printf|python3?"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 
 ROOMS = ("cluster", "deploy", "ps_node", "worker_node")
 TERMINAL, SCREEN = Path("cluster/logs/terminal.py"), Path("cluster/logs/screen.py")

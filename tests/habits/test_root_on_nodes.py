@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from tests.habits.shell_values import Unquoted, commands_as_text, unquoted
 
 SOURCES = sorted((ROOT / "deploy").rglob("*.py"))
@@ -41,7 +41,7 @@ def test_one_module_knows_how_a_shell_quotes() -> None:
         for path in SOURCES
         if re.search(r"^\s*(import|from) shlex", path.read_text(), re.M)
     ]
-    assert knows == ["deploy/command_line.py"]
+    assert knows == ["deploy/common/command_line.py"]
 
 
 def test_root_names_no_file_by_its_path_but_within_its_own_folders() -> None:

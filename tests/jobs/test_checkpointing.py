@@ -8,9 +8,6 @@ import pytest
 
 from cluster.checkpoints import CheckpointStore
 from cluster.checkpoints.reading import read_newest
-from cluster.engine.optimizers import Adam
-from cluster.engine.shard import VectorState
-from cluster.engine.shards import ParameterShards
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.checkpointing import FOLDER, Resumption, RunKeeper, resume
@@ -19,6 +16,9 @@ from cluster.jobs.fit import Cursor, Fit, Staleness
 from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
 from cluster.parameters import Layout, ParameterSpec
+from ps_node.optimizers import Adam
+from ps_node.shard import VectorState
+from ps_node.shards import ParameterShards
 
 SIZE = 1500
 DATA = "sha256 of the recordings"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cluster.engine.nodes import block_norm
+from cluster.engine.reduction import block_norm
 from cluster.inventory import TrainJob
-from cluster.jobs.gradient import BatchGradient, GradientOfBatch, cross_entropy
 from cluster.models import Network, build
+from worker_node.gradient import BatchGradient, GradientOfBatch, cross_entropy
 
 import tensorflow as tf  # isort: skip
 

@@ -204,7 +204,7 @@ def test_a_run_that_is_told_of_can_be_gone_on_with(tmp_path: Path, monkeypatch: 
         if content.strip() == str(unfinished(Path(content.decode().strip()))).encode():
             raise ClusterError("killed here")
 
-    monkeypatch.setattr(lifecycle, "write_whole", refused)
+    monkeypatch.setattr(lifecycle, "atomic_write", refused)
     with pytest.raises(ClusterError, match="killed here"):
         conduct(Small(), tmp_path / "runs", Cancel())
 

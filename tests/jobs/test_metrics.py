@@ -15,7 +15,6 @@ from prometheus_client.core import Metric as Family
 from cluster.engine.codecs import Codec
 from cluster.engine.membership import Membership, Phase
 from cluster.engine.messages import Answered, Item, Joined
-from cluster.engine.shard import Totals
 from cluster.errors import ClusterError
 from cluster.inventory.codecs import Fp16Codec, Fp32Codec, TopKCodec
 from cluster.inventory.task import Task
@@ -38,6 +37,7 @@ from cluster.metrics.identity import Identity
 from cluster.metrics.metric import Metric
 from cluster.metrics.node import NodeCollector
 from cluster.metrics.throttling import Throttling
+from ps_node.shard import Totals
 from tests.jobs.cluster import free_port
 
 NFS = "22 1 179:2 / / rw - ext4 /dev/sda1 rw\n61 22 0:51 / /mnt rw - nfs4 192.168.1.26:/srv rw\n"

@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from cluster.errors import UsageError
 from cluster.inventory import ResidualModel, ThesisModel
 from cluster.jobs.model_store import CONFIGURATION, WEIGHTS, StoredModel, load, store
-from cluster.jobs.recordings import Standardization
 from cluster.models import build
+from worker_node.recordings import Standardization
 
 LABELS = ("sitting", "walking", "Ünter Strom")
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cluster.engine.runtime import trace
-from cluster.jobs.quarter_circle import (
+from worker_node.monte_carlo import (
     BLOCK_SAMPLES,
     SURE_BELOW,
     UNDECIDED_BLOCK_SAMPLES,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from cluster.data import Dataset, Source, prepare
-from cluster.jobs.recordings import Standardization, WorkerWindows
+from worker_node.recordings import Standardization, WorkerWindows
 
 import tensorflow as tf  # isort: skip
 

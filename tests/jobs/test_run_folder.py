@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
 from cluster.jobs import calibration
 from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished
 from cluster.jobs.run_log import SPEAKER, RunLog
-from cluster.whole_file import write_whole
 from tests.jobs.cluster import PROJECT
 
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from cluster.errors import ClusterError
-from cluster.whole_file import write_whole
+from cluster.atomic_write import atomic_write
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
-    write_whole(Path(sys.argv[1]), b"x" * 100_000)
+    atomic_write(Path(sys.argv[1]), b"x" * 100_000)
 except ClusterError as problem:
     print(problem)
     sys.exit(problem.exit_code)
@@ -42,7 +42,7 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
 
 def test_a_file_that_does_not_fit_leaves_the_old_one_and_no_part_of_the_new(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    write_whole(path, b"old\n")
+    atomic_write(path, b"old\n")
     child = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(path)], cwd=PROJECT, capture_output=True, text=True, check=False
     )

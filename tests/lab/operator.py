@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from cluster.inventory import load
+from deploy.cluster.ssh_cluster import SshCluster
 from deploy.converge.desired import Wish
-from deploy.ssh_cluster import SshCluster
 from tests.lab.lab import Lab
 from tests.lab.places import PROJECT
 from tests.lab.waiting import eventually

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from deploy.cluster.address import SshAddress
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.host_keys import PinnedKeys
 from deploy.converge.apply import StepFailedError, apply
 from deploy.converge.deployment import ask
 from deploy.converge.system import Firewall
-from deploy.remote.address import SshAddress
-from deploy.remote.connection import NodeConnection
-from deploy.remote.host_keys import PinnedKeys
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
 from tests.lab.node import USER

@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import expect
 
 from cluster.inventory import load
-from deploy.facts import recordings_here
+from deploy.converge.facts import recordings_here
 from tests.lab import cgroups
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab

@@ -12,7 +12,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 from deploy.release.code_wheel import build_code_wheel
 from deploy.release.uv import uv_executable
 from tests.lab.commands import LabError, run

@@ -8,9 +8,9 @@ import yaml
 
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, load
+from deploy.common.project import ROOT
 from deploy.monitor import local_prometheus
 from deploy.monitor.files import all_files, prometheus_files, url, write
-from deploy.project import ROOT
 from tests.converge.pi import thesis
 from tests.inventory.cases import edited, machine, read
 

@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from cluster.inventory import load
+from deploy.common.project import ROOT
 from deploy.monitor.alerts import ALERTS
 from deploy.monitor.files import prometheus_files
 from deploy.monitor.recordings import RECORDINGS
 from deploy.monitor.rule import RUNBOOK, Alert
-from deploy.project import ROOT
 from tools.check_rules import INVENTORY, promtool_tests, read_cases
 
 NAMES = [alert.name for alert in ALERTS]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cluster.pages.thesis_figures import MILLION, PI_SECONDS, PIS, TRAINING, is_in_table_5, pi_seconds
-from deploy.project import ROOT
+from deploy.common.project import ROOT
 
 PAGE = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
 SAID = ("docs/performance.md", "docs/results.md", "docs/report.md", "inventory.yaml", "benchmarks/pis.py",

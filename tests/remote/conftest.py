@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.remote.connection import NodeConnection
-from deploy.remote.host_keys import PinnedKeys, ask_for_key
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.host_keys import PinnedKeys, ask_for_key
 from tests.remote.sshd import Sshd, needs_sudo, running_sshd
 
 

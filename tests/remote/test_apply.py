@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from deploy.cluster.connection import NodeConnection
 from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change, Publish, PublishedFile, Reconnect, Shell, Step, Upload
 from deploy.converge.deployment import Deployment
 from deploy.converge.desired import PHASES
 from deploy.converge.recap import Recap
-from deploy.remote.connection import NodeConnection
 from tests.converge.pi import thesis, wish_for
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd

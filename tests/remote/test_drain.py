@@ -12,8 +12,8 @@ from cluster.control.drain import Answer, DrainRequests
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
+from deploy.cluster.fleet import Fleet
 from deploy.commands.drain import drain
-from deploy.remote.fleet import Fleet
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
 

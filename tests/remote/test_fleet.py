@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.command_line import shell
-from deploy.remote.connection import NodeConnection
+from deploy.cluster.connection import NodeConnection
+from deploy.common.command_line import shell
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.command_line import shell
-from deploy.remote import connection
-from deploy.remote.connection import NodeConnection
-from deploy.remote.kept import Kept, NotKeptError
-from deploy.remote.outcome import NodeOutputError
+from deploy.cluster import connection
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.kept import Kept, NotKeptError
+from deploy.cluster.outcome import NodeOutputError
+from deploy.common.command_line import shell
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(2, 100))

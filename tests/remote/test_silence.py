@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.command_line import shell
-from deploy.remote import connection
-from deploy.remote.connection import NodeConnection
-from deploy.remote.host_keys import PinnedKeys, ask_for_key
-from deploy.remote.outcome import NodeUnreachableError
+from deploy.cluster import connection
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.host_keys import PinnedKeys, ask_for_key
+from deploy.cluster.outcome import NodeUnreachableError
+from deploy.common.command_line import shell
 from tests.habits import needs
 from tests.remote.sshd import Sshd, running_sshd
 

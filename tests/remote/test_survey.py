@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.check import Finding
+from deploy.cluster.connection import NodeConnection
+from deploy.converge.check import Finding
 from deploy.converge.deployment import ask, findings, survey
-from deploy.memory_estimate import estimate
-from deploy.remote.connection import NodeConnection
+from deploy.converge.memory_estimate import estimate
 from tests.converge.pi import thesis, wish_for
 from tests.habits import needs
 from tests.remote.nodes import fleet_of, trusting

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.places import shared_folders
+from deploy.cluster.places import shared_folders
 from deploy.render.storage import exports, fstab_lines, server_settings
 from tests.inventory.cases import machine, problems, read
 

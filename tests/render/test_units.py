@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import Inventory
-from deploy.places import CURRENT
+from deploy.cluster.places import CURRENT
 from deploy.render import firewall, job_unit, monitor_unit, roles
 from tests.converge.pi import thesis
 from tests.habits import needs

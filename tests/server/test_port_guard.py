@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.server import guard, strangers
+from cluster.server import foreign_connections as strangers
+from cluster.server import guard
 from cluster.server.guard import attach_filter, bind_to_loopback, guard_loopback
 from cluster.server.probe import answers
 from tests.habits import needs

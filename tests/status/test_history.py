@@ -142,7 +142,7 @@ def test_a_disk_that_takes_nothing_for_a_while_costs_nothing_in_the_end(
 
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", full)
-        broken.setattr(history_file, "write_whole", refused)
+        broken.setattr(history_file, "atomic_write", refused)
         for second in range(5):
             work(state, second + 1, second + 2)
             assert not file.write(state.records)

@@ -12,18 +12,18 @@ import numpy as np
 
 from cluster.consistency import Grant, Policy, Speeds
 from cluster.consistency.tree import largest_subtree, tree_sum
-from cluster.engine.exchange import ExchangedVector, PartialSum
 from cluster.engine.messages import Item, Outcome
-from cluster.engine.optimizers import Optimizer
 from cluster.engine.runtime import Traced, trace
-from cluster.engine.shard import VectorState, Wire
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
-from cluster.jobs.gradient import GradientOfBatch, piece_sizes
 from cluster.jobs.modes.asynchronous import dropout_seed
 from cluster.jobs.modes.mode import Reply, Step, Stretch
-from cluster.jobs.recordings import WorkerWindows
 from cluster.models import Network
+from ps_node.optimizers import Optimizer
+from ps_node.shard import VectorState, Wire
+from worker_node.exchange import ExchangedVector, PartialSum
+from worker_node.gradient import GradientOfBatch, piece_sizes
+from worker_node.recordings import WorkerWindows
 
 import tensorflow as tf  # isort: skip
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from cluster.consistency import Asynchronous, BoundedStaleness, Policy, Speeds, Synchronous, WholeSteps
-from cluster.engine.optimizers import Adam, MomentumSGD, Optimizer
-from cluster.engine.shard import VectorState, Wire
 from cluster.inventory.optimizers import Adam as AdamConfig
 from cluster.inventory.optimizers import AdamW as AdamWConfig
 from cluster.inventory.optimizers import OptimizerConfig
@@ -17,8 +15,10 @@ from cluster.jobs.modes.asynchronous import AsynchronousMode
 from cluster.jobs.modes.local import LocalMode
 from cluster.jobs.modes.mode import Mode
 from cluster.jobs.modes.synchronous import SynchronousMode
-from cluster.jobs.recordings import WorkerWindows
 from cluster.models import Network
+from ps_node.optimizers import Adam, MomentumSGD, Optimizer
+from ps_node.shard import VectorState, Wire
+from worker_node.recordings import WorkerWindows
 
 
 def optimizer_of(config: OptimizerConfig) -> Optimizer:

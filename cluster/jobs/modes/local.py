@@ -12,18 +12,18 @@ import numpy as np
 
 from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
-from cluster.engine.optimizers import MomentumSGD, Optimizer
 from cluster.engine.runtime import Traced, trace
-from cluster.engine.sender import Sender
-from cluster.engine.shard import VectorState, Wire
-from cluster.engine.shards import ParameterShards
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
-from cluster.jobs.gradient import GradientOfBatch
 from cluster.jobs.modes.asynchronous import dropout_seed
 from cluster.jobs.modes.mode import Memories, Reply, Step, Stretch
-from cluster.jobs.recordings import WorkerWindows
 from cluster.models import Network
+from ps_node.optimizers import MomentumSGD, Optimizer
+from ps_node.shard import VectorState, Wire
+from ps_node.shards import ParameterShards
+from worker_node.gradient import GradientOfBatch
+from worker_node.recordings import WorkerWindows
+from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
 

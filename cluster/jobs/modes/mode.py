@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
-from cluster.engine.placed_vector import PlacedVector
 from cluster.engine.runtime import Traced
 from cluster.jobs.batches import Update
+from ps_node.placed_vector import PlacedVector
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,17 @@ import numpy as np
 from cluster.consistency import Grant, Policy
 from cluster.consistency.tree import subtree_sizes, tree_sum
 from cluster.engine.messages import Item, Outcome
-from cluster.engine.optimizers import Optimizer
 from cluster.engine.runtime import Traced, trace
-from cluster.engine.shard import VectorState, Wire
-from cluster.engine.steps import StepShards
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
-from cluster.jobs.gradient import GradientOfBatch, piece_sizes
 from cluster.jobs.modes.asynchronous import dropout_seed
 from cluster.jobs.modes.mode import Reply, Step, Stretch
-from cluster.jobs.recordings import WorkerWindows
 from cluster.models import Network
+from ps_node.optimizers import Optimizer
+from ps_node.shard import VectorState, Wire
+from ps_node.steps import StepShards
+from worker_node.gradient import GradientOfBatch, piece_sizes
+from worker_node.recordings import WorkerWindows
 
 import tensorflow as tf  # isort: skip
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.file_lock import FileLock
+from deploy.common.file_lock import FileLock
 from deploy.release.checksums import NAME, file_sha256, parse
 from deploy.release.download import TEMPORARY
 from deploy.release.keys import environment_key

@@ -1,0 +1,59 @@
+"""Files that are whole or not there: whoever reads, and whenever this process dies."""
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+from cluster.errors import ClusterError
+
+PARTIAL = ".partial"
+"""How the name of a file that is being written ends; it begins with a dot and the final name."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def atomic_write(path: Path, content: bytes) -> None:
+    """Write `path` so that a reader, a crash, a full disk or a power cut never leaves half of it.
+
+    Its folder is synced too: of two files written one after the other, the second never survives alone. Raises
+    ClusterError; `path` is then as it was, unless only syncing the folder failed.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    try:
+        try:
+            with partial.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+    except OSError as problem:
+        raise refused(path, "cannot be written", problem) from None
+
+
+def refused(path: Path, what: str, problem: OSError) -> ClusterError:
+    """The one line for a file that the disk does not take: the file, what could not be done, why, the remedy."""
+    if problem.errno in _FULL:
+        remedy = "free some space"
+    elif problem.errno in _NOT_OURS:
+        remedy = f"make {path.parent} writable for this user"
+    else:
+        remedy = "look at that place"
+    return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or change `runs`")
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:  # how a file system says that its folders cannot be synced
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,332 @@
+"""One SSH connection to one node: commands and files, each with a deadline that holds on the node too."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from deploy.cluster.address import SshAddress
+from deploy.cluster.host_keys import PinnedKeys
+from deploy.cluster.kept import Kept, NotKeptError
+from deploy.cluster.outcome import DEADLINE_CODES, NodeDeadlineError, NodeOutputError, NodeUnreachableError, Outcome
+from deploy.cluster.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
+from deploy.common.command_line import Words, as_account, checked, quoted, shell
+from deploy.rooted.commands import write_file
+
+if TYPE_CHECKING:
+    from fabric import Connection
+
+KEEPALIVE_SECONDS = 10
+SILENCE_SECONDS = 120
+"""A peer that acknowledges nothing, or takes nothing, for so long is gone: paramiko sends keepalives and never looks
+for an answer, and TCP by itself tries on for a quarter of an hour. An upload may wait half a minute for a slow card."""
+GRACE_SECONDS = 5
+"""After its deadline a command is asked to end, and killed so much later."""
+
+KEPT_BYTES = 8 << 20
+"""Of what a command prints, its beginning and its end: a node must not fill this machine's memory."""
+KEPT_ERROR_BYTES = 256 << 10
+LINE_BYTES = 1 << 20
+"""A longer line of a stream is passed on in pieces."""
+
+_WRITE = (
+    'umask 077; partial=$1.partial; cat >"$partial" && chmod "$2" "$partial" && mv -f "$partial" "$1" '
+    '|| { rm -f "$partial"; exit 1; }'
+)
+_CHUNK_BYTES = 256 * 1024
+_WORDS_IN_A_MESSAGE = 120
+
+
+class NodeConnection:
+    """A node, connected to when it is first used; every command has a channel of its own.
+
+    Fabric reads the user's SSH configuration and opens the connection; its own policy for host keys, which accepts any,
+    is replaced by one that refuses what is not pinned (Fabric 3.2.3 has no setting for it: fabric issue 2071).
+    """
+
+    def __init__(self, address: SshAddress, pinned: PinnedKeys, jump: "NodeConnection | None" = None) -> None:
+        self.address = address
+        self._pinned = pinned
+        self._jump = jump
+        self._connection: Connection | None = None
+        self._opening = threading.Lock()
+        self._over = False
+
+    @property
+    def name(self) -> str:
+        """The node's name in the inventory."""
+        return self.address.name
+
+    def open(self) -> "Connection":
+        """The Fabric connection, opened now if it was not. Raises NodeUnreachableError."""
+        with self._opening:
+            if self._over:
+                raise NodeUnreachableError(f"{self.name}: interrupted")
+            if self._connection is None or not self._connection.is_connected:
+                self._connection = self._open()
+            return self._connection
+
+    def run(
+        self,
+        words: Words,
+        *,
+        deadline_seconds: float = 30.0,
+        stdin: bytes | None = None,
+        root: bool = False,
+        user: str | None = None,
+        kept_bytes: int = KEPT_BYTES,
+        into: BinaryIO | None = None,
+    ) -> Outcome:
+        """Run a command to its end, as the account logged in, as root or as `user`; any code is an outcome.
+
+        It is ended on the node when `deadline_seconds` are over. Of what it prints `kept_bytes` are kept, half of them
+        its beginning and half its end; with `into` it goes there instead, and more than `kept_bytes` end the command.
+        Raises NodeUnreachableError, NodeDeadlineError, NodeOutputError.
+        """
+        words = checked(words)
+        command = quoted(*words)
+        limit = ["timeout", "-k", str(GRACE_SECONDS), f"{deadline_seconds:.0f}", *words]
+        kept = Kept(kept_bytes, into)
+        channel = self._channel()
+        begun = time.monotonic()
+        try:
+            channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
+            channel.exec_command(quoted(*as_account(limit, root=root, user=user)))
+            stderr = _exchange(channel, stdin, kept)
+            code = channel.recv_exit_status()
+        except TimeoutError as error:
+            raise self._overdue(command, deadline_seconds) from error
+        except NotKeptError as error:
+            raise NodeOutputError(f"{self.name}: what `{_short(command)}` prints: {error}") from error
+        except (OSError, EOFError) as error:
+            raise NodeUnreachableError(
+                f"{self.name}: the connection broke during `{_short(command)}`: {error}"
+            ) from error
+        finally:
+            channel.close()
+        seconds = time.monotonic() - begun
+        if code in DEADLINE_CODES and seconds >= deadline_seconds:
+            raise self._overdue(command, deadline_seconds)
+        if code == -1:
+            raise NodeUnreachableError(f"{self.name}: the connection broke during `{_short(command)}`")
+        said = stderr.content().decode("utf-8", errors="replace")
+        return Outcome(command, code, kept.content(), said, seconds, kept.left_out_bytes)
+
+    def stream(
+        self,
+        words: Words,
+        on_line: Callable[[str], None],
+        *,
+        root: bool = False,
+        user: str | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
+        """Pass on each line of a command until it ends, or until `stop` is set; its return code (-1: stopped).
+
+        The command dies with the channel. Raises NodeUnreachableError when the connection breaks.
+        """
+        following = shell(_DIES_WITH_ITS_INPUT, *checked(words))
+        channel = self._channel()
+        try:
+            channel.settimeout(0.25)
+            channel.set_combine_stderr(True)
+            channel.exec_command(quoted(*as_account(following, root=root, user=user)))
+            rest = b""
+            while not (stop is not None and stop.is_set()):
+                try:
+                    received = channel.recv(_CHUNK_BYTES)
+                except TimeoutError:
+                    if not channel.active or not channel.transport.is_active():
+                        raise NodeUnreachableError(f"{self.name}: the connection broke") from None
+                    continue
+                if not received:
+                    if rest:
+                        on_line(rest.decode("utf-8", errors="replace"))
+                    code = int(channel.recv_exit_status())
+                    if code == -1:  # none ever came
+                        raise NodeUnreachableError(f"{self.name}: the connection broke")
+                    return code
+                *lines, rest = (rest + received).split(b"\n")
+                for line in lines:
+                    on_line(line.decode("utf-8", errors="replace"))
+                if len(rest) > LINE_BYTES:
+                    on_line(rest.decode("utf-8", errors="replace"))
+                    rest = b""
+            return -1
+        finally:
+            channel.close()
+
+    def put(
+        self,
+        content: Path | bytes,
+        remote: str,
+        *,
+        deadline_seconds: float,
+        root: bool = False,
+        user: str | None = None,
+        mode: int = 0o644,
+    ) -> None:
+        """Write a file, whole or not at all. Raises as `run`, and NodeUnreachableError when the node cannot keep it.
+
+        As root only below folders that root alone can change, and never through a link.
+        """
+        # As root never through a link; an account does no harm but its own.
+        words = write_file(remote, mode) if root else shell(_WRITE, remote, f"{mode:o}")
+        data = content if isinstance(content, bytes) else content.read_bytes()
+        outcome = self.run(words, deadline_seconds=deadline_seconds, stdin=data, root=root, user=user)
+        if not outcome.ok:
+            raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(outcome.last_lines)}")
+
+    def hang_up(self) -> None:
+        """Close it for good: whoever waits for a command, or begins another one, gets NodeUnreachableError."""
+        self._over = True
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; the next command opens it again."""
+        with self._opening:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _channel(self) -> Any:
+        from paramiko import SSHException
+
+        try:
+            return self.open().transport.open_session(timeout=self.address.connect_seconds)
+        except (SSHException, OSError, EOFError) as error:
+            self.close()
+            raise NodeUnreachableError(f"{self.name}: the connection broke: {error}") from error
+
+    def _open(self) -> "Connection":
+        from fabric import Connection
+        from paramiko import RejectPolicy
+
+        address = self.address
+        keywords: dict[str, Any] = {
+            "banner_timeout": address.connect_seconds,
+            "auth_timeout": address.connect_seconds,
+        }
+        if address.key is not None:
+            keywords["key_filename"] = str(Path(address.key).expanduser())
+        for attempt in range(TRIES):
+            connection = Connection(
+                address.host,
+                user=address.user,
+                port=address.port,
+                gateway=None if self._jump is None else self._jump.open(),
+                connect_timeout=address.connect_seconds,
+                connect_kwargs=keywords,
+            )
+            if self._pinned.path.exists():
+                connection.client.load_host_keys(str(self._pinned.path))
+            connection.client.set_missing_host_key_policy(RejectPolicy())
+            try:
+                connection.open()
+            except Exception as error:
+                connection.close()
+                if attempt + 1 < TRIES and server_was_busy(error):
+                    wait_a_little(attempt)  # all nodes that share a jump host come at once
+                    continue
+                raise NodeUnreachableError(self._why(error)) from error
+            connection.transport.set_keepalive(KEEPALIVE_SECONDS)
+            # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
+            connection.transport.channel_timeout = address.connect_seconds
+            _end_when_silent(connection.transport.sock)
+            return connection
+        raise AssertionError("the last attempt returns or raises")
+
+    def _why(self, error: Exception) -> str:
+        from paramiko import AuthenticationException, BadHostKeyException, PasswordRequiredException, SSHException
+
+        address = self.address
+        where = f"{self.name} ({address.user}@{address.host}:{address.port})"
+        if isinstance(error, BadHostKeyException):
+            return (
+                f"{where}: its host key is not the one that is pinned: somebody else may answer there, or the system "
+                "was installed anew; after comparing the fingerprints, `fab deploy trust` pins the new one"
+            )
+        if isinstance(error, SSHException) and "not found in known_hosts" in str(error):
+            return f"{where}: its host key is not known: `fab deploy trust` shows the fingerprints and records them"
+        if isinstance(error, PasswordRequiredException):
+            return f"{where}: the private key has a passphrase: load it into the agent (ssh-add)"
+        if isinstance(error, AuthenticationException):
+            return (
+                f"{where}: login refused: put your public key into ~{address.user}/.ssh/authorized_keys there "
+                f"(`ssh-copy-id {address.user}@{address.host}`), or name the key in `ssh.key`"
+            )
+        if isinstance(error, FileNotFoundError):
+            return f"{where}: no private key in {error.filename}: correct `ssh.key`"
+        if no_ssh := why_no_ssh(error, address.connect_seconds):
+            return f"{where}: {no_ssh}"
+        what = str(error) or type(error).__name__
+        return f"{where}: no connection: {what}; is it switched on, and is the address right?"
+
+    def _overdue(self, command: str, deadline_seconds: float) -> NodeDeadlineError:
+        return NodeDeadlineError(
+            f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{_short(command)}`"
+        )
+
+
+def _end_when_silent(connected: object) -> None:
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+    # Through a jump host, or a proxy of the person's own SSH configuration, it is no socket of ours.
+    if option is not None and isinstance(connected, socket.socket):
+        connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
+
+
+def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
+    """Send all of `stdin` while reading both streams to their ends: any order of the two could block for ever.
+
+    What comes on stdout goes to `output`; returns what came on stderr.
+    """
+    failure: list[Exception] = []
+
+    def send() -> None:
+        try:
+            # In pieces: paramiko's sendall copies all that is left for each packet it sends.
+            for start in range(0, len(stdin or b""), _CHUNK_BYTES):
+                channel.sendall((stdin or b"")[start : start + _CHUNK_BYTES])
+            channel.shutdown_write()
+        except OSError as error:  # the command ended without reading it all, or the deadline closed the channel
+            failure.append(error)
+
+    errors = Kept(KEPT_ERROR_BYTES)
+
+    def read_errors() -> None:
+        try:
+            while received := channel.recv_stderr(_CHUNK_BYTES):
+                errors.add(received)
+        except OSError as error:
+            failure.append(error)
+
+    threads = [threading.Thread(target=one, daemon=True) for one in (send, read_errors)]
+    for thread in threads:
+        thread.start()
+    try:
+        while received := channel.recv(_CHUNK_BYTES):
+            output.add(received)
+    except BaseException:
+        channel.close()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+    return errors
+
+
+# sshd leaves a command alone when its channel goes; a `tail -f` that nobody reads would stay for ever.
+_DIES_WITH_ITS_INPUT = (
+    'exec 3<&0; { exec "$@"; } </dev/null & child=$!; '
+    "{ cat <&3 >/dev/null; kill $child 2>/dev/null; } & watcher=$!; "
+    "wait $child; code=$?; kill $watcher 2>/dev/null; exit $code"
+)
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    if len(line) <= _WORDS_IN_A_MESSAGE:
+        return line
+    return f"{line[: _WORDS_IN_A_MESSAGE // 2]} ... {line[-_WORDS_IN_A_MESSAGE // 2 :]}"

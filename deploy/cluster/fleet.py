@@ -1,0 +1,84 @@
+"""All nodes of an inventory, worked on at the same time by a bounded number of threads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from cluster.errors import ClusterError
+from deploy.cluster.address import addresses, jump_address
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.host_keys import PinnedKeys
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+T = TypeVar("T")
+
+
+class Fleet:
+    """One connection a node. Closing it hangs up everywhere."""
+
+    def __init__(self, nodes: Sequence[NodeConnection], parallel: int, jump: NodeConnection | None = None) -> None:
+        self.nodes: Mapping[str, NodeConnection] = {node.name: node for node in nodes}
+        self._parallel = parallel
+        self._jump = jump
+
+    @property
+    def jump(self) -> NodeConnection | None:
+        """The jump host, None without one."""
+        return self._jump
+
+    @classmethod
+    def of(cls, inventory: "Inventory", known_hosts: Path) -> "Fleet":
+        """The nodes of an inventory; nobody is connected to before it is needed."""
+        pinned = PinnedKeys(known_hosts)
+        through = jump_address(inventory)
+        jump = None if through is None else NodeConnection(through, pinned)
+        nodes = [NodeConnection(address, pinned, jump) for address in addresses(inventory)]
+        return cls(nodes, inventory.ssh.parallel, jump)
+
+    def each(
+        self, work: Callable[[NodeConnection], T], names: Sequence[str] | None = None
+    ) -> dict[str, T | ClusterError]:
+        """`work` on each node (of `names`); a node on which it raises ClusterError has the error as its result."""
+        chosen = [self.nodes[name] for name in (self.nodes if names is None else names)]
+        if not chosen:
+            return {}
+
+        def guarded(node: NodeConnection) -> T | ClusterError:
+            try:
+                return work(node)
+            except ClusterError as error:
+                return error
+
+        if self._jump is not None:
+            try:
+                self._jump.open()  # once and first: threads that open it together get in each other's way
+            except ClusterError as error:
+                return {node.name: error for node in chosen}
+        with ThreadPoolExecutor(max_workers=min(self._parallel, len(chosen)), thread_name_prefix="node") as pool:
+            try:
+                results = list(pool.map(guarded, chosen))
+            except BaseException:
+                # Ctrl-C: leaving the pool waits for its threads, and a command may be given an hour.
+                for node in chosen:
+                    node.hang_up()
+                raise
+        return {node.name: result for node, result in zip(chosen, results, strict=True)}
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for node in self.nodes.values():
+            node.close()
+        if self._jump is not None:
+            self._jump.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,119 @@
+"""The host keys a cluster's nodes were found to have: pinned in one known_hosts file, asked for, compared."""
+
+import base64
+import hashlib
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from deploy.cluster.address import SshAddress
+from deploy.cluster.outcome import NodeUnreachableError
+from deploy.cluster.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
+
+if TYPE_CHECKING:
+    from paramiko import HostKeys, PKey
+
+Standing = Literal["known", "new", "changed"]
+
+
+def fingerprint(key: "PKey") -> str:
+    """`SHA256:...` as `ssh-keygen -l` prints it."""
+    digest = hashlib.sha256(key.asbytes()).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """The key a node shows now, and how it stands to the one that is pinned."""
+
+    address: SshAddress
+    key: Any
+    standing: Standing
+    pinned: str | None
+
+    @property
+    def line(self) -> str:
+        """One line for a person who compares fingerprints."""
+        shown = f"{self.address.name:<12} {self.address.known_as:<21} {self.key.get_name()} {fingerprint(self.key)}"
+        return f"{shown}  {self.standing}" + (f", was {self.pinned}" if self.standing == "changed" else "")
+
+
+class PinnedKeys:
+    """The file `known_hosts` of one cluster, in OpenSSH's format."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> "HostKeys":
+        """The keys on file; none where there is no file."""
+        from paramiko import HostKeys
+
+        return HostKeys(str(self.path)) if self.path.exists() else HostKeys()
+
+    def standing(self, address: SshAddress, key: "PKey") -> Sighting:
+        """How `key` compares to the pinned ones of its type, or of any type where there is none."""
+        entries = self.load().lookup(address.known_as)
+        if entries is None or not len(entries):
+            return Sighting(address, key, "new", None)
+        pinned = entries.get(key.get_name()) or next(iter(entries.values()))
+        if pinned.asbytes() == key.asbytes():
+            return Sighting(address, key, "known", None)
+        return Sighting(address, key, "changed", f"{pinned.get_name()} {fingerprint(pinned)}")
+
+    def record(self, sightings: "list[Sighting]") -> None:
+        """Pin these keys, in the place of any others of the same hosts; the file is replaced in one step."""
+        keys = self.load()
+        for sighting in sightings:
+            name = sighting.address.known_as
+            if keys.lookup(name) is not None:
+                del keys[name]
+            keys.add(name, sighting.key.get_name(), sighting.key)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        keys.save(str(partial))
+        partial.replace(self.path)
+
+
+def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
+    """The key that the node's SSH server shows; nobody logs in. `through` is an open connection to a jump host.
+
+    Raises NodeUnreachableError.
+    """
+    for attempt in range(TRIES):
+        try:
+            return _shown_key(address, through)
+        except NodeUnreachableError as error:
+            if attempt + 1 == TRIES or error.__cause__ is None or not server_was_busy(error.__cause__):
+                raise
+            wait_a_little(attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _shown_key(address: SshAddress, through: Any) -> "PKey":
+    from paramiko import SSHException, Transport
+
+    try:
+        if through is None:
+            channel: Any = socket.create_connection((address.host, address.port), timeout=address.connect_seconds)
+        else:
+            channel = through.transport.open_channel(
+                "direct-tcpip", (address.host, address.port), ("", 0), timeout=address.connect_seconds
+            )
+    except (OSError, SSHException) as error:
+        what = f"no connection: {str(error) or type(error).__name__}; is it switched on, and is the address right?"
+        why = why_no_ssh(error, address.connect_seconds) or what
+        raise NodeUnreachableError(f"{address.name} ({address.host}:{address.port}): {why}") from error
+    transport = Transport(channel)
+    try:
+        transport.banner_timeout = address.connect_seconds
+        transport.start_client(timeout=address.connect_seconds)
+        key = transport.get_remote_server_key()
+    except (SSHException, OSError, EOFError) as error:
+        why = why_no_ssh(error, address.connect_seconds) or f"no SSH server answers there: {error}"
+        raise NodeUnreachableError(f"{address.name} ({address.host}:{address.port}): {why}") from error
+    finally:
+        transport.close()
+        channel.close()
+    return key

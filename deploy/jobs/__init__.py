@@ -1,0 +1,1 @@
+"""Jobs: submitted, attached to, restarted, kept."""

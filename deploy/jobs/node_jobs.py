@@ -1,0 +1,270 @@
+"""The jobs of a cluster of machines, seen by the operator: submitted to the coordinator's node, watched, fetched."""
+
+import base64
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from cluster.errors import ClusterError, UsageError
+from deploy.cluster.connection import KEPT_BYTES
+from deploy.cluster.outcome import NodeDeadlineError, NodeUnreachableError, Outcome
+from deploy.cluster.places import shared_folders
+from deploy.common.command_line import Words
+from deploy.common.hints import command
+from deploy.jobs.job_submission import first_id, request_of
+from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
+from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.node_job.request import JobRequest
+from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
+from deploy.render.job_unit import NodePlaces, unit_of_job
+from deploy.rooted.commands import drop_job, new_job
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+KEPT_JOBS = 50
+"""Folders of ended jobs beyond these, the first submitted, go when another job is submitted. Their runs stay."""
+
+_SUBMIT_SECONDS = 60.0
+_START_SECONDS = 150.0
+_CANCEL_SECONDS = 100.0
+"""The unit allows 75 s between SIGINT and SIGKILL."""
+_FETCH_SECONDS = 600.0
+_RECONNECT_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_POLL_SECONDS = 0.5
+
+
+class JobNode(Protocol):
+    """The coordinator's node as far as jobs need it: `deploy.cluster.connection.NodeConnection`, or a stand-in."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the inventory."""
+
+    def run(
+        self,
+        words: Words,
+        *,
+        deadline_seconds: float = 30.0,
+        stdin: bytes | None = None,
+        root: bool = False,
+        user: str | None = None,
+        kept_bytes: int = KEPT_BYTES,
+        into: BinaryIO | None = None,
+    ) -> Outcome:
+        """Run a command to its end."""
+
+    def stream(
+        self,
+        words: Words,
+        on_line: Callable[[str], None],
+        *,
+        root: bool = False,
+        user: str | None = None,
+        stop: Event | None = None,
+    ) -> int:
+        """Pass on each line that a command writes."""
+
+
+def runs_on_node(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
+    """The folder on the coordinator's node that holds its runs: on the shared storage where there is one."""
+    return f"{places.state}/runs" if inventory.storage is None else shared_folders(inventory).runs_mount
+
+
+class NodeJobs:
+    """The jobs of one cluster. Every method raises ClusterError when the node cannot be reached."""
+
+    def __init__(
+        self,
+        node: JobNode,
+        inventory: "Inventory",
+        overrides: Sequence[str],
+        places: NodePlaces = NodePlaces(),  # noqa: B008  frozen
+    ) -> None:
+        self._node = node
+        self._inventory = inventory
+        self._overrides = tuple(overrides)
+        self._places = places
+        self._root = JobsRoot(Path(places.state))
+
+    @property
+    def node(self) -> str:
+        """Name of the coordinator's node."""
+        return self._node.name
+
+    @property
+    def inventory(self) -> "Inventory":
+        """The cluster."""
+        return self._inventory
+
+    def submit(self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = ()) -> str:
+        """Start a job with these flags of `python -m cluster` and `more` overrides; its id.
+
+        With `after`, the id of another job, it waits there for that one, and begins when it is done.
+        Raises ClusterError with the node's own words when it is refused, because another job runs for one.
+        """
+        runs = runs_on_node(self._inventory, self._places)
+        request = request_of(self._inventory, job, (*self._overrides, *more), flags, runs, after)
+        folder = self._new_folder(job, request)
+        unit = unit_of_job(folder.id)
+        begun = self._node.run(["systemctl", "start", unit], deadline_seconds=_START_SECONDS, root=True)
+        if not begun.ok:
+            self._refuse(folder, begun)
+        return folder.id
+
+    def records(self) -> list[JobRecord]:
+        """Every job that the node remembers, the oldest first."""
+        # As the account: what it reads is the account's own, and so is every link in it.
+        environment = ["env", f"PYTHONPATH={self._places.release}", "PYTHONSAFEPATH=1"]
+        report = [self._places.python, "-B", "-m", "deploy.jobs.node_job.report", "--root", self._places.state]
+        asked = self._node.run([*environment, *report], deadline_seconds=60.0, user=self._places.user)
+        try:
+            return _records(asked.stdout)
+        except ValueError as problem:
+            said = " ".join(asked.last_lines) if not asked.ok else str(problem)
+            raise ClusterError(
+                f"{self.node}: its jobs cannot be listed: {said}; "
+                f"`{command('deploy start --no-jobs', self._inventory.path)}` installs what is missing"
+            ) from None
+
+    def running(self) -> JobRecord | None:
+        """The job that runs, if one does."""
+        return next((record for record in self.records() if record.state is JobState.RUNNING), None)
+
+    def choose(self, name: str | None) -> JobRecord:
+        """The job of that id; without one the job that runs, else the newest. Raises UsageError if there is none."""
+        records = self.records()
+        found = [record for record in records if name in (None, record.id)]
+        if not found:
+            there = ", ".join(record.id for record in records[-5:])
+            raise UsageError(
+                f"--job {name}: the latest are {there}"
+                if there
+                else f"{self.node} has no job yet: `fab job train` begins one"
+            )
+        return next((record for record in found if record.state is JobState.RUNNING), found[-1])
+
+    def attach(
+        self,
+        name: str,
+        on_line: Callable[[str], None],
+        on_trouble: Callable[[str], None],
+        last_lines: int | None = None,
+    ) -> JobRecord:
+        """Pass on the job's output, from its beginning or its last lines, until it has ended; its record then.
+
+        A connection that breaks is made again a few times, after a word to `on_trouble`, and nothing is lost or
+        repeated. Raises NodeUnreachableError or NodeDeadlineError when that does not help: the job goes on.
+        """
+        log, user = str(self._root.job(name).output), self._places.user
+        seen, delays = 0, list(_RECONNECT_DELAYS_SECONDS)
+
+        def passed_on(line: str) -> None:
+            nonlocal seen
+            seen += 1
+            delays[:] = _RECONNECT_DELAYS_SECONDS
+            on_line(line)
+
+        begins = last_lines is None
+        while True:
+            try:
+                if not begins:
+                    count = self._node.run(["wc", "-l", log], user=user).text.partition(" ")[0]
+                    seen, begins = max(0, _count(count) - (last_lines or 0)), True
+                record = self.choose(name)
+                if record.state is JobState.SUBMITTED:
+                    unit = unit_of_job(name)
+                    raise ClusterError(
+                        f"{self.node}: job {name} was never begun: `systemctl status {unit}` there tells why"
+                    )
+                goes_on = not record.state.ended and record.pid is not None
+                until = ["-f", "-s", str(_POLL_SECONDS), f"--pid={record.pid}"] if goes_on else []
+                self._node.stream(["tail", "-n", f"+{seen + 1}", *until, log], passed_on, user=user)
+                if record.state.ended:
+                    return record
+            except (NodeUnreachableError, NodeDeadlineError) as error:
+                if not delays:
+                    raise
+                on_trouble(str(error))
+                time.sleep(delays.pop(0))
+
+    def cancel(self, name: str) -> JobRecord:
+        """End the job, with its result so far if it manages within 75 s; its record then."""
+        unit = unit_of_job(self.choose(name).id)
+        ended = self._node.run(["systemctl", "stop", unit], deadline_seconds=_CANCEL_SECONDS, root=True)
+        record = self.choose(name)
+        if not record.state.ended:
+            said = " ".join(ended.last_lines)
+            raise ClusterError(
+                f"{self.node}: job {name} is still {record.state} after `systemctl stop {unit}`: {said}; "
+                f"`systemctl kill -s KILL {unit}` there ends it without a result"
+            )
+        return record
+
+    def fetch(self, record: JobRecord, into: Path, checkpoints: bool = False) -> Path | None:
+        """Copy the job's run into the folder `into`; where it lies then, None when the job has left no run."""
+        if record.run_folder is None:
+            return None
+        again = f"`{command(f'job attach --job {record.id}', self._inventory.path)}` tries again"
+        with tempfile.TemporaryFile(prefix="pscluster-run-") as archive:
+            packed = self._node.run(
+                pack_command(record.run_folder, checkpoints),
+                deadline_seconds=_FETCH_SECONDS,
+                user=self._places.user,
+                kept_bytes=MOST_PACKED_BYTES,
+                into=archive,
+            )
+            if not packed.ok:
+                said = " ".join(packed.last_lines)
+                raise ClusterError(f"{self.node}: {record.run_folder} cannot be fetched: {said}; {again}")
+            archive.seek(0)
+            return unpack(archive, Path(record.run_folder).name, into)
+
+    def _new_folder(self, job: str, request: JobRequest) -> JobFolder:
+        contents = {"request.json": request.to_bytes(), "inventory.yaml": self._inventory.path.read_bytes()}
+        encoded = {name: base64.b64encode(content).decode() for name, content in contents.items()}
+        made = self._node.run(
+            new_job(str(self._root.jobs), self._places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
+            stdin=json.dumps(encoded).encode(),
+            deadline_seconds=_SUBMIT_SECONDS,
+            root=True,
+        )
+        name = made.text.strip().rpartition("\n")[2]  # a start file of the account may print before it
+        if made.ok and is_job_id(name):
+            return self._root.job(name)
+        raise ClusterError(
+            f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}; "
+            f"`{command('deploy start --no-jobs', self._inventory.path)}` puts its folders right, "
+            f"`{command('deploy check', self._inventory.path)}` looks at its disk"
+        )
+
+    def _refuse(self, folder: JobFolder, begun: Outcome) -> None:
+        said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)
+        # A job that began has its state, and is listed as failed; what was refused leaves nothing.
+        self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
+        why = " ".join(said.text.split())
+        if not why:  # it did not get as far as its log
+            of_unit = f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"  # not -u: systemd's own lines come last
+            heard = self._node.run(["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True)
+            why = " ".join((*heard.last_lines, *begun.last_lines))
+        raise ClusterError(f"{self.node}: the job was not begun: {why}")
+
+
+def _records(stdout: bytes) -> list[JobRecord]:
+    """What `deploy.jobs.node_job.report` printed. Raises ValueError for anything else."""
+    try:
+        content = json.loads(stdout)
+    except RecursionError:
+        raise ValueError("expected the report of jobs, got JSON that is nested deeply") from None
+    if not isinstance(content, dict) or not isinstance(content.get("jobs"), list):
+        raise ValueError("expected the report of jobs")
+    return [JobRecord.from_json(record) for record in content["jobs"]]
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0

@@ -1,0 +1,1 @@
+"""Log lines of every process, merged by time."""

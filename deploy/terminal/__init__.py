@@ -1,0 +1,1 @@
+"""What a person at the terminal sees: tables, progress, hints."""

@@ -1,0 +1,173 @@
+"""What the commands show: tables, one spinner, plain lines where nobody watches."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.logs.terminal import is_animated, say
+from deploy.cluster.role_status import ClusterStatus, RoleState
+from deploy.cluster.services import Report
+from deploy.common.hints import command
+from deploy.converge.check import Finding
+from deploy.converge.plan import Plan
+from deploy.terminal.finding_groups import grouped
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from cluster.logs.screen import Screen
+    from deploy.jobs.node_job.records import JobRecord
+
+_COLOURS = {
+    RoleState.READY: "green",
+    RoleState.STARTING: "yellow",
+    RoleState.WAITING: "yellow",
+    RoleState.STOPPING: "yellow",
+    RoleState.STOPPED: "dim",
+    RoleState.FROZEN: "red",
+    RoleState.FAILED: "red",
+}
+_JOB_COLOURS = {"running": "yellow", "done": "green", "failed": "red", "interrupted": "red"}
+_LEVEL_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+_LEAST_WIDTH = 120
+"""A terminal narrower than a table wraps its lines; rich would cut the figures out of them."""
+_WIDTH_OF_A_FILE = 240
+_NARROW = 80
+
+
+def console() -> "Screen":
+    """A console on today's stdout."""
+    from cluster.logs.screen import Screen
+
+    made = Screen(soft_wrap=True)
+    made.width = max(made.width, _LEAST_WIDTH) if made.is_terminal else _WIDTH_OF_A_FILE
+    return made
+
+
+def show_status(status: ClusterStatus, job_pid: int | None) -> None:
+    """One row a role, the reasons of those that are not well, and whether a job runs."""
+    screen = console()
+    for part in status_parts(status, job_pid, "", screen.width):
+        screen.print(part)
+
+
+def status_parts(
+    status: ClusterStatus, job_pid: int | None, progress: str, columns: int
+) -> "list[RenderableType]":  # fmt: skip
+    """What `show_status` shows; how far the job is, where that is known. Below 80 columns the least is left out."""
+    from rich import box
+    from rich.table import Table
+
+    from cluster.logs.screen import coloured, words
+
+    several_nodes = len({role.node for role in status.roles}) > 1
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    narrow = columns < _NARROW
+    for heading in ("role", "task", *(["node"] if several_nodes else []), *([] if narrow else ["address"])):
+        table.add_column(heading, no_wrap=True)
+    for heading in (*([] if narrow else ["pid"]), "state", "memory", "uptime", "restarts"):
+        table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
+    for role in status.roles:
+        place = [*([role.node] if several_nodes else []), *([] if narrow else [role.address])]
+        state = coloured(role.state, _COLOURS[role.state])
+        figures = (megabytes(role.anonymous_memory_bytes), duration(role.uptime_seconds), str(role.restarts))
+        pid = "-" if role.pid is None else str(role.pid)
+        table.add_row(role.role, str(role.index), *place, *([] if narrow else [pid]), state, *figures)
+    unwell = [words(f"{role.name} is {role.state}: {role.reason}") for role in status.roles if role.reason]
+    job = "no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})"
+    return [table, *unwell, job, *([progress] if progress else [])]
+
+
+def show_jobs(records: "Sequence[JobRecord]") -> None:
+    """One row a job."""
+    from rich import box
+    from rich.table import Table
+
+    from cluster.logs.screen import coloured
+
+    if not records:
+        console().print("no job yet")
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("job", "state", "begun", "ended", "run"):
+        table.add_column(heading, no_wrap=True)
+    for record in records:
+        colour = _JOB_COLOURS.get(record.state.value, "default")
+        run = f"runs/{Path(record.run_folder).name}" if record.run_folder else "-"
+        table.add_row(record.id, coloured(record.state, colour), record.begun or "-", record.ended or "-", run)
+    console().print(table)
+
+
+def show_plan(plan: Plan, inventory: Path) -> None:
+    """One line a step, and how to have it done."""
+    from cluster.logs.screen import words
+
+    screen = console()
+    for step in plan.steps:
+        screen.print(words(f"  {step.kind:<8}{step.subject:<12}{step.detail}"))
+    if plan.changes:
+        screen.print(f"{plan.changes} to change; `{command('deploy start', inventory)}` does it")
+    elif not plan.refusals:
+        screen.print("nothing to change")
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """One line for each thing that was found, with the nodes that share it."""
+    from cluster.logs.screen import words
+
+    screen = console()
+    groups = grouped(findings)
+    width = max((len(group.nodes) for group in groups), default=0)
+    for group in groups:
+        nodes = f"{group.nodes:<{width}}  " if width else ""
+        level = (f"{group.level:<8}", _LEVEL_COLOURS[group.level])
+        screen.print(words("  ", level, f" {nodes}{group.topic:<14}{group.line}"))
+
+
+@contextmanager
+def progress_of_start(*, quiet: bool = False) -> Iterator[Report]:
+    """Shows which roles are ready: a spinner on a terminal, else one line for each role that has an answer."""
+    if quiet or not is_animated(sys.stdout):
+        yield (lambda status: None) if quiet else _LineReport()
+        return
+    from cluster.logs.screen import spinner
+
+    with spinner("starting the supervisor") as update:
+
+        def report(status: ClusterStatus) -> None:
+            ready = len(status.in_state(RoleState.READY))
+            waiting = ", ".join(role.name for role in status.roles if role.state is not RoleState.READY)
+            update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
+
+        yield report
+
+
+class _LineReport:
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def __call__(self, status: ClusterStatus) -> None:
+        for role in status.roles:
+            line = f"{role.name} {role.state}" + (f": {role.reason}" if role.reason else "")
+            # A failure is what the command ends with, on stderr.
+            if role.state not in (RoleState.STARTING, RoleState.FAILED) and self._said.get(role.name) != line:
+                self._said[role.name] = line
+                say(line)
+
+
+def megabytes(count: int | None) -> str:
+    """`84 MB`; `-` for None."""
+    return "-" if count is None else f"{count / 1e6:.0f} MB"
+
+
+def duration(seconds: float | None) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 07 min`, `3 d 04 h`; `-` for None."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for size, name, smaller, smaller_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {name} {whole % size // smaller:02d} {smaller_name}"
+    return f"{whole} s"

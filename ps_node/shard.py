@@ -1,0 +1,150 @@
+"""One shard of the flat vector where it lives: its variables on one server, how it is read, written and restored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.engine.codecs import Codec, Fp32
+from cluster.parameters import Layout, Shard
+from cluster.parameters.layout import Vector
+from ps_node.optimizers import Optimizer
+
+import tensorflow as tf  # isort: skip
+
+LEDGER_SLOTS = 65536
+"""Ids the ledger tells apart. A duplicate is never applied; a new update is refused once the one this many ids after it
+is in. At 200 updates a second that is five minutes behind the others: far more than a worker is waited for."""
+
+VERSION_WORDS = 2
+"""Elements at the end of what is pulled: the number of updates so far, an int64's two halves."""
+
+APPLIED, DROPPED, OPTIMIZER_UPDATES = range(3)
+"""Places in a shard's counts."""
+
+
+@dataclass(frozen=True)
+class VectorState:
+    """What the shards hold together, as one consistent cut.
+
+    `vector` has shape (layout.size,), each of `slots` (an optimizer's, by name) (layout.trained_size,). Every update
+    with an id below `next_id` is applied, none at or above it. `optimizer_updates` of them came since the slots were
+    zero.
+    """
+
+    vector: Vector
+    slots: Mapping[str, Vector] = field(default_factory=dict)
+    optimizer_updates: int = 0
+    next_id: int = 0
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How vectors travel: parameters to the workers, and updates to the servers."""
+
+    pull: Codec = field(default_factory=Fp32)
+    push: Codec = field(default_factory=Fp32)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the shards counted."""
+
+    applied: int
+    """Updates applied by the shard that applied fewest."""
+    duplicates_dropped: int
+    """Pushes dropped by the shard that dropped most."""
+
+
+def ledger_of(next_id: int) -> NDArray[np.int64]:
+    """The ledger of a shard that has applied every id below `next_id`: the newest one in each place."""
+    places = np.arange(LEDGER_SLOTS, dtype=np.int64)
+    newest = next_id - 1 - (next_id - 1 - places) % LEDGER_SLOTS
+    return np.where(newest >= 0, newest, -1)
+
+
+class ShardOnServer:
+    """One shard: its variables live on `place`, TensorFlow's name of a device."""
+
+    def __init__(
+        self, shard: Shard, layout: Layout, state: VectorState, optimizer: Optimizer, place: str, wire: Wire
+    ) -> None:
+        self.shard, self.optimizer, self.wire, self.device = shard, optimizer, wire, place
+        self.trained_size = shard.trained[1] - shard.trained[0]
+        self.statistics_size = shard.statistics[1] - shard.statistics[0]
+        trained, statistics, slots = self._cut(layout, state)
+        with tf.device(place):
+            self.parameters = tf.Variable(trained, name=f"parameters_{shard.index}")
+            self.slots = tuple(tf.Variable(slot) for slot in slots)
+            self.statistics = tf.Variable(statistics) if statistics.size else None
+            self.counts = tf.Variable(tf.constant([state.next_id, 0, state.optimizer_updates], tf.int64))
+            # A name of this run's own: the lock of a run that was killed may still be held on the server.
+            self.unique_name = f"{shard.index}_{np.random.SeedSequence().entropy}"
+            self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{self.unique_name}")
+
+    def _cut(self, layout: Layout, state: VectorState) -> tuple[Vector, Vector, list[Vector]]:
+        mine = slice(*self.shard.trained)
+        statistics = state.vector[layout.trained_size :][slice(*self.shard.statistics)]
+        slots = [
+            state.slots[name][mine] if name in state.slots else np.zeros(self.trained_size, np.float32)
+            for name in self.optimizer.slot_names
+        ]
+        return state.vector[mine], statistics, slots
+
+    def reset(self, layout: Layout, state: VectorState) -> None:
+        """Hold `state` from now on; what has been counted, and the ids that have been seen, go on."""
+        trained, statistics, slots = self._cut(layout, state)
+        self.parameters.assign(trained)
+        for variable, value in zip(self.slots, slots, strict=True):
+            variable.assign(value)
+        if self.statistics is not None:
+            self.statistics.assign(statistics)
+        applied, dropped, _ = self.counts.numpy()
+        self.counts.assign([applied, dropped, state.optimizer_updates])
+
+    def read(self, *, exact: bool = False) -> Any:
+        """What is pulled: parameters in the wire's codec, or every bit of them; statistics; version."""
+        with tf.device(self.device):
+            version = tf.bitcast(self.counts.read_value()[APPLIED], tf.float32)
+            with tf.control_dependencies([version]):
+                parts = [
+                    self._pulled_in(exact).encode(self.parameters.read_value(), tf.zeros([0, self.trained_size]))[0]
+                ]
+                if self.statistics is not None:
+                    parts.append(self.statistics.read_value())
+            return tf.concat([*parts, version], 0)
+
+    def unpack(self, pulled: Any, *, exact: bool = False) -> tuple[Any, Any, Any]:
+        """(trained, statistics, version int64) out of what `read` sent."""
+        codec = self._pulled_in(exact)
+        words = codec.words(self.trained_size)
+        trained = codec.decode(pulled[:words], self.trained_size)
+        return trained, pulled[words:-VERSION_WORDS], tf.bitcast(pulled[-VERSION_WORDS:], tf.int64)
+
+    def _pulled_in(self, exact: bool) -> Codec:
+        return Fp32() if exact else self.wire.pull
+
+    def locked(self, waits_for: list[Any]) -> Any:
+        """The shard's lock, taken once all of `waits_for` is here: nothing may wait for the network under it."""
+        with tf.control_dependencies(waits_for):
+            return tf.raw_ops.MutexLock(mutex=self.lock)
+
+    def applied(self, gradient: Any, rate: Any, statistics: Any, statistics_rate: Any) -> list[Any]:
+        """Ops that apply one update: the optimizer's, and the statistics' step towards the new ones."""
+        updates = self.counts.read_value()[OPTIMIZER_UPDATES]
+        ops = [self.optimizer.apply(self.parameters, self.slots, gradient, rate, updates)]
+        if self.statistics is not None:
+            change = statistics_rate * (statistics - self.statistics.read_value())
+            ops.append(self.statistics.assign_add(change, read_value=False))
+        return ops
+
+    def count(self, applied: int, dropped: int) -> Any:
+        """The op that counts an update as applied, or a push as dropped."""
+        return self.counts.assign_add(tf.constant([applied, dropped, applied], tf.int64), read_value=False)
+
+    def dropped(self) -> Any:
+        """int64 0, once a push is counted as dropped."""
+        with tf.control_dependencies([self.count(0, 1)]):
+            return tf.constant(0, tf.int64)

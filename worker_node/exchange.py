@@ -1,0 +1,106 @@
+"""Parameters that live on the workers themselves: all-gather, reduce-scatter and update as ops placed in one function.
+
+Each worker holds a shard of the vector and of the optimizer's slots, as a parameter server would. A step gathers the
+shards on every worker, and adds up each shard's part of the gradients where it lives, in the tree that synchronous
+steps use everywhere: the bits are the same.
+
+The function is called once a step, and must never run twice: nothing on the workers would notice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.consistency.tree import tree_sum
+from cluster.engine.lost import reaching_holders
+from cluster.engine.reduction import Nodes, block_squares, clipped
+from cluster.parameters import Layout
+from ps_node.optimizers import Optimizer
+from ps_node.placed_vector import PlacedVector
+from ps_node.shard import ShardOnServer, VectorState, Wire
+
+import tensorflow as tf  # isort: skip
+
+
+@dataclass(frozen=True)
+class PartialSum:
+    """A subtree's sum [trained_size + statistics_size], made on `place`; it begins at micro-batch `first`."""
+
+    first: int
+    place: str
+    node: Any
+
+
+class ExchangedVector(PlacedVector[ShardOnServer]):
+    """The whole vector, a shard on each worker, as far as there are blocks for all of them."""
+
+    reaching = staticmethod(reaching_holders)
+
+    def __init__(
+        self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire,
+        *, clip_norm: float | None, statistics_rate: float = 0.1,
+    ) -> None:  # fmt: skip
+        """Place `state` on the workers `places`. Raises ValueError for a codec with a memory."""
+        self.nodes = Nodes(wire.push)
+        self._clip_norm, self._statistics_rate = clip_norm, statistics_rate
+        cuts = layout.shards(min(len(places), layout.blocks))
+        with self.reaching():
+            shards = [
+                ShardOnServer(shard, layout, state, optimizer, place, wire)
+                for shard, place in zip(cuts, places, strict=False)
+            ]
+        super().__init__(layout, shards, state.next_id)
+
+    def gather(self, places: Sequence[str]) -> list[tuple[Any, Any]]:
+        """(trained, statistics) on each of `places`: every shard is read once and sent to all."""
+        sent = [shard.read() for shard in self.shards]
+        gathered = []
+        for place in places:
+            with tf.device(place):
+                trained, statistics, _ = self._joined([tf.identity(tensor) for tensor in sent])
+            gathered.append((trained, statistics))
+        return gathered
+
+    def reduce_and_apply(self, parts: Sequence[PartialSum], slots: int, rate: Any) -> Any:
+        """Add up a whole step where its shards live and apply it; the gradient's norm before clipping."""
+        totals = [self._total(place, parts, slots) for place in range(len(self.shards))]
+        squares = []
+        for shard, total in zip(self.shards, totals, strict=True):
+            with tf.device(shard.device):
+                squares.append(block_squares(total[: shard.trained_size], shard.trained_size))
+        with tf.device(self.shards[0].device):
+            norm, scale = clipped(tf.concat(squares, 0), tf.constant(1.0), self._clip_norm)
+        applied = []
+        for shard, total in zip(self.shards, totals, strict=True):
+            with tf.device(shard.device):
+                usable = scale > 0.0
+                gradient = tf.where(usable, total[: shard.trained_size] * scale, 0.0)
+                kept = shard.statistics.read_value() if shard.statistics is not None else tf.zeros([0])
+                statistics = tf.where(usable, total[shard.trained_size :], kept)
+                with tf.control_dependencies(shard.applied(gradient, rate, statistics, self._statistics_rate)):
+                    applied.append(shard.count(1, 0))
+        with tf.control_dependencies(applied):
+            return tf.identity(norm)
+
+    def _total(self, index: int, parts: Sequence[PartialSum], slots: int) -> Any:
+        """The sum of all parts' slices for one shard, on that shard's worker."""
+        shard = self.shards[index]
+        begin, end = shard.shard.statistics
+        rows: list[Any] = [None] * slots
+        for part in parts:
+            with tf.device(part.place):
+                encoded = self.nodes.encode(part.node[slice(*shard.shard.trained)], shard.trained_size)
+                statistics = part.node[self.layout.trained_size + begin : self.layout.trained_size + end]
+                sent = tf.concat([encoded, statistics], 0)
+            with tf.device(shard.device):
+                words = self.nodes.words(shard.trained_size)
+                gradient = self.nodes.decode(sent[:words], shard.trained_size)
+                rows[part.first] = tf.concat([gradient, sent[words:]], 0)
+
+        def add(left: Any, right: Any) -> Any:
+            if left is None or right is None:
+                return right if left is None else left
+            return self.nodes.add(left, right, shard.trained_size)
+
+        with tf.device(shard.device):
+            return tree_sum(rows, add)

@@ -1,0 +1,118 @@
+"""The gradient of micro-batches as a function of the flat vector: loss, L2, their sum in a fixed tree, clipping."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.consistency.tree import tree_sum
+from cluster.engine.reduction import block_norm
+from cluster.inventory.training import TrainJob
+from cluster.models import Network
+
+import tensorflow as tf  # isort: skip
+
+
+@dataclass(frozen=True)
+class BatchGradient:
+    """Of one batch: mean loss, right answers, gradient norm before clipping, and what is pushed."""
+
+    loss: Any
+    hits: Any
+    norm: Any
+    gradient: Any
+    statistics: Any
+
+
+@dataclass(frozen=True)
+class PieceGradient:
+    """Of one micro-batch: its share of the batch's loss, gradient and statistics, and its right answers."""
+
+    loss: Any
+    hits: Any
+    gradient: Any
+    statistics: Any
+
+
+def cross_entropy(logits: Any, classes: Any, class_count: int, label_smoothing: float) -> Any:
+    """Loss of each window, float32 (n,), against labels smoothed by `label_smoothing` spread over all classes."""
+    labels = tf.one_hot(classes, class_count) * (1.0 - label_smoothing) + label_smoothing / class_count
+    return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
+
+
+def piece_sizes(batch_size: int, micro_batches: int) -> list[int]:
+    """Windows of each micro-batch: equal to within one, and the same wherever they are computed."""
+    borders = [batch_size * k // micro_batches for k in range(micro_batches + 1)]
+    return [end - begin for begin, end in pairwise(borders)]
+
+
+class GradientOfBatch:
+    """Computes a batch in micro-batches, side by side, whose gradients add up in a fixed binary tree."""
+
+    def __init__(self, network: Network, job: TrainJob) -> None:
+        self._network, self._job = network, job
+        layout = network.layout
+        decayed = np.zeros(layout.trained_size, np.float32)
+        for slot in layout.slots:
+            if slot.spec.trained and slot.spec.decayed:
+                decayed[slot.offset : slot.offset + slot.spec.size] = 1.0
+        self._decayed = decayed
+        self._piece = tf.function(self._of_piece, autograph=False)
+
+    def _of_piece(self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any) -> tuple[Any, ...]:
+        layout, job = self._network.layout, self._job
+        with tf.GradientTape() as tape:
+            tape.watch(trained)
+            named = self._network.unpack(tf.concat([trained, statistics], 0))
+            output = self._network.apply(named, windows, training=True, seed=seed)
+            losses = cross_entropy(output.logits, classes, self._network.problem.classes, job.label_smoothing)
+            loss = tf.reduce_sum(losses) / job.batch_size
+        gradient = tape.gradient(loss, trained)
+        hits = tf.reduce_sum(tf.cast(tf.equal(tf.argmax(output.logits, 1, tf.int32), classes), tf.float32))
+        measured = [
+            tf.reshape(output.statistics[slot.spec.name], [-1]) for slot in layout.slots if not slot.spec.trained
+        ]
+        new = tf.concat(measured, 0) if measured else tf.zeros([0])
+        share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
+        if job.l2:
+            gradient += (share * job.l2) * (self._decayed * trained)
+        return loss, hits, gradient, new * share
+
+    def pieces(
+        self, trained: Any, statistics: Any, windows: Any, classes: Any, sizes: Any, count: int, seed: Any
+    ) -> list[PieceGradient]:
+        """`count` micro-batches of `sizes` windows, which follow each other in `windows` (n, steps, channels).
+
+        `seed`, int32 (2,), is that of the first one's dropout; the next one's is one higher.
+        """
+        parts = zip(tf.split(windows, sizes, num=count), tf.split(classes, sizes, num=count), strict=True)
+        return [
+            PieceGradient(*self._piece(trained, statistics, part, labels, seed + tf.constant([0, k])))
+            for k, (part, labels) in enumerate(parts)
+        ]
+
+    def __call__(self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any) -> BatchGradient:
+        """Gradient at `trained` (trained_size,) and new statistics (statistics_size,) of a whole batch.
+
+        `windows` are (batch_size, steps, channels), `seed` int32 (2,): each micro-batch drops its own units. A
+        gradient that is not finite is replaced by zeros, so that the parameters survive for whoever looks into it.
+        """
+        job = self._job
+        sizes = piece_sizes(job.batch_size, job.pieces)
+        pieces = self.pieces(trained, statistics, windows, classes, sizes, job.pieces, seed)
+        loss, hits = _sum([piece.loss for piece in pieces]), _sum([piece.hits for piece in pieces])
+        gradient, new = _sum([piece.gradient for piece in pieces]), _sum([piece.statistics for piece in pieces])
+        norm = block_norm(gradient, self._network.layout.trained_size)
+        if job.clip_norm is not None:
+            gradient *= job.clip_norm / tf.maximum(norm, job.clip_norm)
+        finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
+        gradient = tf.where(finite, gradient, tf.zeros_like(gradient))
+        new = tf.where(finite, new, statistics)
+        return BatchGradient(loss, hits, norm, gradient, new)
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    return tree_sum(values, lambda a, b: a + b)
