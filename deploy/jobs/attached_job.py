@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.outcome import NodeDeadlineError, NodeUnreachableError
+from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
 from deploy.jobs.foreground_job import tell

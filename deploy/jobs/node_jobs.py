@@ -11,8 +11,7 @@ from threading import Event
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from cluster.errors import ClusterError, UsageError
-from deploy.cluster.connection import KEPT_BYTES
-from deploy.cluster.outcome import NodeDeadlineError, NodeUnreachableError, Outcome
+from deploy.cluster.connector import KEPT_BYTES, NodeDeadlineError, NodeUnreachableError, Outcome
 from deploy.cluster.places import shared_folders
 from deploy.common.command_line import Words
 from deploy.common.hints import command

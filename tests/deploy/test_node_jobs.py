@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError, ExitCode, UsageError
-from deploy.cluster.outcome import NodeUnreachableError
+from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
 from deploy.jobs.job_submission import first_id, request_of
 from deploy.jobs.node_job.folders import is_job_id
