@@ -13,7 +13,7 @@ from deploy.cluster.services import Services
 from deploy.commands import watching
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
-from deploy.commands.job_settings import data_settings, log_settings
+from deploy.commands.jobs import data_settings, log_settings
 from deploy.commands.logs import logs
 from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
 from deploy.commands.monitor import monitor

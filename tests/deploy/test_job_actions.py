@@ -13,8 +13,7 @@ from cluster.errors import ExitCode
 from deploy.cluster.inventory_choice import InventoryOpener
 from deploy.cluster.role_status import ClusterStatus
 from deploy.commands import opening
-from deploy.commands.job_actions import attach, cancel, list_
-from deploy.commands.jobs import train
+from deploy.commands.jobs import attach, cancel, list_, train
 from deploy.jobs.node_jobs import NodeJobs
 from tests.deploy.job_node import JobNode
 
