@@ -6,18 +6,15 @@ import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError, UsageError
 from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.cluster.services import LogFile, Report, StopReport
-from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.hints import command
-from deploy.common.project import environment_for_any_folder, module_command
+from deploy.common.project import module_command
 from deploy.common.state_folder import StateFolder
 from deploy.converge.plan import disagreement
-from deploy.jobs.foreground_job import INTERRUPT_DEADLINE_SECONDS, JobProcess, run_to_its_end
+from deploy.jobs.foreground_job import INTERRUPT_DEADLINE_SECONDS, ForegroundJobs
 from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.request import needs_roles
 from deploy.supervisor.control_client import NobodyListensError
 from deploy.supervisor.handle import SupervisorHandle, wait_until
 from deploy.supervisor.launches import kept_tasks
@@ -38,9 +35,8 @@ class LocalServices:
         job_restarts: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
     ) -> None:
         """`coordinator` is the command that takes a job's name and flags."""
-        self._coordinator = tuple(coordinator)
-        self._job_restarts = job_restarts
-        self._jobs_with_roles = frozenset(job for job in ("train", "evaluate", "pi") if needs_roles(inventory, job))
+        restart = lambda: self.restart((), lambda _: None)  # noqa: E731
+        self._jobs = ForegroundJobs(inventory, overrides, restart, coordinator, job_restarts)
         self._cluster = inventory.cluster
         self._as_given = inventory.path
         self._inventory = inventory.path.resolve()
@@ -96,49 +92,15 @@ class LocalServices:
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `Services`."""
-        settings = [word for override in self._overrides for word in ("--set", override)]
-        self._folder.create()  # nothing else has, where the job needs no roles
-        plan = JobProcess(
-            name=job,
-            inventory=self._as_given,
-            words=(*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags),
-            environment={
-                **environment_for_any_folder(),
-                "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
-                VARIABLE: self._folder.token(),
-            },
-            run_file=self._folder.run_file if job == "train" else None,
-        )
-        bring_roles_back = self._bring_roles_back if job in self._jobs_with_roles else lambda: None
-        try:
-            with FileLock(self._folder.job_lock):
-                try:
-                    return run_to_its_end(plan, bring_roles_back, self._job_restarts)
-                finally:
-                    self._folder.run_file.unlink(missing_ok=True)
-        except LockHeldError as error:
-            raise ClusterError(
-                f"a job is running on cluster {self._cluster} already (fab, pid {error.pid}): wait for it, "
-                f"or `kill -INT {error.pid}` ends it with its result so far"
-            ) from error
+        return self._jobs.run(job, flags)
 
     def running_job(self) -> int | None:
         """See `Services`."""
-        return held_by(self._folder.job_lock)
+        return self._jobs.running
 
     def node_jobs(self) -> contextlib.AbstractContextManager[None]:
         """See `Services`: a job here is a child of the `fab` that runs it."""
         return contextlib.nullcontext()
-
-    def _bring_roles_back(self) -> None:
-        now = self.restart((), lambda _: None)
-        if not now.serves_jobs:
-            unwell = "; ".join(f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason)
-            raise ClusterError(
-                f"the job cannot be started again, its roles do not come back: {unwell}; "
-                f"`{command('deploy logs', self._as_given)}` shows why, `{command('deploy restart', self._as_given)}` "
-                "tries it anew"
-            )
 
     def _stopped(self) -> ClusterStatus:
         roles = (

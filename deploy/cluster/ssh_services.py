@@ -1,10 +1,10 @@
 """`connection: ssh`: jobs on the coordinator's node, and the roles that systemd keeps running on all of them."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError, ExitCode
+from cluster.errors import ClusterError
 from cluster.logs.terminal import say
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import shared_folders
@@ -18,10 +18,9 @@ from deploy.converge.code import COPY_SECONDS, copy_data
 from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
 from deploy.converge.publication import publish_changes
-from deploy.jobs.attached_job import reusable, run_attached, run_in_order
+from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.prepared_data import PreparedData
-from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -32,7 +31,8 @@ class SshServices:
 
     def __init__(self, inventory: "Inventory", overrides: Sequence[str]) -> None:
         """Raises UsageError for an inventory without storage: runs and data go through it."""
-        self._cluster = SshCluster(inventory, overrides)
+        self._cluster = cluster = SshCluster(inventory, overrides)
+        self._submitted = SubmittedJobs(cluster.fleet, inventory, overrides, cluster.pending_jobs, self._publish_data)
 
     def status(self) -> ClusterStatus:
         """See `JobServices`."""
@@ -41,60 +41,27 @@ class SshServices:
         return cluster_status(self._cluster.inventory, seen)
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """See `JobServices`. The person may leave it running (130); then it goes on without this command."""
-        with self._cluster.fleet() as fleet:
-            if needs_data(job):
-                self._publish_data(fleet)
-            return run_attached(self._jobs(fleet, self._cluster.job_overrides(job)), job, flags)
+        """See `JobServices`. The person may leave it running (130); then it continues without this command."""
+        return self._submitted.run(job, flags)
 
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
-        """Jobs one after another, each only when the one before is done; 0, or the first other exit code.
-
-        They follow one another on the coordinator's node: also when this command has gone (130). What is left to submit
-        is noted until all are; those of them that an earlier call submitted are not submitted again.
-        """
-        pending = self._cluster.pending_jobs
-
-        def noted(ids: Sequence[str]) -> None:
-            if len(ids) < len(order):
-                pending.note(ids)
-            else:
-                pending.forget()
-
-        if not order:
-            pending.forget()
-            return ExitCode.DONE
-        with self._cluster.fleet() as fleet:
-            if any(map(needs_data, order)):
-                self._publish_data(fleet)
-            jobs = self._jobs(fleet, ())
-            submitted = pending.submitted
-            begun = reusable(submitted, order, jobs.records()) if submitted else ()
-            if begun:
-                noted(begun)
-            with_overrides = [(job, self._cluster.job_overrides(job)) for job in order]
-            return run_in_order(jobs, with_overrides, flags, begun, noted)
+        """Jobs one after another, each only when the one before is done; 0, or the first other exit code."""
+        return self._submitted.run_in_order(order, flags)
 
     def running_job(self) -> None:
         """See `JobServices`: no command of this machine runs a job."""
 
-    @contextmanager
-    def node_jobs(self) -> Iterator[NodeJobs]:
+    def node_jobs(self) -> AbstractContextManager[NodeJobs]:
         """See `JobServices`."""
-        with self._cluster.fleet() as fleet:
-            yield self._jobs(fleet, ())
+        return self._submitted.on_node()
 
-    def _jobs(self, fleet: Fleet, more: Sequence[str]) -> NodeJobs:
-        inventory = self._cluster.inventory
-        (coordinator,) = inventory.of_role("coordinator")
-        return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
-
-    def _publish_data(self, fleet: Fleet) -> None:
+    def _publish_data(self, fleet: Fleet) -> Sequence[str]:
         with waiting_for("preparing the recordings, if they are not yet") as tell:
             data = self._cluster.data
             if data is not None:
                 tell("bringing the recordings to the nodes, where they are not yet")
                 self._publish(fleet, data)
+        return self._cluster.job_overrides("train")
 
     def _publish(self, fleet: Fleet, data: PreparedData) -> None:
         """A job may want other windows than the cluster was started with."""

@@ -5,18 +5,26 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
+from deploy.cluster.fleet import Fleet
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
 from deploy.jobs.foreground_job import announce
 from deploy.jobs.node_job.records import JobRecord, JobState
 from deploy.jobs.node_jobs import NodeJobs
+from deploy.jobs.request import needs_data
 from deploy.logs.log_merge import readable
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+BringData = Callable[[Fleet], Sequence[str]]
+"""Brings the recordings to the nodes; the overrides that name them there."""
 
 RESULT_LINE = "result: "
 """Begins the coordinator's own last line, which names a path on the node."""
@@ -66,6 +74,63 @@ def reusable(submitted: Sequence[str], order: Sequence[str], records: Sequence[J
     found = [there[name] for name in submitted if name in there]
     whole = len(found) == len(submitted) and [record.job for record in found] == list(order[: len(found)])
     return tuple(submitted) if whole and all(record.state in _MAY_SUCCEED for record in found) else ()
+
+
+class SubmittedJobs:
+    """The jobs of a cluster of machines. They outlive the command that submits them."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Fleet],
+        inventory: "Inventory",
+        overrides: Sequence[str],
+        pending: PendingJobs,
+        bring_data: BringData,
+    ) -> None:
+        self._connect, self._inventory, self._overrides = connect, inventory, tuple(overrides)
+        self._pending, self._bring_data = pending, bring_data
+
+    def run(self, job: str, flags: Sequence[str]) -> int:
+        """Submit one job and watch it to its end; its exit code, or 130 when the person leaves it running."""
+        with self._connect() as fleet:
+            more = self._bring_data(fleet) if needs_data(job) else ()
+            return run_attached(self._jobs(fleet, more), job, flags)
+
+    def run_in_order(self, order: Sequence[str], flags: Sequence[str]) -> int:
+        """Run jobs one after another, each only when the one before is done; 0, or the first other exit code.
+
+        The coordinator's node starts each after the one before, also when this command has gone (130). A note keeps
+        what is left to submit; the next call does not submit again what an earlier one did.
+        """
+        if not order:
+            self._pending.forget()
+            return ExitCode.DONE
+        with self._connect() as fleet:
+            more = self._bring_data(fleet) if any(map(needs_data, order)) else ()
+            jobs = self._jobs(fleet)
+            submitted = self._pending.submitted
+            begun = reusable(submitted, order, jobs.records()) if submitted else ()
+
+            def noted(ids: Sequence[str]) -> None:
+                if len(ids) < len(order):
+                    self._pending.note(ids)
+                else:
+                    self._pending.forget()
+
+            if begun:
+                noted(begun)
+            with_overrides = [(job, more if needs_data(job) else ()) for job in order]
+            return run_in_order(jobs, with_overrides, flags, begun, noted)
+
+    @contextmanager
+    def on_node(self) -> Iterator[NodeJobs]:
+        """The jobs on the coordinator's node."""
+        with self._connect() as fleet:
+            yield self._jobs(fleet)
+
+    def _jobs(self, fleet: Fleet, more: Sequence[str] = ()) -> NodeJobs:
+        (coordinator,) = self._inventory.of_role("coordinator")
+        return NodeJobs(fleet.nodes[coordinator.node], self._inventory, (*self._overrides, *more))
 
 
 def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:

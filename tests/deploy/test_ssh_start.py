@@ -12,6 +12,7 @@ from deploy.cluster.ssh_cluster import SshCluster
 from deploy.cluster.ssh_services import SshServices
 from deploy.converge.deployment import Deployment
 from deploy.converge.unfinished_rollback import Rollback, UnfinishedRollback
+from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_job.records import JobRecord, JobState
 from tests.deploy.played_nodes import KINDS, PlayedNodes
 from tests.deploy.three_nodes import THREE, write
@@ -67,8 +68,8 @@ class PlayedJobs:
 @pytest.fixture
 def jobs(nodes: PlayedNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedJobs:
     played = PlayedJobs(tmp_path)
-    monkeypatch.setattr(SshServices, "_jobs", lambda *_: played)
-    monkeypatch.setattr(SshServices, "_publish_data", lambda *_: None)
+    monkeypatch.setattr(SubmittedJobs, "_jobs", lambda *_: played)
+    monkeypatch.setattr(SshServices, "_publish_data", lambda *_: ())
     monkeypatch.setattr(SshCluster, "data", None)
     return played
 
