@@ -16,10 +16,10 @@ from deploy.common.state_folder import StateFolder
 from deploy.converge.check import Finding
 from deploy.converge.facts import recordings_here
 from deploy.converge.memory_estimate import RoleMemory, of_inventory
+from deploy.converge.prepared_data import PreparedData, prepared_data
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.unfinished_rollback import UnfinishedRollback
 from deploy.jobs.attached_job import PendingJobs
-from deploy.jobs.prepared_data import PreparedData, prepared_data
 from deploy.jobs.request import needs_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 

@@ -17,10 +17,10 @@ from deploy.converge.cluster_view import cluster_status
 from deploy.converge.code import COPY_SECONDS, copy_data
 from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
+from deploy.converge.prepared_data import PreparedData
 from deploy.converge.publication import publish_changes
 from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_jobs import NodeJobs
-from deploy.jobs.prepared_data import PreparedData
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory

@@ -1,4 +1,4 @@
-"""The windows that jobs read, prepared on the operator's machine and published for all nodes."""
+"""The windows of the jobs: prepared on the operator's machine, published for all nodes."""
 
 import json
 import subprocess
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 _PUBLISH = "cluster.data.publish"
-"""Asked in a process of its own: deploy does not know how recordings are prepared."""
+"""Runs in a process of its own: deploy does not know how to prepare recordings."""
 _SECONDS = 900.0
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """One prepared data set: what to publish, where each node keeps it, and which recordings it is made of."""
+    """One prepared data set: what to publish, its folder on each node, and a line about its recordings."""
 
     publication: Publication
     local: str
@@ -30,9 +30,9 @@ class PreparedData:
 
 
 def prepared_data(inventory: "Inventory", folders: SharedFolders) -> PreparedData | None:
-    """The data set of `jobs.train.data`, prepared now if it was not; None where the inventory names a published one.
+    """The data set of `jobs.train.data`, prepared now if necessary; None where the inventory names a published one.
 
-    Raises UsageError for recordings that cannot be used.
+    Raises UsageError for unusable recordings.
     """
     job = inventory.jobs.train
     source = job.data.source
