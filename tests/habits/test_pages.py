@@ -83,7 +83,7 @@ def test_links_lead_to_files_and_headings_that_exist(path: Path) -> None:
 def test_a_change_that_is_not_released_is_one_line() -> None:
     text = (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
     unreleased = text.partition("## [Unreleased]")[2].partition("\n## [")[0]
-    entries = [line for line in unreleased.splitlines() if line and not line.startswith("### ")]
+    entries = [line for line in unreleased.splitlines() if line and not line.startswith("###")]
     assert entries
     assert not [line for line in entries if not re.fullmatch(rf"- .{{1,{ENTRY_WIDTH}}}", line)]
 
