@@ -21,8 +21,8 @@ from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
-    from deploy.cluster.services import JobServices
     from deploy.jobs.node_jobs import NodeJobs
+    from deploy.jobs.services import JobServices
 
 LINES_AT_FIRST = 20
 """Of the output so far that `attach` shows."""
@@ -133,30 +133,32 @@ def _run(
     quiet: bool,
     flags: Sequence[str] = (),
 ) -> None:
-    opened, services = open_cluster(inventory, overrides, for_programs)
+    opened = open_cluster(inventory, overrides, for_programs)
     from deploy.jobs.request import needs_roles
 
-    if needs_roles(opened, job):
-        now = services.status()
+    cluster = opened.inventory
+    if needs_roles(cluster, job):
+        with opened.cluster.fleet() as fleet, waiting_for("looking at the nodes"):
+            now = opened.cluster.services.state(fleet)
         if not now.serves_jobs:
             raise ClusterError(
-                f"cluster {opened.cluster} is {now.summary}: a job needs every parameter server and at least one "
-                f"worker; `{command('deploy start --no-jobs', opened.path)}` starts them, "
-                f"`{command('deploy status', opened.path)}` shows them"
+                f"cluster {cluster.cluster} is {now.summary}: a job needs every parameter server and at least one "
+                f"worker; `{command('deploy start --no-jobs', cluster.path)}` starts them, "
+                f"`{command('deploy status', cluster.path)}` shows them"
             )
     shown = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
-    end_as_the_job_did(services.run_job(job, [*shown, *flags]))
+    end_as_the_job_did(opened.jobs.run_job(job, [*shown, *flags]))
 
 
 @at_the_edge
 def list_(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
     """The jobs on the coordinator's node, the newest last."""
-    opened, services = open_cluster(inventory, set_ or (), json_, as_written=True)
-    with services.node_jobs() as jobs:
-        pid = services.running_job() if jobs is None else None
+    opened = open_cluster(inventory, set_, json_, as_written=True)
+    with opened.jobs.node_jobs() as jobs:
+        pid = opened.jobs.running_job() if jobs is None else None
         records = [] if jobs is None else jobs.records()
     if json_:
-        shown = {"cluster": opened.cluster, "jobs": [record.to_json() for record in records]}
+        shown = {"cluster": opened.inventory.cluster, "jobs": [record.to_json() for record in records]}
         say_json({**shown, "foreground_pid": pid} if jobs is None else shown)
     elif jobs is None:
         say("no job runs" if pid is None else f"a job runs in the foreground of another command (fab, pid {pid})")
@@ -202,15 +204,15 @@ def cancel(context: Any, inventory: str | None = None, set_: Names = None, job: 
 
 @contextmanager
 def _jobs(inventory: str | None, overrides: Names, for_programs: bool = False) -> "Iterator[NodeJobs]":
-    opened, services = open_cluster(inventory, overrides or (), for_programs, as_written=True)
-    with services.node_jobs() as jobs:
+    opened = open_cluster(inventory, overrides, for_programs, as_written=True)
+    with opened.jobs.node_jobs() as jobs:
         if jobs is None:
-            raise UsageError(f"{opened.path}: connection: local: {_where_local_jobs_are(services)}")
+            raise UsageError(f"{opened.inventory.path}: connection: local: {_where_jobs_are(opened.jobs)}")
         yield jobs
 
 
-def _where_local_jobs_are(services: "JobServices") -> str:
-    pid = services.running_job()
+def _where_jobs_are(jobs: "JobServices") -> str:
+    pid = jobs.running_job()
     words = "a job runs in the foreground of the command that began it, and Ctrl-C there ends it"
     return (
         f"{words}; none runs now: `fab job train` begins one" if pid is None else f"{words}, as does `kill -INT {pid}`"

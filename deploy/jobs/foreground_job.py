@@ -1,7 +1,4 @@
-"""Jobs of a cluster on this machine: each a foreground child of `fab`, restarted by `JobRestartPolicy`.
-
-A job is killed if it does not end, and dies when we die.
-"""
+"""A job as a foreground child, restarted by `JobRestartPolicy`: killed if it does not end, dead when we are dead."""
 
 import signal
 import subprocess
@@ -11,24 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from cluster.control.token import VARIABLE as TOKEN_VARIABLE
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
-from deploy.cluster.role_status import ClusterStatus
 from deploy.common.command_line import quoted
-from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.hints import command
 from deploy.common.interrupts import interruptible, interrupts
 from deploy.common.parent_death import die_with_parent
-from deploy.common.project import environment_for_any_folder, module_command
-from deploy.common.state_folder import StateFolder
 from deploy.jobs.job_restart import JobEnding, JobRestartPolicy
-from deploy.jobs.request import needs_roles
-
-if TYPE_CHECKING:
-    from cluster.inventory import Inventory
 
 INTERRUPT_DEADLINE_SECONDS = 60.0
 """For writing the result so far: a coordinator that hangs reacts to SIGKILL alone."""
@@ -73,73 +60,6 @@ class JobProcess:
         if run := self.run_to_resume:
             words = command(f"job {self.name} --resume --run {quoted(self.shown(run))}", self.inventory)
             announce(f"`{words}` resumes it")
-
-
-class ForegroundJobs:
-    """The jobs of one cluster on this machine, one at a time."""
-
-    def __init__(
-        self,
-        inventory: "Inventory",
-        overrides: Sequence[str],
-        restart_roles: Callable[[], ClusterStatus],
-        coordinator: Sequence[str] = module_command("cluster"),
-        policy: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
-    ) -> None:
-        """`coordinator` is the command that takes a job's name and flags."""
-        self._inventory = inventory
-        self._overrides = tuple(overrides)
-        self._restart_roles = restart_roles
-        self._coordinator = tuple(coordinator)
-        self._policy = policy
-        self._folder = StateFolder.beside(inventory.path, inventory.cluster)
-
-    @property
-    def running(self) -> int | None:
-        """Pid of the command that runs a job on this cluster now, None without one."""
-        return held_by(self._folder.job_lock)
-
-    def run(self, job: str, flags: Sequence[str]) -> int:
-        """Run one job to its end, with these flags of `python -m cluster`; its exit code.
-
-        Raises ClusterError when another job runs on the cluster, or when the roles do not restart.
-        """
-        path = self._inventory.path
-        settings = [word for override in self._overrides for word in ("--set", override)]
-        self._folder.create()  # it is missing where no job needed roles yet
-        process = JobProcess(
-            name=job,
-            inventory=path,
-            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags),
-            environment={
-                **environment_for_any_folder(),
-                "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
-                TOKEN_VARIABLE: self._folder.token(),
-            },
-            run_file=self._folder.run_file if job == "train" else None,
-        )
-        restart = self._restart if needs_roles(self._inventory, job) else lambda: None
-        try:
-            with FileLock(self._folder.job_lock):
-                try:
-                    return run_to_its_end(process, restart, self._policy)
-                finally:
-                    self._folder.run_file.unlink(missing_ok=True)
-        except LockHeldError as error:
-            raise ClusterError(
-                f"a job is running on cluster {self._inventory.cluster} already (fab, pid {error.pid}): wait for it, "
-                f"or `kill -INT {error.pid}` ends it with its result so far"
-            ) from error
-
-    def _restart(self) -> None:
-        now = self._restart_roles()
-        if not now.serves_jobs:
-            unwell = "; ".join(f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason)
-            path = self._inventory.path
-            raise ClusterError(
-                f"the job cannot be started again, its roles do not restart: {unwell}; "
-                f"`{command('deploy logs', path)}` shows why, `{command('deploy restart', path)}` tries it again"
-            )
 
 
 def run_to_its_end(job: JobProcess, restart_roles: Callable[[], None], policy: JobRestartPolicy) -> int:

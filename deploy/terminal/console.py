@@ -1,7 +1,7 @@
 """The tables of status, jobs and findings, and the progress of a start. Plain lines where stdout is no terminal."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from deploy.cluster.role_status import ClusterStatus, RoleState
 from deploy.cluster.services import Report
 from deploy.common.hints import command
 from deploy.converge.check import Finding, Level
-from deploy.converge.plan import Plan
+from deploy.converge.this_machine import StartPlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -83,6 +83,44 @@ def status_parts(
     return [table, *unwell, job, *([progress] if progress else [])]
 
 
+def progress_line(exported: str) -> str:
+    """`train: epoch 3 of 12, 1,234 windows/s, loss 0.4312, 2 min 05 s left`; empty without a job."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, float] = {}
+    run = ""
+    try:
+        for family in text_string_to_metric_families(exported):
+            for sample in family.samples:
+                if sample.name == "pscluster_job_info":
+                    run = sample.labels.get("run", "")
+                key = sample.name + (f":{sample.labels['split']}" if "split" in sample.labels else "")
+                found[key.removeprefix("pscluster_")] = sample.value
+    except ValueError:
+        return ""
+    words = _progress_words(found)
+    return f"{words} (run {run})" if words and run else words
+
+
+def _progress_words(found: Mapping[str, float]) -> str:
+    if found.get("train_planned_epochs"):
+        parts = [f"train: epoch {found.get('train_epoch', 0):.0f} of {found['train_planned_epochs']:.0f}"]
+        if found.get("train_windows_per_second"):
+            parts.append(f"{found['train_windows_per_second']:,.0f} windows/s")
+        if "train_loss:train" in found:
+            parts.append(f"loss {found['train_loss:train']:.4f}")
+        left = found.get("job_remaining_seconds", found.get("train_remaining_seconds"))
+    elif found.get("pi_planned_samples"):
+        done = found.get("pi_samples_total", 0.0) / found["pi_planned_samples"]
+        parts = [f"pi: {done:.0%} of {found['pi_planned_samples']:,.0f} samples"]
+        left = found.get("job_remaining_seconds")
+    elif found:
+        return "a job is starting, or evaluates a model"
+    else:
+        return ""
+    return ", ".join([*parts, *([f"{duration(left)} left"] if left and left == left and left < 1e9 else [])])
+
+
 def show_jobs(records: "Sequence[JobRecord]") -> None:
     """One row a job."""
     from rich import box
@@ -103,7 +141,7 @@ def show_jobs(records: "Sequence[JobRecord]") -> None:
     console().print(table)
 
 
-def show_plan(plan: Plan, inventory: Path) -> None:
+def show_plan(plan: StartPlan, inventory: Path) -> None:
     """One line a step, and the command that carries the plan out."""
     from cluster.logs.screen import words
 

@@ -8,10 +8,9 @@ import pytest
 
 from cluster.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.cluster.ssh_cluster import SshCluster
-from deploy.cluster.ssh_services import SshServices
 from deploy.converge.deployment import Deployment
-from deploy.converge.unfinished_rollback import Rollback, UnfinishedRollback
+from deploy.converge.prepared_data import PublishedData
+from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
 from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_job.records import JobRecord, JobState
 from tests.deploy.played_nodes import KINDS, PlayedNodes
@@ -69,8 +68,7 @@ class PlayedJobs:
 def jobs(nodes: PlayedNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedJobs:
     played = PlayedJobs(tmp_path)
     monkeypatch.setattr(SubmittedJobs, "_jobs", lambda *_: played)
-    monkeypatch.setattr(SshServices, "_publish_data", lambda *_: ())
-    monkeypatch.setattr(SshCluster, "data", None)
+    monkeypatch.setattr(PublishedData, "prepared", None)
     return played
 
 

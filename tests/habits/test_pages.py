@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.habits.plain_english import PROJECT, name
 
 WIDTH = 100
