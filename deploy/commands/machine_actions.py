@@ -49,7 +49,7 @@ def run_phases(opened: Opened, action: str, limit: Names, phases: tuple[str, ...
     from deploy.cluster.selection import select_nodes
     from deploy.converge.deployment import Order, converge
 
-    publications = opened.jobs.publications if with_data else None
+    publications = opened.data.publications if with_data else None
     order = Order(action, select_nodes(opened.inventory, limit or ()), phases, publications)
     with opened.cluster.fleet() as fleet:
         with opened.view.progress(quiet=False) as progress:

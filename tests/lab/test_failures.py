@@ -164,7 +164,7 @@ def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Patient) -> No
         (change,) = Firewall(locking).changes(patient.operator.wish().ask(connection))
         with pytest.raises(StepFailedError) as caught:
             apply(connection, "firewall", (change,), lambda change, seconds: None)
-        assert caught.value.record.step == "log in anew through the new rules"
+        assert caught.value.record.step == "log in again through the new rules"
         assert not node.reachable()
         eventually(node.reachable, "the way in is open again", UNDONE_SECONDS)
     finally:
