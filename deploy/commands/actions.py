@@ -126,7 +126,7 @@ def restart(
     count = whole_number("--serial", serial, 0, 1024)
     opened = open_cluster(inventory, set_)
     from deploy.cluster.selection import select
-    from deploy.commands.drain import drain
+    from deploy.converge.draining import drain
     from deploy.converge.systemd import batches, kept_tasks
     from deploy.converge.this_machine import require_ready
 

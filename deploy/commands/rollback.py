@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
 from deploy.cluster.connector import Connector
-from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.common.command_line import shell
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
+from deploy.converge.draining import drain
 from deploy.converge.rollback_plan import (
     Need,
     Rollback,

@@ -27,10 +27,9 @@ from deploy.cluster.places import (
 from deploy.common.command_line import quoted
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
-from deploy.converge.check import Finding
-from deploy.converge.code import Current, Environment, LocalData, Release
+from deploy.converge.check import Finding, recordings_of
+from deploy.converge.code import Current, Environment, LocalData, Release, ReleaseChoice, prune, prune_wheels
 from deploy.converge.deployment import Order, Tell
-from deploy.converge.facts import recordings_of
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import MachineFacts, Questions
@@ -38,9 +37,7 @@ from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
 from deploy.converge.packages import PLANNED, Packages
 from deploy.converge.preflight import examine
-from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, Published, of_wheelhouse, publisher, room_needed
-from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.subject import NodeWish
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import Survey, machine_facts, survey

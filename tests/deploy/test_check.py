@@ -7,8 +7,7 @@ import pytest
 from cluster.inventory import Inventory, load
 from cluster.inventory.task import Task
 from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
-from deploy.converge.check import check_node
-from deploy.converge.facts import Answer, NodeFacts
+from deploy.converge.check import Answer, NodeFacts, check_node
 from deploy.converge.memory_estimate import MEGABYTE, estimate, layer_units, of_inventory, of_training, rows_of_a_step
 
 PROJECT = Path(__file__).resolve().parents[2]
