@@ -83,6 +83,10 @@ class Runtime:
         self.peers = peers
         context.context().set_server_def(self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS)
         context.ensure_initialized()
+        # TensorFlow wraps the first fetch in a function, sends that to every live worker and waits for them. Measured:
+        # with stopped workers the coordinator stood still for 37 s. So the first fetch comes before the first worker.
+        if peers.parameter_servers:
+            self.ask_server(0)
 
     def _definition(self, workers: frozenset[int], servers: bool = True) -> Any:
         definition = tensorflow_server_pb2.ServerDef(job_name="chief", task_index=0, protocol="grpc")

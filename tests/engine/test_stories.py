@@ -74,6 +74,7 @@ def test_in_a_lane_a_call_sends_one_tensor_from_our_own_processor_and_fetches_no
     assert story["fetched_of_calls"] == 0
     assert story["came_from"] == "/job:worker/replica:0/task:0/device:CPU:0"
     assert story["fetched"] == [ours], "what is too long for the answer comes to us"
+    assert story["sent_to_ask"] == [], "asking a server sends no function to workers, of which one may be stopped"
 
 
 @pytest.mark.parametrize("name", ["path_reset", pytest.param("path_cut", marks=pytest.mark.long)])
@@ -102,7 +103,6 @@ def test_many_that_stop_at_once_leave_in_one_change_while_the_others_work_on() -
     assert story["live_meanwhile"] == [0, 2, 4, 6, 8]
     assert all(story["departures"][str(task)] == 0 for task in (0, 2, 4, 6, 8)), "no healthy one was fenced"
     assert story["changes"] <= 3, "and not one for each of the five"
-    assert story["first"]["longest_gap_seconds"] < 8.0, "what docs/engine.md says"
     assert story["joined"] == 10
 
 
