@@ -1,15 +1,27 @@
-"""Policies under which every update is a push of its own: asynchronous, and with bounded staleness."""
+"""`mode: async`: every update is a push of its own, applied as it arrives."""
 
 from cluster.consistency.policy import Grant, WholeUpdates
 from cluster.consistency.speeds import Speeds
+from cluster.inventory.extensions import ModeFacts
 
 
-class Asynchronous(WholeUpdates):
-    """Every worker goes on at once; an update is applied as it arrives.
+class Asynchronous(WholeUpdates, ModeFacts):
+    """Every worker begins its next batch at once; an update is applied as it arrives.
 
-    With several micro-batches a grant is always the whole update. The last updates of a stretch are not given to a
-    worker so slow that everybody would wait for it.
+    A grant is always a whole update. The last updates of a stretch do not go to a worker so slow that all others would
+    wait for it.
     """
+
+    name = "async"
+    summary = "applies each as it arrives"
+    update = "one batch, pushed by one worker"
+    waits = "none"
+    costs = "gradients are as stale as there are other workers"
+    parameters = "servers"
+    in_steps = False
+    repeatable = True
+    mechanism = "cluster.jobs.modes.asynchronous:AsynchronousMode"
+    Options = None
 
     def __init__(self, slots: int, speeds: Speeds) -> None:
         """`slots` micro-batches an update."""
@@ -20,7 +32,7 @@ class Asynchronous(WholeUpdates):
         """See Policy."""
         self._next, self._stop = updates.start, updates.stop
         self._open: dict[int, tuple[int, float]] = {}
-        """Who is at each update under way, by its id, and since when."""
+        """By the id of each update under way: the worker that computes it, and since when."""
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         """See Policy."""
@@ -51,26 +63,3 @@ class Asynchronous(WholeUpdates):
     def exhausted(self) -> bool:
         """See Policy."""
         return self._next >= self._stop
-
-
-class BoundedStaleness(Asynchronous):
-    """Stale synchronous parallel (Ho et al., NIPS 2013): nobody is more than `bound` clocks ahead of the slowest.
-
-    With n workers in the cluster a clock is n updates, because any worker may do any update here. An update of clock
-    c starts once all updates of the clocks up to c - bound - 1 are applied. A bound of 0 lets one clock end before
-    the next begins. Workers that are away do not count: with them a clock would be longer than a round.
-    """
-
-    def __init__(self, slots: int, speeds: Speeds, bound: int) -> None:
-        self._bound = bound
-        super().__init__(slots, speeds)
-
-    def begin(self, updates: range) -> None:
-        """See Policy. Clocks are counted from the stretch's first update."""
-        super().begin(updates)
-        self._start = updates.start
-
-    def _may_start(self, update: int, workers: int) -> bool:
-        clock = (update - self._start) // workers
-        oldest_open = min(self._open, default=update)
-        return oldest_open >= self._start + (clock - self._bound) * workers

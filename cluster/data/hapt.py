@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
 from cluster.data.filters import SHORTEST_RECORDING_STEPS, nine_channels
-from cluster.data.labels import ACTIVITIES, activity_labels
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
-from cluster.data.segments import check_window, cut
-from cluster.data.table import lines_of_rows, parse_integers, parse_table
+from cluster.data.reader import Cutting, Reader
+from cluster.data.recordings import Recordings, Report, check_window, cut
+from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
 TRANSITION = "_TO_"
@@ -152,3 +150,29 @@ def _training_subjects(tree: Tree, recordings: Mapping[tuple[int, int], Sequence
                 f"{TEST_SUBJECTS}; add it to one"
             )
     return train
+
+
+class Hapt(Reader):
+    """See the module."""
+
+    name = "hapt"
+    accepted = "the HAPT set as a zip or folder"
+    is_what = (
+        "the raw recordings of [Human Activities and Postural Transitions](https://archive.ics.uci.edu/dataset/341), "
+        "zip or folder as published"
+    )
+    windows_are_cut = "here, any `window_steps` and `window_stride`"
+    marker = "RawData/"
+    suffix = None
+    usual_names = ("HAPT Data Set.zip", "HAPT Data Set")
+    settings = ("window_steps", "window_stride")
+
+    @classmethod
+    def wanted(cls, names: Sequence[str]) -> tuple[str, ...]:
+        """See Reader."""
+        return wanted(names)
+
+    @classmethod
+    def read(cls, opened: Tree, cutting: Cutting, report: Report) -> Recordings:
+        """See Reader."""
+        return read(opened, cutting.window_steps, cutting.window_stride, report)

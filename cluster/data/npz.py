@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line, refuse_nameless
-from cluster.data.progress import Report
-from cluster.data.recordings import NO_SUBJECT, Recordings
+from cluster.data.reader import Cutting, Reader
+from cluster.data.recordings import NO_SUBJECT, Recordings, Report
 from cluster.data.table import LARGEST_INTEGER
 from cluster.errors import DataError
 
@@ -184,3 +184,21 @@ def _subjects(path: Path, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int3
         else:
             columns.append(np.full(len(arrays[f"x_{part}"]), NO_SUBJECT, dtype=np.int32))
     return np.concatenate(columns)
+
+
+class Npz(Reader):
+    """See the module."""
+
+    name = "npz"
+    accepted = "an .npz with x_train, y_train, x_test and y_test"
+    is_what = "[your own windows](#your-own-windows-in-an-npz): any length, channels and classes"
+    windows_are_cut = "by you"
+    marker = None
+    suffix = ".npz"
+    usual_names = ()
+    settings = ()
+
+    @classmethod
+    def read(cls, opened: Path, cutting: Cutting, report: Report) -> Recordings:
+        """See Reader."""
+        return read(opened, cutting.window_steps, report)

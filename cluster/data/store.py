@@ -29,8 +29,7 @@ from cluster.data.dataset import (
     content_digest,
     open_prepared,
 )
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
+from cluster.data.recordings import Recordings, Report
 from cluster.errors import DataError
 
 PARTIAL = ".partial-"

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from cluster.data.filters import SAMPLE_RATE_HZ, nine_channels
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
-from cluster.data.segments import check_window, cut
+from cluster.data.reader import Cutting, Reader
+from cluster.data.recordings import Recordings, Report, check_window, cut
 from cluster.errors import DataError
 
 TRAIN_SUBJECTS, TEST_SUBJECTS = 21, 9
@@ -153,3 +152,21 @@ def _smooth(random: np.random.Generator, channels: int) -> Samples:
     summed = np.cumsum(white, axis=0)
     slow: Samples = (summed[width:] - summed[:-width]) / np.sqrt(width)
     return slow
+
+
+class Synthetic(Reader):
+    """See the module."""
+
+    name = "synthetic"
+    accepted = "'synthetic'"
+    is_what = "six activities of thirty invented people, seeded"
+    windows_are_cut = "here"
+    marker = None
+    suffix = None
+    usual_names = ()
+    settings = ("window_steps", "window_stride", "seed")
+
+    @classmethod
+    def read(cls, opened: None, cutting: Cutting, report: Report) -> Recordings:
+        """See Reader."""
+        return read(cutting.window_steps, cutting.window_stride, cutting.seed, report)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
 from cluster.data.filters import CHANNELS
-from cluster.data.labels import ACTIVITIES, activity_labels
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
-from cluster.data.table import lines_of_rows, parse_integers, parse_table
+from cluster.data.reader import Cutting, Reader
+from cluster.data.recordings import Recordings, Report
+from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
 WINDOW_STEPS = 128
@@ -83,3 +82,29 @@ def _same_rows(tree: Tree, name: str, rows: int, reference: str, expected: int) 
             f"{tree.where}: {name}: expected {expected} rows as in {reference}, got {rows}; one of the two was cut "
             f"short, restore both"
         )
+
+
+class UciHar(Reader):
+    """See the module."""
+
+    name = "uci-har"
+    accepted = "the UCI HAR set as a zip or folder"
+    is_what = (
+        "the classic [UCI HAR Dataset](https://archive.ics.uci.edu/dataset/240), zip or folder: nine inertial-signal "
+        "files a set"
+    )
+    windows_are_cut = "by its authors: 128 steps at stride 64"
+    marker = "train/Inertial Signals/"
+    suffix = None
+    usual_names = ("UCI HAR Dataset.zip", "UCI HAR Dataset")
+    settings = ("window_steps", "window_stride")
+
+    @classmethod
+    def wanted(cls, names: Sequence[str]) -> tuple[str, ...]:
+        """See Reader."""
+        return wanted(names)
+
+    @classmethod
+    def read(cls, opened: Tree, cutting: Cutting, report: Report) -> Recordings:
+        """See Reader."""
+        return read(opened, cutting.window_steps, report)

@@ -8,57 +8,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cluster.inventory.deployment import Deployment, SshSettings, Storage
-    from cluster.inventory.jobs import EvaluateJob, JobName, Jobs, PiJob
+    from cluster.inventory.deployment import Deployment, Monitor, SshSettings, Storage
     from cluster.inventory.loading import load, located
     from cluster.inventory.machine import Machine, this_machine
-    from cluster.inventory.models import (
-        ConvolutionalModel,
-        DeepBidirectionalModel,
-        ModelConfig,
-        ResidualModel,
-        ThesisModel,
-    )
-    from cluster.inventory.monitor import Monitor
     from cluster.inventory.nodes import Node, Ports
-    from cluster.inventory.optimizers import (
-        Adam,
-        AdamW,
-        Constant,
-        OneCycle,
-        OptimizerConfig,
-        ScheduleConfig,
-        Sgd,
-    )
     from cluster.inventory.problem import InventoryError, Problem
-    from cluster.inventory.schema import Inventory
+    from cluster.inventory.schema import EvaluateJob, Inventory, JobName, Jobs, PiJob
     from cluster.inventory.task import ROLE_NAMES, RoleName, Task
-    from cluster.inventory.training import DataSettings, TrainJob
+    from cluster.inventory.training import Constant, DataSettings, OneCycle, TrainJob
 
 _HOMES = {
-    "deployment": ("Deployment", "SshSettings", "Storage"),
-    "jobs": ("EvaluateJob", "JobName", "Jobs", "PiJob"),
+    "deployment": ("Deployment", "Monitor", "SshSettings", "Storage"),
     "loading": ("load", "located"),
     "machine": ("Machine", "this_machine"),
-    "models": ("ConvolutionalModel", "DeepBidirectionalModel", "ModelConfig", "ResidualModel", "ThesisModel"),
-    "monitor": ("Monitor",),
     "nodes": ("Node", "Ports"),
-    "optimizers": ("Adam", "AdamW", "Constant", "OneCycle", "OptimizerConfig", "ScheduleConfig", "Sgd"),
     "problem": ("InventoryError", "Problem"),
-    "schema": ("Inventory",),
+    "schema": ("EvaluateJob", "Inventory", "JobName", "Jobs", "PiJob"),
     "task": ("ROLE_NAMES", "RoleName", "Task"),
-    "training": ("DataSettings", "TrainJob"),
+    "training": ("Constant", "DataSettings", "OneCycle", "TrainJob"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ROLE_NAMES",
-    "Adam",
-    "AdamW",
     "Constant",
-    "ConvolutionalModel",
     "DataSettings",
-    "DeepBidirectionalModel",
     "Deployment",
     "EvaluateJob",
     "Inventory",
@@ -66,22 +40,16 @@ __all__ = [
     "JobName",
     "Jobs",
     "Machine",
-    "ModelConfig",
     "Monitor",
     "Node",
     "OneCycle",
-    "OptimizerConfig",
     "PiJob",
     "Ports",
     "Problem",
-    "ResidualModel",
     "RoleName",
-    "ScheduleConfig",
-    "Sgd",
     "SshSettings",
     "Storage",
     "Task",
-    "ThesisModel",
     "TrainJob",
     "load",
     "located",

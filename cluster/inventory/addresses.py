@@ -7,9 +7,8 @@ from ipaddress import AddressValueError, IPv4Address
 from cluster.inventory.machine import Machine
 from cluster.inventory.nodes import Node
 from cluster.inventory.problem import Problem
-from cluster.inventory.salvage import Parts
 from cluster.inventory.schema_keys import is_misspelt
-from cluster.inventory.sources import Sources
+from cluster.inventory.sources import Parts, Sources
 from cluster.inventory.yaml_document import KeyPath
 
 _WRITE_ADDRESS = "write the IPv4 address at which the other nodes reach this one"

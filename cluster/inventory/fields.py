@@ -26,6 +26,12 @@ class Section(BaseModel):
         return {} if value is None else value
 
 
+class Choice(Section):
+    """A section whose key `name` says which extension it configures, such as a model or a codec."""
+
+    name: str
+
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """Letters, digits, `-` and `_`: it becomes part of file names, unit names and host names."""
 

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from cluster.data import Dataset, Source, find_source, prepare
-from cluster.data.places import PROJECT_ROOT, user_cache
+from cluster.data.source import PROJECT_ROOT, user_cache
 from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel

@@ -1,11 +1,11 @@
 """Layers without state: each knows its parameters' names and shapes and is applied to the tensors of those names."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import tensorflow as tf
-
+from cluster.lazy import tf
 from cluster.models import initial
-from cluster.models.lstm import lstm
 from cluster.models.network import Parameter, Tensors
 from cluster.parameters.layout import ParameterSpec
 
@@ -72,6 +72,8 @@ class Lstm:
 
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
         """Shape (steps, batch, hidden) from (steps, batch, features); output k belongs to input k either way."""
+        from cluster.models.lstm import lstm  # its kernels are defined with TensorFlow's decorators
+
         kernel, bias = parameters[f"{self.name}/kernel"], parameters[f"{self.name}/bias"]
         return lstm(inputs, kernel, bias, backward=self.backward)
 
@@ -97,3 +99,23 @@ class BidirectionalLstm:
             Lstm(f"{self.name}/forward", self.features, self.hidden),
             Lstm(f"{self.name}/backward", self.features, self.hidden, backward=True),
         )
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Keeps each element with `keep_probability` and scales it up by its inverse, in training only.
+
+    The mask follows from a seed alone: a repeated step drops the same units, on every machine. `site` distinguishes
+    the masks of one network's several dropouts.
+    """
+
+    keep_probability: float
+    site: int
+
+    def __call__(self, inputs: tf.Tensor, *, training: bool, seed: tf.Tensor) -> tf.Tensor:
+        """The inputs' shape; `seed` is int32 of shape (2,)."""
+        if not training or self.keep_probability == 1.0:
+            return inputs
+        own_seed = tf.random.experimental.stateless_fold_in(seed, self.site, alg="philox")
+        # `auto_select` would pick the generator by the device's kind.
+        return tf.nn.experimental.stateless_dropout(inputs, 1.0 - self.keep_probability, own_seed, rng_alg="philox")

@@ -1,17 +1,19 @@
 """What every network is: named parameters, their initial values, and a pure function of them and some windows."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-import tensorflow as tf
-
-from cluster.inventory.models import ModelConfig
+from cluster.inventory.extensions import ModelFacts
+from cluster.inventory.fields import Choice
+from cluster.lazy import tf
 from cluster.models.initial import Draws, Initializer
 from cluster.parameters.layout import Layout, ParameterSpec, Vector
 
-Tensors = Mapping[str, tf.Tensor]
+Tensors: TypeAlias = "Mapping[str, tf.Tensor]"
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,10 @@ class Output:
     statistics: dict[str, tf.Tensor] = field(default_factory=dict)
 
 
-class Network(ABC):
+class Network(ModelFacts, ABC):
     """A network without state: parameters come in, logits go out, and nothing is remembered between calls."""
 
-    def __init__(self, config: ModelConfig, problem: Problem, parts: Sequence[Part]) -> None:
+    def __init__(self, config: Choice, problem: Problem, parts: Sequence[Part]) -> None:
         self.config = config
         self.problem = problem
         parameters = [parameter for part in parts for parameter in part.parameters()]

@@ -1,9 +1,10 @@
 """Normalization layers: over one sample's features, and over the batch with running statistics."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import tensorflow as tf
-
+from cluster.lazy import tf
 from cluster.models.initial import constant
 from cluster.models.network import Parameter, Tensors
 from cluster.parameters.layout import ParameterSpec

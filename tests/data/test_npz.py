@@ -14,8 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from cluster.data import Dataset, find_source, prepare
 from cluster.data.npz import read as read_npz
-from cluster.data.progress import silent
-from cluster.data.recordings import check
+from cluster.data.recordings import check, silent
 from cluster.errors import DataError
 
 Arrays = dict[str, Any]

@@ -7,8 +7,8 @@ import pytest
 
 from cluster.data import Dataset, Source, hapt, prepare
 from cluster.data.archive import open_tree
-from cluster.data.layout import open_set
-from cluster.data.progress import silent
+from cluster.data.reader import open_set
+from cluster.data.recordings import silent
 from cluster.data.table import parse_integers
 
 TEST_SUBJECTS = [2, 4, 9, 10, 12, 13, 18, 20, 24]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.data.segments import cut
+from cluster.data.recordings import cut
 
 
 @given(rows=st.integers(0, 60), steps=st.integers(1, 20), stride=st.integers(1, 25))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.data import Dataset, Source, prepare, synthetic
-from cluster.data.progress import silent
-from cluster.data.recordings import Recordings
+from cluster.data.recordings import Recordings, silent
 from cluster.errors import DataError
 
 SOURCE = Source("synthetic", None, "asked")

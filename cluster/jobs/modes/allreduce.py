@@ -1,26 +1,24 @@
 """`mode: allreduce`: the workers hold the parameters and exchange gradients; no parameter server works.
 
-One call a step spans all workers that were there when the run began. A worker that is lost takes its shard with it:
-the run ends as it does when a parameter server is lost, and goes on from its last checkpoint with those that are left.
+One call a step spans all workers that were there when the run began. A lost worker takes its shard with it: the run
+ends as it does when a parameter server is lost, and resumes from its last checkpoint with the workers that are left.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cluster.consistency import Grant, Policy, Speeds
+from cluster.consistency.policy import Grant
+from cluster.consistency.speeds import Speeds
 from cluster.consistency.tree import largest_subtree, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Reply, Step, Stretch
+from cluster.jobs.modes.mode import Reply, Setup, Step, Stretch
 from cluster.models import Network
-from ps_node.optimizers import Optimizer
-from ps_node.shard import VectorState, Wire
 from worker_node.exchange import ExchangedVector, PartialSum
 from worker_node.gradient import GradientOfBatch, piece_sizes
 from worker_node.recordings import WorkerWindows
@@ -43,17 +41,16 @@ def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:
 class AllreduceMode:
     """Whole steps, each one function over all workers."""
 
-    def __init__(
-        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, optimizer: Optimizer,
-        places: Mapping[int, str], wire: Wire, policy: Policy, speeds: Speeds,
-    ) -> None:  # fmt: skip
-        """`places`: the device of each worker that takes part, by task."""
-        self._job, self.policy = job, policy
+    def __init__(self, setup: Setup) -> None:
+        """The places of the setup are those of the workers that take part."""
+        self._job, self.policy = setup.job, setup.policy
         self.shards = ExchangedVector(
-            network.layout, state, optimizer, tuple(places.values()), wire, clip_norm=job.clip_norm
-        )
-        self._runs = dict(zip(places.values(), runs_of(job.pieces, tuple(places), speeds), strict=True))
-        self.functions: dict[str, Traced] = {FUNCTION: self._traced(network, windows)}
+            setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
+            clip_norm=setup.job.clip_norm,
+        )  # fmt: skip
+        runs = runs_of(setup.job.pieces, tuple(setup.places), setup.speeds)
+        self._runs = dict(zip(setup.devices, runs, strict=True))
+        self.functions: dict[str, Traced] = {FUNCTION: self._traced(setup.network, setup.windows)}
 
     def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards = self._job, self.shards
@@ -118,7 +115,7 @@ class AllreduceMode:
             update.rows[0], np.float32(stretch.rate_of(batch)), dropout_seed(self._job, batch),
             stretch.standardization,
         )  # fmt: skip
-        return Item(stretch.first_id + grant.update, FUNCTION, arguments, repeatable=False)
+        return Item(stretch.first_id + grant.update, FUNCTION, arguments, repeatable=self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
