@@ -92,7 +92,7 @@ def spent_of(url: str) -> Spent:
 
 def measure(cluster: LocalCluster, settings: list[str], every_seconds: float) -> list[dict[str, Any]]:
     """One training; a row for each process."""
-    addresses = {task.name: task.metrics_address for task in cluster.inventory.nodes()}
+    addresses = {task.name: task.metrics_address for task in cluster.inventory.tasks()}
     with Reader(addresses, every_seconds) as reader:
         cluster.job("train", settings)
     return [

@@ -6,7 +6,6 @@ one is first asked for; a class that leaves out a fact is refused then.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from inspect import isabstract
@@ -72,6 +71,8 @@ class Registry(Mapping[str, type[Extension]], Generic[Extension]):
         """The class of this name. Raises UsageError with the nearest name."""
         if name in self._classes:
             return self._classes[name]
+        from difflib import get_close_matches  # a role process needs the names alone
+
         near = get_close_matches(name, self._classes, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"choose {self.words()}"
         raise UsageError(f"unknown {self.kind} {name!r}: {remedy}")

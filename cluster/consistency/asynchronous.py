@@ -31,33 +31,33 @@ class Asynchronous(WholeUpdates, ModeFacts):
     def begin(self, updates: range) -> None:
         """See Policy."""
         self._next, self._stop = updates.start, updates.stop
-        self._open: dict[int, tuple[int, float]] = {}
+        self.under_way: dict[int, tuple[int, float]] = {}
         """By the id of each update under way: the worker that computes it, and since when."""
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         """See Policy."""
-        if self.exhausted() or not self._may_start(self._next, len(live) + (task not in live)):
+        if self.exhausted() or not self.may_start(self._next, len(live) + (task not in live)):
             return None
         remaining = (self._stop - self._next) * self._slots
 
         def busy() -> float:
-            return sum(self.speeds.left(other, self._slots, now - since) for other, since in self._open.values())
+            return sum(self.speeds.left(other, self._slots, now - since) for other, since in self.under_way.values())
 
-        if self._open and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
+        if self.under_way and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
             return None
         grant = Grant(self._next, 0, self._slots)
-        self._open[grant.update] = task, now
+        self.under_way[grant.update] = task, now
         self._next += 1
         return grant
 
-    def _may_start(self, update: int, workers: int) -> bool:
+    def may_start(self, update: int, workers: int) -> bool:
         del update, workers
         return True
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
         """See Policy."""
         self.speeds.observe(task, grant.slots, seconds)
-        self._open.pop(grant.update, None)
+        self.under_way.pop(grant.update, None)
         return True
 
     def exhausted(self) -> bool:

@@ -41,7 +41,7 @@ class BoundedStaleness(Asynchronous):
         super().begin(updates)
         self._start = updates.start
 
-    def _may_start(self, update: int, workers: int) -> bool:
+    def may_start(self, update: int, workers: int) -> bool:
         clock = (update - self._start) // workers
-        oldest_open = min(self._open, default=update)
+        oldest_open = min(self.under_way, default=update)
         return oldest_open >= self._start + (clock - self._bound) * workers

@@ -17,7 +17,7 @@ from cluster.atomic_write import atomic_write
 from cluster.errors import UsageError
 from cluster.inventory.fields import Choice
 from cluster.inventory.training import ModelConfig
-from cluster.models import Network, build
+from cluster.models.network import Network, build
 from cluster.parameters.layout import Vector
 from worker_node.recordings import Standardization
 

@@ -39,7 +39,7 @@ from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, describe_figures
 from cluster.jobs.training import Hooks, Trainer
 from cluster.jobs.training_metrics import TrainingMetrics
-from cluster.models import build
+from cluster.models.network import build
 from ps_node.shard import Totals, VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from cluster.inventory.extensions import ModelFacts
+from cluster.inventory.extensions import MODELS, ModelFacts
 from cluster.inventory.fields import Choice
 from cluster.lazy import tf
 from cluster.models.initial import Draws, Initializer
@@ -99,3 +99,12 @@ class Network(ModelFacts, ABC):
             "channels": self.problem.channels,
             "classes": self.problem.classes,
         }
+
+
+def build(config: Choice, *, window_steps: int, channels: int, classes: int, keep_probability: float = 1.0) -> Network:
+    """The network of a job's section `model`, for windows of shape (window_steps, channels).
+
+    `keep_probability` is the share of units its dropout keeps in training. Every valid `config` can be built.
+    """
+    network: Network = MODELS[config.name](config, Problem(window_steps, channels, classes, keep_probability))  # type: ignore[call-arg, assignment]
+    return network

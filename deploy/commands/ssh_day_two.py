@@ -161,7 +161,7 @@ def restart(cluster: SshCluster, roles: Sequence[str], nodes: Sequence[str], ser
     """
     from deploy.cluster.selection import select
 
-    kept = [task for task in cluster.inventory.nodes() if task.role in ("ps", "worker")]
+    kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
     tasks = select(kept, roles, nodes)
     of_node: dict[str, list[Task]] = {}
     for task in tasks:

@@ -62,7 +62,7 @@ def logs(
 
     first = 0.0 if since is None else seconds_of(since, datetime.now().astimezone())
     run = Path(run).name if run else ""
-    tasks = select(list(cluster.inventory.nodes()), roles, nodes)
+    tasks = select(list(cluster.inventory.tasks()), roles, nodes)
     chosen = tasks if roles or nodes else ()
     names = tuple(dict.fromkeys(task.node for task in chosen)) or cluster.chosen_nodes(())
     column_width = max(map(len, names), default=0)

@@ -37,7 +37,7 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
     A call that did not bring every node there is gone on with by the next one.
     """
     names = cluster.chosen_nodes(limit)
-    kept = [task for task in cluster.inventory.nodes() if task.role in ("ps", "worker")]
+    kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
     roles = {name: [task for task in kept if task.node == name] for name in names}
     with cluster.fleet() as fleet:
         with waiting_for(f"looking at the releases of {len(names)} nodes"):

@@ -82,7 +82,7 @@ def show_plan(
 ) -> None:
     """What a start would do, with the texts that change."""
     names = _names(cluster, limit, retry)
-    with_data = jobs is not False and any(map(needs_data, cluster.inventory.schema.order))
+    with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
     with cluster.fleet() as fleet, waiting_for(LOOKING) as tell:
         outlook = look(cluster, fleet, names, with_data, tell)
     if for_programs:
@@ -244,14 +244,14 @@ def start(cluster: SshCluster, limit: Sequence[str], retry: bool, jobs: bool | N
             pending.note()
 
     with cluster.fleet() as fleet:
-        with_data = jobs is not False and any(map(needs_data, cluster.inventory.schema.order))
+        with_data = jobs is not False and any(map(needs_data, cluster.inventory.jobs.order))
         recap, outlook, whole = converge(cluster, fleet, "start", names, PHASES, with_data, note_jobs)
         if whole and recap.changed:
             _tidy(cluster, fleet, outlook, [name for name in names if name not in recap.failures])
     if not whole or recap.notes:
         raise Exit(None, ExitCode.DEGRADED)
     cluster.remember_nodes()
-    order = cluster.inventory.schema.order
+    order = cluster.inventory.jobs.order
     if jobs is False:
         later = "; the next start without it runs those that an earlier one did not submit" if pending.noted else ""
         say(f"jobs not run: --no-jobs{later}")
@@ -285,7 +285,7 @@ def _tidy(cluster: SshCluster, fleet: Fleet, outlook: Outlook, names: Sequence[s
 def run_phases(cluster: SshCluster, action: str, limit: Sequence[str]) -> None:
     """`push` and `storage`: a part of a start."""
     phases = PUSH_PHASES if action == "push" else STORAGE_PHASES
-    with_data = action == "storage" and any(map(needs_data, cluster.inventory.schema.order))
+    with_data = action == "storage" and any(map(needs_data, cluster.inventory.jobs.order))
     with cluster.fleet() as fleet:
         recap, _, whole = converge(cluster, fleet, action, cluster.chosen_nodes(limit), phases, with_data)
     if recap.failures or not whole:

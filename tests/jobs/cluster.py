@@ -215,7 +215,7 @@ def cluster_of(workers: int, servers: int = 1, start: Callable[[str], bool] = la
         path = Path(temporary) / "inventory.yaml"
         path.write_text(local_inventory(workers, servers))
         cluster = Cluster(load(path), Path(temporary))
-        names = [task.name for task in cluster.inventory.nodes() if task.role != "coordinator" and start(task.name)]
+        names = [task.name for task in cluster.inventory.tasks() if task.role != "coordinator" and start(task.name)]
         try:
             cluster.start(*names)
             yield cluster

@@ -31,7 +31,7 @@ def reachable() -> Iterator[Path]:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_no_graph_of_another_account_runs_and_the_cluster_s_own_does(cluster: Cluster, reachable: Path) -> None:
-    ports = [task.port for task in cluster.inventory.nodes()]
+    ports = [task.port for task in cluster.inventory.tasks()]
     with cluster.begun("pi", "jobs.pi.samples=1000000000000000") as job:
         cluster.metrics_when(job, "pscluster_pi_samples_total", 1_000_000)
         answers, files = graphs_sent(STRANGER, ports, reachable / "stranger")
@@ -53,7 +53,7 @@ def test_a_graph_that_a_role_runs_has_no_rights_of_root_s_and_none_reaches_the_c
     cluster: Cluster, reachable: Path
 ) -> None:
     """Whoever takes over a role has the roles' account: neither root's files nor the port of root's job are theirs."""
-    roles = [task.port for task in cluster.inventory.nodes() if task.role != "coordinator"]
+    roles = [task.port for task in cluster.inventory.tasks() if task.role != "coordinator"]
     coordinator = cluster.inventory.task("coordinator", 0).port
     with cluster.begun("pi", "jobs.pi.samples=1000000000000000") as job:
         cluster.metrics_when(job, "pscluster_pi_samples_total", 1_000_000)

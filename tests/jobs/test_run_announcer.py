@@ -72,7 +72,7 @@ def test_one_run_is_one_story_in_the_logs_of_every_role(log_format: str) -> None
     with cluster_of(2, start=lambda name: False) as cluster:
         own_recordings(cluster.folder / "own.npz")
         processes = {}
-        for place in cluster.inventory.nodes():
+        for place in cluster.inventory.tasks():
             if place.role != "coordinator":
                 command = [sys.executable, "-m", f"{place.role}_node", "--inventory", str(cluster.inventory.path)]
                 with (cluster.folder / place.name).open("wb") as log:

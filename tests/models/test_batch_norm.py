@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from cluster.models import Network, build
+from cluster.models.network import Network, build
 from cluster.models.normalization import StepBatchNorm
 from cluster.models.thesis import ThesisModel
 from tests.models.yardstick import perturbed, windows

@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from cluster.models import build
 from cluster.models.layers import Dropout
+from cluster.models.network import build
 from cluster.models.residual import ResidualModel
 from tests.models.yardstick import windows
 

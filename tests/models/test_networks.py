@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from cluster.inventory.fields import Choice as ModelConfig
-from cluster.models import Network, build
 from cluster.models.conv_lstm import ConvolutionalModel
 from cluster.models.dblstm import DeepBidirectionalModel
+from cluster.models.network import Network, build
 from cluster.models.residual import ResidualModel
 from cluster.models.thesis import ThesisModel
 from tests.models.yardstick import windows

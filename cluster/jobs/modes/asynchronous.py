@@ -10,7 +10,7 @@ from cluster.engine.runtime import Traced, trace
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.mode import Memories, Reply, Setup, Step, Stretch
-from cluster.models import Network
+from cluster.models.network import Network
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
 from worker_node.recordings import WorkerWindows

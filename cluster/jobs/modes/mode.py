@@ -18,7 +18,7 @@ from cluster.inventory.extensions import CODECS, OPTIMIZERS
 from cluster.inventory.fields import Choice
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
-from cluster.models import Network
+from cluster.models.network import Network
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.placed_vector import PlacedVector
 from ps_node.shard import VectorState, Wire

@@ -16,7 +16,7 @@ from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
 from cluster.jobs.modes.mode import Reply, Setup, Step, Stretch
-from cluster.models import Network
+from cluster.models.network import Network
 from ps_node.steps import StepShards
 from worker_node.gradient import GradientOfBatch, piece_sizes
 from worker_node.recordings import WorkerWindows
