@@ -51,6 +51,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
         return grant
 
     def may_start(self, update: int, workers: int) -> bool:
+        """Whether `update` may begin now, with this many workers in the cluster; subclasses answer otherwise."""
         del update, workers
         return True
 
