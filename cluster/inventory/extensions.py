@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from cluster.registry import Registry
 
 if TYPE_CHECKING:
-    from cluster.inventory.fields import Choice, Section
+    from cluster.inventory.fields import Choice, OptimizerOptions, Section
 
 
 class ModeFacts:
@@ -84,7 +84,7 @@ class OptimizerFacts:
     """How a gradient changes a shard; the class in `ps_node.optimizers` applies it."""
 
     name: ClassVar[str]
-    Options: ClassVar[type[Choice]]
+    Options: ClassVar[type[OptimizerOptions]]
 
 
 class ModelFacts:

@@ -1,13 +1,13 @@
 """The job `train`: every knob of a training run."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from cluster.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
-from cluster.inventory.fields import Choice, Fraction, Section, Seed, Text
+from cluster.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text
 from cluster.inventory.micro_batches import MOST, Auto
 from cluster.registry import Registry, either
 
@@ -57,8 +57,10 @@ def _one_of(registry: Registry[Any]) -> Any:
 
 
 if TYPE_CHECKING:
-    ModeName = str
-    CodecConfig = ModelConfig = OptimizerConfig = Choice
+    ModeName: TypeAlias = str
+    CodecConfig: TypeAlias = Choice
+    ModelConfig: TypeAlias = Choice
+    OptimizerConfig: TypeAlias = OptimizerOptions
 else:
     ModeName = Literal[tuple(MODES)]
     CodecConfig, ModelConfig, OptimizerConfig = _one_of(CODECS), _one_of(MODELS), _one_of(OPTIMIZERS)
