@@ -51,7 +51,7 @@ def _either(modes: Iterator[str]) -> str:
 def _models() -> str:
     rows = (
         f"`{name}` | {_summary(model.Options)} | {_knobs(model.Options)} | "
-        f"{build(model.Options(), **CLASSIC).layout.trained_size:,}"  # type: ignore[call-arg]
+        f"{build(model.Options(), **CLASSIC).layout.trained_size:,}"
         for name, model in MODELS.items()
     )
     return _table("`name` | what it is | knobs (default) | parameters at the defaults", rows)
