@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,37 +74,33 @@ class Memories:
         self._known.add((task, fit))
 
 
-class Mode(Protocol):
+class Mode:
     """A mode, its shards and its traced functions."""
 
     policy: Policy
-
-    @property
-    def functions(self) -> Mapping[str, Traced]:
-        """The traced functions that the workers run, by name."""
-        ...
-
-    @property
-    def shards(self) -> PlacedVector[Any]:
-        """The parameters."""
-        ...
-
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
-        """The granted part of `update` as an item for the dispatcher."""
-        ...
-
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
-        """The figures in the first reply to a grant; also records it with the policy."""
-        ...
+    functions: Mapping[str, Traced]
+    """What the workers run, by name."""
+    shards: PlacedVector[Any]
+    """The parameters."""
+    memories = Memories()
+    """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
 
     @property
     def memories_lost(self) -> int:
-        """How often a worker lost its state between pushes: a codec's residual, an inner optimizer's slots."""
-        ...
+        """How often a worker lost what it kept."""
+        return self.memories.lost
+
+    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+        """The granted part of `update` as an item for the dispatcher."""
+        raise NotImplementedError
+
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+        """The figures in the first reply to a grant; also records it with the policy."""
+        raise NotImplementedError
 
     def settle(self) -> Item | None:
         """The item that must run after a stretch, before the parameters are read; None if there is none."""
-        ...
+        return None
 
 
 def _own_number() -> int:

@@ -15,7 +15,7 @@ from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Reply, Setup, Step, Stretch
+from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch
 from cluster.models.network import Network
 from ps_node.steps import StepShards
 from worker_node.gradient import GradientOfBatch, piece_sizes
@@ -52,7 +52,7 @@ class _Open:
     norm: float = 0.0
 
 
-class SynchronousMode:
+class SynchronousMode(Mode):
     """Whole steps."""
 
     def __init__(self, setup: Setup) -> None:
@@ -167,8 +167,3 @@ class SynchronousMode:
     def settle(self) -> Item | None:
         """See Mode: the next pull applies the last step; without one, this item does."""
         return Item(-1, SETTLE, self._before())
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode: workers keep nothing."""
-        return 0
