@@ -44,7 +44,7 @@ class AllreduceMode(Mode):
     def __init__(self, setup: Setup) -> None:
         """The places of the setup are those of the workers that take part."""
         self._job, self.policy = setup.job, setup.policy
-        self.shards = ExchangedVector(
+        self.shards: ExchangedVector = ExchangedVector(
             setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             clip_norm=setup.job.clip_norm,
         )  # fmt: skip

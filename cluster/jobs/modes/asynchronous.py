@@ -27,7 +27,7 @@ class AsynchronousMode(Mode):
     def __init__(self, setup: Setup) -> None:
         self._job, self.policy, self._owner = setup.job, setup.policy, setup.owner
         self.memories = Memories()
-        self.shards = ParameterShards(
+        self.shards: ParameterShards = ParameterShards(
             setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             staleness_power=setup.job.staleness_power,
         )  # fmt: skip

@@ -34,11 +34,16 @@ class LocalMode(Mode):
     """Pushes of the change that several local steps made."""
 
     def __init__(self, setup: Setup) -> None:
-        self._job, self._options, self.policy, self._owner = setup.job, setup.options, setup.policy, setup.owner
+        self._job, self._options, self.policy, self._owner = (
+            setup.job,
+            setup.job.mode_options,
+            setup.policy,
+            setup.owner,
+        )
         self._inner, wire = setup.optimizer, setup.wire
         self.memories = Memories()
         momentum = self._options.outer_momentum
-        self.shards = ParameterShards(
+        self.shards: ParameterShards = ParameterShards(
             setup.network.layout, setup.state, MomentumSGD(momentum, nesterov=momentum > 0), setup.devices, wire,
             statistics_rate=1.0 / setup.workers,
             remembering=bool(self._inner.slot_names) or not wire.push.stateless,

@@ -123,11 +123,6 @@ class Setup:
     """A number of this run: a worker ignores what it remembers of another run."""
 
     @property
-    def options(self) -> Any:
-        """The mode's own section of the job; None if it has none."""
-        return self.job.mode_options
-
-    @property
     def optimizer(self) -> Optimizer:
         """The job's optimizer."""
         return optimizer_of(self.job.optimizer)
@@ -139,7 +134,7 @@ class Setup:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices of `places`, in order."""
+        """Of `places`, in order."""
         return tuple(self.places.values())
 
 

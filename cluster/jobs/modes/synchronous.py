@@ -61,7 +61,7 @@ class SynchronousMode(Mode):
         self._job, self.policy = job, setup.policy
         self._sizes = np.array(piece_sizes(job.batch_size, job.pieces), np.int32)
         self._borders = np.concatenate([[0], np.cumsum(self._sizes)])
-        self.shards = StepShards(
+        self.shards: StepShards = StepShards(
             network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             slots=job.pieces, clip_norm=job.clip_norm,
         )  # fmt: skip
