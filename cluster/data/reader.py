@@ -44,7 +44,7 @@ class Reader(ABC):
 
     @staticmethod
     @abstractmethod
-    def read(opened: Any, cutting: Cutting, report: Report) -> Recordings:
+    def read(opened: Any, cutting: Cutting, report: Report, /) -> Recordings:
         """The windows in `opened`: a Tree of a set, the Path of a file, None otherwise. Raises DataError."""
 
 
