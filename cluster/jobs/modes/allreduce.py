@@ -115,7 +115,7 @@ class AllreduceMode(Mode):
             update.rows[0], np.float32(stretch.rate_of(batch)), dropout_seed(self._job, batch),
             stretch.standardization,
         )  # fmt: skip
-        return Item(stretch.first_id + grant.update, FUNCTION, arguments, repeatable=self._job.facts.repeatable)
+        return Item(stretch.first_id + grant.update, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""

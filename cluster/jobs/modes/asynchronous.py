@@ -74,7 +74,7 @@ class AsynchronousMode(Mode):
             np.int64(identifier), update.rows[0], rate, seed, stretch.standardization,
             np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
-        return Item(identifier, FUNCTION, arguments)
+        return Item(identifier, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""

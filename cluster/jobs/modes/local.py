@@ -34,13 +34,8 @@ class LocalMode(Mode):
     """Pushes of the change that several local steps made."""
 
     def __init__(self, setup: Setup) -> None:
-        self._job, self._options, self.policy, self._owner = (
-            setup.job,
-            setup.job.mode_options,
-            setup.policy,
-            setup.owner,
-        )
-        self._inner, wire = setup.optimizer, setup.wire
+        self._job, self.policy, self._owner = setup.job, setup.policy, setup.owner
+        self._options, self._inner, wire = setup.job.mode_options, setup.optimizer, setup.wire
         self.memories = Memories()
         momentum = self._options.outer_momentum
         self.shards: ParameterShards = ParameterShards(
@@ -119,7 +114,7 @@ class LocalMode(Mode):
             np.int64(identifier), update.rows, rates, seeds, outer_rate, stretch.standardization,
             np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
-        return Item(identifier, FUNCTION, arguments)
+        return Item(identifier, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""

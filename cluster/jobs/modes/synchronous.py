@@ -138,7 +138,8 @@ class SynchronousMode(Mode):
             *self._before(), np.int64(step), np.int32(grant.first), rows, self._sizes[places], seed,
             stretch.standardization,
         )  # fmt: skip
-        return Item(step * self._job.pieces + grant.first, part_function(grant.slots), arguments)
+        number = step * self._job.pieces + grant.first
+        return Item(number, part_function(grant.slots), arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
