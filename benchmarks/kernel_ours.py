@@ -13,7 +13,7 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.kernel_cells import Cell, matrix_parameters
 from benchmarks.kernel_serve import Step, serve
 from benchmarks.kernel_threads import one_thread_an_operation
-from ps_node.optimizers import Adam
+from ps_node.optimizers.adam import Adam
 from worker_node.gradient import GradientOfBatch
 
 import numpy as np  # isort: skip

@@ -25,8 +25,7 @@ from benchmarks.report import arguments, publish
 from benchmarks.rounds import Coordinator
 from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
 from cluster.inventory import Inventory, load
-from cluster.inventory.free_ports import free_ports
-from cluster.inventory.templates import local_inventory
+from cluster.inventory.templates import free_ports, local_inventory
 
 MEGABITS = 94.0
 WORKERS = 2

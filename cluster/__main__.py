@@ -113,7 +113,7 @@ def _faults(given: argparse.Namespace) -> "ChaosPlan | None":
 def _refuse_missing_recordings(inventory: Inventory) -> None:
     """A wrong path is told at once, not after TensorFlow has been loaded."""
     from cluster.data import find_source
-    from cluster.data.places import PROJECT_ROOT, user_cache
+    from cluster.data.source import PROJECT_ROOT, user_cache
 
     find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
 

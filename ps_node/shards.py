@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster.engine.lost import reaching_servers
 from cluster.parameters import Layout, Shard
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 from ps_node.placed_vector import PlacedVector
 from ps_node.shard import APPLIED, LEDGER_SLOTS, ShardOnServer, VectorState, Wire, ledger_of
 

@@ -15,7 +15,7 @@ from typing import Any
 from cluster.consistency.tree import tree_sum
 from cluster.engine.reduction import Nodes, block_squares
 from cluster.parameters import Layout, Shard
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import APPLIED, ShardOnServer, VectorState, Wire
 
 import tensorflow as tf  # isort: skip

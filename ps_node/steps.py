@@ -7,7 +7,7 @@ from typing import Any
 from cluster.engine.lost import reaching_servers
 from cluster.engine.reduction import Nodes, clipped
 from cluster.parameters import Layout
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 from ps_node.placed_vector import PlacedVector
 from ps_node.shard import VectorState, Wire
 from ps_node.step_shard import StepShard

@@ -11,7 +11,7 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.consistency.tree import tree_sum
 from cluster.engine.reduction import block_norm
 from cluster.inventory.training import TrainJob
-from cluster.models import Network
+from cluster.models.network import Network
 
 import tensorflow as tf  # isort: skip
 

@@ -26,7 +26,7 @@ from cluster.jobs.session import Session
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import describe_dataset, describe_figures, digest_of
 from cluster.jobs.training import test_rows
-from ps_node.optimizers import MomentumSGD
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 from worker_node.recordings import WorkerWindows

@@ -2,7 +2,7 @@
 
 from math import cos, pi
 
-from cluster.inventory.optimizers import Constant, OneCycle
+from cluster.inventory.training import Constant, OneCycle
 
 
 def learning_rate(schedule: OneCycle | Constant, peak: float, update: int, updates: int) -> float:

@@ -1,4 +1,4 @@
-"""The recordings of a job: found, prepared, and said in a line.
+"""The recordings of a job: found, prepared and announced in a line.
 
 With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on the shared storage.
 """
@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from cluster.data import Dataset, Source, find_source, prepare
-from cluster.data.places import PROJECT_ROOT, user_cache
+from cluster.data.source import PROJECT_ROOT, user_cache
 from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
@@ -18,7 +18,7 @@ from cluster.server.unprivileged import account_for_roles
 
 
 def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observer: Observer) -> Dataset:
-    """The prepared windows of the source that `jobs.train.data` or the search order names; says which, and why.
+    """Prepare the source that `jobs.train.data` or the search order names, and announce it.
 
     Raises DataError, or Cancelled between two steps of the preparation.
     """

@@ -66,7 +66,7 @@ class StatusObserver(Observer):
         self.clock = RunClock()
         self._state = fresh_state(inventory, job, self.clock.started)
         self._lock = threading.Lock()
-        self._alone = job == "train" and inventory.jobs.train.mode == "single"
+        self._alone = job == "train" and not inventory.jobs.train.facts.needs_roles()
         self._micro_batches = 1
         self._workers: Mapping[int, Worker] = {}
         self._pi_began: float | None = None

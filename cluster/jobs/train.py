@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.consistency import Speeds
+from cluster.consistency.speeds import Speeds
 from cluster.data import split_validation
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
@@ -23,14 +23,13 @@ from cluster.jobs.calibration import latest, tasks_of
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.checkpointing import Resumption, RunKeeper
-from cluster.jobs.codec_choice import wire_codecs
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.evaluation import Evaluator, Runner
 from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit
 from cluster.jobs.job_metrics import JobMetrics
 from cluster.jobs.model_store import store
-from cluster.jobs.modes.choice import batches_per_update, mode_of, policy_of
+from cluster.jobs.modes.mode import Setup, mode_of, policy_of, wire_codecs
 from cluster.jobs.observer import EpochReport, Observers
 from cluster.jobs.progress import Display, told
 from cluster.jobs.run_folder import RunFolder
@@ -40,7 +39,7 @@ from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, describe_figures
 from cluster.jobs.training import Hooks, Trainer
 from cluster.jobs.training_metrics import TrainingMetrics
-from cluster.models import build
+from cluster.models.network import build
 from ps_node.shard import Totals, VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 
@@ -49,7 +48,7 @@ log = logging.getLogger(__name__)
 
 def reproducible(job: TrainJob, processors: set[str | None]) -> bool | None:
     """Whether another run would end with the same bits, on any number of nodes of this kind; None if nobody knows."""
-    if job.mode in ("async", "ssp", "local") or (job.mode == "sync" and job.sync.quorum is not None):
+    if not job.facts.same_bits(job.mode_options):
         return False
     if None in processors:
         return None
@@ -87,8 +86,10 @@ class TrainRun:
     def prepare(self) -> None:
         """Prepare the recordings, build the network, refuse what cannot work. Raises ClusterError, Cancelled."""
         job = self.job
-        if self.chaos is not None and job.mode == "single":
-            raise UsageError("--chaos: jobs.train.mode is single, which has no workers to strike: take another mode")
+        if self.chaos is not None and not job.facts.needs_roles():
+            raise UsageError(
+                f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
+            )
         self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel, self.observers)
         known = slice(self.dataset.train_windows)
         self.train_rows, self.validation_rows = split_validation(
@@ -103,7 +104,7 @@ class TrainRun:
             keep_probability=job.keep_probability,
         )
         try:
-            self.network.layout.shards(1 if job.mode == "single" else len(self.inventory.of_role("ps")))
+            self.network.layout.shards(len(self.inventory.of_role("ps")) if job.facts.needs_roles() else 1)
         except ValueError as problem:
             raise UsageError(f"nodes: {problem}") from None
         self.resumption = self._resumption() if self.resumed else None
@@ -129,7 +130,7 @@ class TrainRun:
         dataset, network = self.dataset, self.network
         for level, line in self._told:
             log.log(level, "%s", line)
-        alone = self.job.mode == "single"
+        alone = not self.job.facts.needs_roles()
         opened = (
             Solo(self.inventory, self.cancel, self.metrics)
             if alone
@@ -144,17 +145,17 @@ class TrainRun:
             calibration = latest(Path(self.inventory.runs), self.inventory.cluster)
             self._job_metrics.calibration(calibration or {})
             speeds = Speeds(tasks_of(calibration))
-            policy = policy_of(job, session.workers, speeds)
+            policy = policy_of(job, speeds)
             functions: dict[str, Any] = {}
             places = dict(enumerate(session.places))
             saboteur, self.report.chaos = sabotage(self.chaos, folder.path, len(session.places), self.observers)
             runner: Runner | None = None
-            if job.mode == "allreduce" and isinstance(session, Session):
+            if job.facts.parameters == "workers" and isinstance(session, Session):
                 # Its functions span the workers that are there: known, and traced, only once they have joined.
                 runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
                 places = session.worker_places(dispatcher)
             with self.display.busy("placing the parameters, tracing the network"):
-                mode = mode_of(job, network, windows, state, places, policy, session.workers, speeds)
+                mode = mode_of(Setup(job, network, windows, state, places, policy, session.workers, speeds))
                 functions |= mode.functions
                 functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
             runner = runner or session.dispatch(functions, job.deadline_seconds, saboteur)
@@ -288,7 +289,7 @@ class TrainRun:
         job = self.job
         return Plan(
             rows.astype(np.int32), job.batch_size, job.epochs, job.replay_worst_batches, job.seed,
-            batches_per_update(job),
+            job.facts.batches(job.mode_options),
         )  # fmt: skip
 
     def _fit(

@@ -18,7 +18,7 @@ from cluster.jobs.checkpointing import Resumption
 from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit, Staleness
 from cluster.jobs.wire import WireMeter
-from cluster.models import Network
+from cluster.models.network import Network
 from ps_node.shard import Totals
 
 DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")

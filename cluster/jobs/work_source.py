@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from cluster.consistency import Grant
+from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.mode import Mode, Reply, Stretch

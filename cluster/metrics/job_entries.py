@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from cluster.inventory.extensions import CODECS
 from cluster.metrics.metric import Metric
 
 _job_gauge = partial(Metric, kind="gauge", exporter="every job")
@@ -17,7 +18,6 @@ STATES = ("absent", "joining", "idle", "busy", "suspect", "slow", "fenced", "dra
 """Phases of membership."""
 
 PARTS = ("pull", "compute", "push", "wait")
-CODECS = ("fp32", "fp16", "topk")
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
 CHECKPOINT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -67,7 +67,7 @@ _TRAINING = (
              help="Updates that came twice and were dropped since the coordinator began, as of the latest epoch"),
     _counter("train_updates_rolled_back_total", help="Updates that were lost with a server and ran again"),
     _counter("train_resumptions_total", help="Times the run was taken up again"),
-    _counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": CODECS},
+    _counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": CODECS.names},
              help="Bytes between the parameter servers and all others in training, counted at the end of each stretch"),
     _histogram("train_checkpoint_seconds", buckets=CHECKPOINT_BUCKETS, help="Time a checkpoint took"),
     _gauge("train_checkpoint_interval_seconds", help="Time after which a checkpoint is due, as the job was told"),

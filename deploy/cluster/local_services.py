@@ -16,7 +16,6 @@ from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.converge.plan import disagreement
 from deploy.jobs.foreground_job import INTERRUPT_DEADLINE_SECONDS
-from deploy.jobs.job_needs import needs_roles
 from deploy.jobs.job_restart import JobRestartPolicy
 from deploy.jobs.restarted_job import JobPlan, run_to_its_end
 from deploy.supervisor.control_client import NobodyListensError
@@ -41,7 +40,7 @@ class LocalServices:
         """`coordinator` is the command that takes a job's name and flags."""
         self._coordinator = tuple(coordinator)
         self._job_restarts = job_restarts
-        self._jobs_with_roles = frozenset(job for job in ("train", "evaluate", "pi") if needs_roles(inventory, job))
+        self._jobs_with_roles = frozenset(job for job in ("train", "evaluate", "pi") if inventory.needs_roles(job))
         self._cluster = inventory.cluster
         self._as_given = inventory.path
         self._inventory = inventory.path.resolve()

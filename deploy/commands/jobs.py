@@ -104,9 +104,7 @@ def _run(
     flags: Sequence[str] = (),
 ) -> None:
     opened, services = open_cluster(inventory, overrides, for_programs)
-    from deploy.jobs.job_needs import needs_roles
-
-    if needs_roles(opened, job):
+    if opened.needs_roles(job):
         now = services.status()
         if not now.serves_jobs:
             raise ClusterError(

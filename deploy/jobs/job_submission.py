@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.jobs.job_needs import needs_roles
 from deploy.jobs.node_job.request import JobRequest
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def request_of(
     for index, flag in enumerate(kept[:-1]):
         if flag == "--resume" and not kept[index + 1].startswith("--"):
             kept[index + 1] = _there(kept[index + 1], runs)
-    tasks = inventory.tasks() if needs_roles(inventory, job) else ()
+    tasks = inventory.tasks() if inventory.needs_roles(job) else ()
     roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
     return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after)
 

@@ -16,7 +16,7 @@ from cluster.jobs.fit import Cursor, Fit, Staleness
 from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
 from cluster.parameters import Layout, ParameterSpec
-from ps_node.optimizers import Adam
+from ps_node.optimizers.adam import Adam
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 

@@ -12,18 +12,21 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric as Family
 
-from cluster.engine.codecs import Codec
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp16 import Fp16Codec
+from cluster.engine.codecs.fp32 import Fp32Codec
+from cluster.engine.codecs.topk import TopKCodec
 from cluster.engine.membership import Membership, Phase
 from cluster.engine.messages import Answered, Item, Joined
 from cluster.errors import ClusterError
-from cluster.inventory.codecs import Fp16Codec, Fp32Codec, TopKCodec
+from cluster.inventory.extensions import CODECS
 from cluster.inventory.task import Task
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.codec_choice import wire_codecs
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.figures import Figures
 from cluster.jobs.job_metrics import JobMetrics, Stage
 from cluster.jobs.lifecycle import conduct
+from cluster.jobs.modes.mode import wire_codecs
 from cluster.jobs.observer import EpochReport, Observer, Observers, Update, WorkedStep
 from cluster.jobs.pi_metrics import PiMetrics
 from cluster.jobs.run_folder import RunFolder
@@ -243,7 +246,7 @@ def test_the_time_left_is_that_of_the_speed_seen() -> None:
 def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
     assert tuple(phase.value for phase in Phase) == job_entries.STATES
     named: list[Codec] = [codec for config in (Fp32Codec(), Fp16Codec(), TopKCodec()) for codec in wire_codecs(config)]
-    assert {codec.name for codec in named} == set(job_entries.CODECS)
+    assert {codec.name for codec in named} == set(CODECS)
 
 
 class Watched:
