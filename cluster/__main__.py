@@ -84,7 +84,6 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
         going_on = () if resumed is None else (resumed,)
         job = job_of(inventory, display, cancel, *going_on, chaos=chaos)
         watch = StatusWatch(inventory, given.job, display.say)
-        job.observers.add(watch.observer)
         path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
     _say_where(path, given.json, log)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE

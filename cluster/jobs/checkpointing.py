@@ -12,8 +12,8 @@ from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
-from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
+from cluster.status.events import CheckpointWritten, Consumer
 from ps_node.placed_vector import PlacedVector
 from ps_node.shard import Totals, VectorState
 
@@ -35,7 +35,6 @@ class Resumption:
     rolled_back: int
     resumptions: int
     wire: Mapping[str, int]
-    event_lines: int
     elapsed_seconds: float
     micro_batches: int
     """What the run's batches are cut into: `auto` means this number from now on, whatever the cluster is now."""
@@ -91,7 +90,6 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
         max(int(facts["rolled_back"]), _progress(run) - checkpoint.update),
         int(facts["resumptions"]),
         {key: int(value) for key, value in facts["wire"].items()},
-        int(facts["event_lines"]),
         float(facts["elapsed_seconds"]),
         job.pieces,
     )
@@ -115,11 +113,11 @@ class RunKeeper:
 
     def __init__(
         self, run: Path, job: TrainJob, dataset_sha256: str, shards: PlacedVector[Any],
-        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter, observer: Observer,
+        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter, emit: Consumer,
     ) -> None:  # fmt: skip
-        """`described`: the facts that only the run knows (counts, event lines, time). Raises ClusterError."""
+        """`described`: the facts that only the run knows (counts, time). Raises ClusterError."""
         self._job, self._dataset, self._shards, self._wire = job, dataset_sha256, shards, wire
-        self._described, self._fits, self._observer = described, fits, observer
+        self._described, self._fits, self._emit = described, fits, emit
         self._store = CheckpointStore(run / FOLDER, job.checkpoint.keep)
         self._progress = os.open(run / FOLDER / PROGRESS, os.O_WRONLY | os.O_CREAT, 0o644)
         self._updates = shards.state().next_id + int(described()["rolled_back"])
@@ -163,4 +161,4 @@ class RunKeeper:
         self._store.write(Checkpoint(state.next_id, tensors, facts))
         self._last = time.monotonic()
         size = sum(tensor.nbytes for tensor in tensors.values())
-        self._observer.checkpoint(self._last - begin, size, state.next_id)
+        self._emit(CheckpointWritten(self._last - begin, size, state.next_id))

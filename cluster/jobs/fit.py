@@ -5,8 +5,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.jobs.figures import Figures
 from cluster.parameters.layout import Vector
+from cluster.status.parts import Figures
 
 LATEST = 4096
 """Steps that the median step time is over."""

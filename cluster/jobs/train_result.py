@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from cluster.data import Dataset
 from cluster.inventory import Inventory
 from cluster.inventory.micro_batches import MicroBatches
-from cluster.jobs.calibration import latest as latest_calibration
 from cluster.jobs.chaos_log import ChaosLog
 from cluster.jobs.checkpointing import Resumption
-from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit, Staleness
+from cluster.jobs.run_folder import latest_calibration
 from cluster.jobs.wire import WireMeter
 from cluster.models.network import Network
+from cluster.status.parts import Figures
 from ps_node.shard import Totals
 
 DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")
@@ -55,7 +55,7 @@ class TrainReport:
     def resume(self, found: Resumption) -> None:
         """Go on from what a checkpoint says."""
         self.fits += found.fits
-        self.wire = WireMeter(**found.wire)
+        self.wire = WireMeter.of(found.wire)
         self.rolled_back, self.earlier_seconds = found.rolled_back, found.elapsed_seconds
         self.resumptions = found.resumptions + 1
 

@@ -1,6 +1,7 @@
 """Bytes on the wire, as the parameter servers' own sockets count them (TCP_INFO, through their /metrics)."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from cluster.errors import ClusterError
 from cluster.jobs.role_metrics import ANSWER_SECONDS, role_metrics
@@ -48,6 +49,13 @@ class WireMeter:
     received: int = 0
     packets: int = 0
     steps: int = 0
+    read: Callable[[], Traffic | None] = field(default=lambda: None, compare=False)
+    """The traffic so far; None where it is unknown."""
+
+    @classmethod
+    def of(cls, counted: Mapping[str, int]) -> "WireMeter":
+        """One that continues from what was `counted`."""
+        return cls(counted["sent"], counted["received"], counted["packets"], counted["steps"])
 
     def add(self, before: Traffic | None, after: Traffic | None, steps: int) -> Traffic | None:
         """One stretch of `steps` steps between two readings, and what it carried; None if one of them failed."""

@@ -29,7 +29,7 @@ from cluster.pages.entrance import Entrance
 from cluster.pages.guarded import Guarded, Receive, Scope, Send
 from cluster.pages.renderer import Renderer
 from cluster.pages.viewers import MOST_VIEWERS, Viewers
-from cluster.status.records import finite
+from cluster.status.history_file import finite
 from cluster.status.view import RunView, described
 
 log = logging.getLogger(__name__)
