@@ -1,8 +1,11 @@
 """`mode: async`: every update is a push of its own, applied as it arrives."""
 
+from typing import ClassVar
+
 from cluster.consistency.policy import Grant, WholeUpdates
 from cluster.consistency.speeds import Speeds
 from cluster.inventory.extensions import ModeFacts
+from cluster.inventory.fields import Section
 
 
 class Asynchronous(WholeUpdates, ModeFacts):
@@ -21,7 +24,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
     in_steps = False
     repeatable = True
     mechanism = "cluster.jobs.modes.asynchronous:AsynchronousMode"
-    Options = None
+    Options: ClassVar[type[Section] | None] = None
 
     def __init__(self, slots: int, speeds: Speeds) -> None:
         """`slots` micro-batches an update."""
@@ -51,6 +54,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
         return grant
 
     def may_start(self, update: int, workers: int) -> bool:
+        """Whether `update` may begin now, with this many workers in the cluster; subclasses answer otherwise."""
         del update, workers
         return True
 

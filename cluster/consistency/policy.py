@@ -16,7 +16,7 @@ class Grant:
 
 
 class Policy(Protocol):
-    """Decides, for each worker that is idle, what it may begin now. Pure: the time is an argument."""
+    """Decides what an idle worker may begin now. Pure: the time is an argument."""
 
     def begin(self, updates: range) -> None:
         """Start a new stretch of updates, after the last one was completed or cancelled."""

@@ -42,6 +42,7 @@ class BoundedStaleness(Asynchronous):
         self._start = updates.start
 
     def may_start(self, update: int, workers: int) -> bool:
+        """See Asynchronous."""
         clock = (update - self._start) // workers
         oldest_open = min(self.under_way, default=update)
         return oldest_open >= self._start + (clock - self._bound) * workers

@@ -11,10 +11,10 @@ from cluster.inventory.extensions import ModeFacts
 from cluster.inventory.fields import Section
 
 RETRY_STEPS = 32
-"""Steps after which a worker that got nothing in them gets a micro-batch all the same: it may have become faster."""
+"""A worker without a grant for this many steps gets a micro-batch: it may have become faster."""
 
 CLOCK_SECONDS = 1e-6
-"""More than rounding makes of a sum of times, less than matters."""
+"""More than the rounding error of a sum of times, less than matters."""
 
 
 class SyncSettings(Section):
@@ -70,9 +70,9 @@ class Synchronous(ModeFacts):
         self._counted: dict[int, list[int]] = {}
         self._withdrawn: list[Grant] = []
         self._served_at: dict[int, int] = {}
-        """By worker: the step in which it last got something, or first asked."""
+        """By worker: the step of its last grant, or of its first request."""
         self._passed_over: set[int] = set()
-        """Workers that got nothing although nothing was under way, since a worker got something on its merits."""
+        """Workers refused while no part was under way, since the last worker got a grant for its speed."""
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:

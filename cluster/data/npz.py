@@ -1,4 +1,4 @@
-"""Somebody's own windows in one `.npz`, as `numpy.savez_compressed` writes it.
+"""A user's own windows in one `.npz`, as `numpy.savez_compressed` writes it.
 
 `x_train`, `x_test`: (windows, steps, channels), any real numbers; `y_train`, `y_test`: (windows,), integers or text;
 optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `labels`: (classes,) text.
@@ -22,7 +22,7 @@ from cluster.errors import DataError
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("subject_train", "subject_test", "labels")
 DEFAULT_WINDOW_STEPS = 128
-"""What a job asks for when nobody said anything: an `.npz` of another length is then taken as it is."""
+"""The default of a job: an `.npz` of another length is then taken as it is."""
 
 
 _HEADER_DAMAGE = (ValueError, SyntaxError, TokenError, LookupError, RecursionError)

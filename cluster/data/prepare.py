@@ -40,7 +40,7 @@ def prepare(
     changed is prepared again, what did not is not, wherever the source lies. `seed` matters to synthetic recordings
     only. `progress` is called with a stage, what is done and what there is in all. A source that is a prepared folder
     itself is opened where it lies, and must have been prepared with these settings.
-    Raises DataError naming file, line and remedy; the cache then holds what it held before.
+    Raises DataError naming file, line and remedy; the cache is then unchanged.
     """
     if source.kind == PREPARED and source.path is not None:
         return open_published(source.path, window_steps=window_steps, window_stride=window_stride, seed=seed)
@@ -74,7 +74,7 @@ def open_published(folder: Path, *, window_steps: int, window_stride: int, seed:
         raise DataError(f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again")
     wanted = {"window_steps": window_steps, "window_stride": window_stride, "seed": seed}
     if not settings and window_steps != DEFAULT_WINDOW_STEPS:
-        # Windows that were cut before they came here: they have one length, and nobody chose it.
+        # The source came cut into windows of one length, which no setting chose.
         settings = {"window_steps": dataset.window_steps}
     for name, value in settings.items():
         if value != wanted.get(name):
@@ -87,7 +87,7 @@ def open_published(folder: Path, *, window_steps: int, window_stride: int, seed:
 
 @functools.cache
 def _preparation_sha256() -> str:
-    """SHA-256 of the code that prepares: no version number that somebody forgets to raise when a filter changes."""
+    """SHA-256 of the code that prepares: unlike a version number it changes with every filter."""
     package = Path(__file__).parent
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(package.glob("*.py")))).hexdigest()
 

@@ -58,7 +58,7 @@ class Reader(ABC):
         """The windows in `opened`: a Tree of a set, the Path of a file, None otherwise. Raises DataError."""
 
 
-READERS = Registry("kind of recordings", "cluster.data", Reader)
+READERS: Registry[Reader] = Registry("kind of recordings", "cluster.data", Reader)  # type: ignore[type-abstract]
 
 
 @contextmanager

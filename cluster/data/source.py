@@ -96,8 +96,8 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def _kind_of_file(path: Path) -> str | None:
-    for kind, found in READERS.items():
-        if path.suffix.lower() == found.suffix:
+    for kind, reader in READERS.items():
+        if path.suffix.lower() == reader.suffix:
             return kind
     if path.suffix.lower() != ".zip":
         return None

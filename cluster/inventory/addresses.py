@@ -115,10 +115,10 @@ class _Announcer:
         return ", ".join(usable) or "none: no interface of this machine has an address"
 
     def check_reachable(self, host: str, path: KeyPath, any_elsewhere: bool) -> None:
-        """Other nodes must be able to reach the address, and strangers must not."""
+        """Report an address that other nodes cannot reach, or that the Internet can."""
         try:
             address = IPv4Address(host)
-        except AddressValueError:  # a host name nobody resolved
+        except AddressValueError:  # an unresolved host name
             return
         many = self.parts.node_count > 1 and (any_elsewhere or not self.parts.local)
         if address.is_loopback and many:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from cluster.registry import Registry
 
 if TYPE_CHECKING:
-    from cluster.inventory.fields import Choice, Section
+    from cluster.inventory.fields import Choice, OptimizerOptions, Section
 
 
 class ModeFacts:
@@ -30,7 +30,7 @@ class ModeFacts:
     parameters: ClassVar[Literal["servers", "workers", "coordinator"]]
     """Where the parameters are. A mode with all of them in the coordinator needs no roles."""
     in_steps: ClassVar[bool]
-    """An update is a step, the sum of its micro-batches whoever computes them; else it is one worker's push."""
+    """True: an update is a step, the same sum of micro-batches on any workers. False: it is one worker's push."""
     repeatable: ClassVar[bool]
     """`--chaos` may drop, double or delay a call; False for calls that must never run twice."""
     mechanism: ClassVar[str]
@@ -76,7 +76,7 @@ class CodecFacts:
     travels: ClassVar[str]
     """Cell of the documentation's table: what travels, in bytes a value."""
     keeps_back: ClassVar[bool]
-    """Whether a worker keeps what it did not send: then results depend on who computed what."""
+    """Whether a worker keeps values for later pushes: then results depend on which worker computed what."""
     Options: ClassVar[type[Choice]]
 
 
@@ -84,7 +84,7 @@ class OptimizerFacts:
     """How a gradient changes a shard; the class in `ps_node.optimizers` applies it."""
 
     name: ClassVar[str]
-    Options: ClassVar[type[Choice]]
+    Options: ClassVar[type[OptimizerOptions]]
 
 
 class ModelFacts:

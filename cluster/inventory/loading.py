@@ -44,10 +44,10 @@ class _OverrideError(Exception):
 
 
 def apply(arguments: Sequence[str], sources: Sources) -> list[Problem]:
-    """Replace values in `sources`, later overrides winning. Returns what could not be applied.
+    """Replace values in `sources`; later overrides win. Returns the problems of those that cannot be applied.
 
-    A new `name` for a model, an optimizer or a schedule forgets the knobs the file gave the old one, wherever it
-    stands among the overrides: an inventory written for one network can be tried with another.
+    A new `name` for a model, an optimizer or a schedule drops the options in the file for the old one, at any position
+    among the overrides: an inventory for one network can be tried with another.
     """
     problems: list[Problem] = []
     overrides: list[_Override] = []
@@ -117,8 +117,8 @@ def load(
 ) -> Inventory:
     """Read, override and validate an inventory.
 
-    `check_interfaces=False` asks nothing of this machine: host names stay unresolved, and a node that names only an
-    interface keeps no address. Raises InventoryError with every problem of the file and of the overrides.
+    With `check_interfaces=False` host names stay unresolved, and a node that names only an interface has no address.
+    Raises InventoryError with every problem of the file and of the overrides.
     """
     file = printable(os.fspath(path))
     text = _read(Path(path), file)
@@ -128,7 +128,7 @@ def load(
 
 
 def loads(text: str, file: str, overrides: Sequence[str], *, path: Path, machine: Machine | None) -> Inventory:
-    """The same for text already read; without a machine, nothing is asked of one."""
+    """The same for text already read; without a machine, host names and interfaces stay unresolved."""
     document = parse(text, file)
     if document.value is None:
         raise InventoryError(document.problems or [Problem(file, "", "empty", "write one with `fab init --local`")])
@@ -151,9 +151,9 @@ def loads(text: str, file: str, overrides: Sequence[str], *, path: Path, machine
 
 
 def located(inventory: Inventory, machine: Machine) -> Inventory:
-    """An inventory that was loaded without asking `machine`, with the addresses it knows: nothing is held against it.
+    """An inventory that was loaded without a machine, with the addresses that `machine` knows. Never fails.
 
-    A host name that has no address now stays one, and a node that names an interface nobody has is known by its name.
+    A host name without an address stays a name; a node whose interface does not exist is addressed by its name.
     """
 
     def address(node: Node) -> str:
@@ -162,7 +162,7 @@ def located(inventory: Inventory, machine: Machine) -> Inventory:
             return next(iter(machine.interfaces().get(node.interface or inventory.interface or "", ())), node.name)
         return host if is_address(host) else machine.resolve(host) or host
 
-    # Names that nobody answers for take seconds each.
+    # An unknown name takes seconds.
     with ThreadPoolExecutor(max_workers=16) as pool:
         found = pool.map(address, inventory.nodes)
     hosts = {node.name: host for node, host in zip(inventory.nodes, found, strict=True)}

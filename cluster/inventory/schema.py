@@ -111,7 +111,7 @@ class Inventory(Description):
         """Every role process: parameter servers first, then workers, then the coordinator, each counted from 0."""
         return self._tasks
 
-    def needs_roles(self, job: JobName) -> bool:
+    def needs_roles(self, job: str) -> bool:
         """Whether the job runs on the cluster's roles; training may run in the coordinator alone."""
         return job != "train" or self.jobs.train.facts.needs_roles()
 

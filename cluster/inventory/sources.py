@@ -93,7 +93,7 @@ def _replaced(tree: Any, path: KeyPath, value: Any) -> Any:
 
 AnySection = TypeVar("AnySection", bound=Section)
 _ROUNDS = 4
-"""Removing a wrong value may bring up the next check; after so many rounds the section is given up."""
+"""Removing a wrong value may reveal another; after this many rounds the section counts as unreadable."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Parts:
 
 
 def readable_parts(sources: Sources) -> Parts:
-    """Read each part on its own. Problems are not reported here: the schema has already named them."""
+    """Read each part on its own. Problems are not reported here: the schema names them."""
     top = sources.value
     written = top.get("nodes")
     items: tuple[Any, ...] = written if isinstance(written, tuple) else ()

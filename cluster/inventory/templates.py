@@ -51,8 +51,8 @@ _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def free_ports(count: int) -> tuple[int, ...]:
     """`count` ports, ascending, drawn at random below those the kernel gives to outgoing connections.
 
-    A port among those would be free now and somebody's connection when the role restarts. Raises ClusterError when
-    there are not enough.
+    A port above could be another program's connection when the role restarts. Raises ClusterError when there are not
+    enough.
     """
     candidates = list(range(LOWEST_PORT, max(LOWEST_PORT + 1000, _ephemeral_start())))
     random.SystemRandom().shuffle(candidates)
@@ -109,7 +109,7 @@ def hosts_inventory(hosts: str, user: str = "pi", *, cluster: str = "cluster") -
     """Text of an inventory for machines reached over SSH, e.g. `hosts="192.168.1.16-31"`.
 
     The first host gets the storage, the parameter server and the coordinator, and all of them a worker.
-    Raises UsageError when `hosts` cannot be read, InventoryError when what it names makes no cluster.
+    Raises UsageError when `hosts` cannot be read, InventoryError when the hosts make no cluster.
     """
     addresses = expand_hosts(hosts)
     names = _node_names(addresses)

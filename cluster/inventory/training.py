@@ -1,13 +1,13 @@
 """The job `train`: every knob of a training run."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from cluster.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
-from cluster.inventory.fields import Choice, Fraction, Section, Seed, Text
+from cluster.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text
 from cluster.inventory.micro_batches import MOST, Auto
 from cluster.registry import Registry, either
 
@@ -27,14 +27,14 @@ THESIS: Mapping[str, Any] = {
 RECIPES: Mapping[str, Mapping[str, Any]] = {"shipped": {}, "thesis": THESIS}
 
 SECTION_NAMES: Mapping[str, str] = {"model": "thesis", "optimizer": "adamw", "schedule": "one_cycle"}
-"""Sections told apart by their key `name`, and the name each has when nobody gives one."""
+"""Sections that their key `name` distinguishes, with the default name of each."""
 
 
 def completed(given: Mapping[Any, Any]) -> dict[Any, Any]:
     """The keys of `jobs.train` as given, with those of the recipe where they are missing.
 
     Within `model`, `optimizer` and `schedule` the recipe's values only go with the recipe's own choice of `name`.
-    Anything that is not as the schema wants it is left alone, for the schema to name.
+    Wrong values stay as they are: the schema reports them.
     """
     chosen = given.get("recipe", "shipped")
     recipe = RECIPES.get(chosen, {}) if isinstance(chosen, str) else {}
@@ -57,8 +57,10 @@ def _one_of(registry: Registry[Any]) -> Any:
 
 
 if TYPE_CHECKING:
-    ModeName = str
-    CodecConfig = ModelConfig = OptimizerConfig = Choice
+    ModeName: TypeAlias = str
+    CodecConfig: TypeAlias = Choice
+    ModelConfig: TypeAlias = Choice
+    OptimizerConfig: TypeAlias = OptimizerOptions
 else:
     ModeName = Literal[tuple(MODES)]
     CodecConfig, ModelConfig, OptimizerConfig = _one_of(CODECS), _one_of(MODELS), _one_of(OPTIMIZERS)
@@ -87,7 +89,7 @@ ScheduleConfig = Annotated[OneCycle | Constant, Field(discriminator="name")]
 
 
 class CheckpointSettings(Section):
-    """What a run keeps to go on from."""
+    """What a run keeps to resume from."""
 
     every_seconds: float = Field(60.0, ge=0.0, le=86_400.0, description="time between two checkpoints, about")
     keep: int = Field(3, ge=1, le=1000, description="how many of the latest stay")
@@ -106,7 +108,7 @@ class DataSettings(Section):
 
 
 def _subjects(value: object) -> object:
-    """A count, or the ids themselves: decided here so that a wrong value gives one problem, not one a branch."""
+    """A count or a list of ids; checked here so that a wrong value is one problem, not one a branch."""
     if isinstance(value, bool) or not isinstance(value, int | tuple):
         raise PydanticCustomError(
             "subjects", "expected how many subjects or a list of their ids", {"remedy": "write e.g. 3 or [1, 7, 21]"}
@@ -129,7 +131,7 @@ Subjects = Annotated[int | tuple[int, ...], BeforeValidator(_subjects)]
 
 
 def _pieces(value: object) -> object:
-    """`auto` or a count, decided here for the same reason."""
+    """`auto` or a count; checked here for the same reason."""
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST):
         return value
     raise PydanticCustomError(

@@ -1,4 +1,4 @@
-"""The recordings of a job: found, prepared, and said in a line.
+"""The recordings of a job: found, prepared and announced in a line.
 
 With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on the shared storage.
 """
@@ -17,7 +17,7 @@ from cluster.status.events import Advanced, Consumer, StageBegan
 
 
 def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer) -> Dataset:
-    """The prepared windows of the source that `jobs.train.data` or the search order names; says which, and why.
+    """Prepare the source that `jobs.train.data` or the search order names, and announce it.
 
     Raises DataError, or Cancelled between two steps of the preparation.
     """

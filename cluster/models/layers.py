@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cluster.lazy import tf
-from cluster.models.network import Parameter, Tensors, initial
+from cluster.models import initial
+from cluster.models.network import Parameter, Tensors
 from cluster.parameters.layout import ParameterSpec
 
 

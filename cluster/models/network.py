@@ -48,8 +48,8 @@ class Problem:
 class Output:
     """What a network says about a batch.
 
-    `logits` has shape (batch, classes). `statistics` holds, for each untrained parameter and by its name, what this
-    batch measured (empty outside training); whoever owns the vector averages it into the running value.
+    `logits` has shape (batch, classes). `statistics` holds by name, for each untrained parameter, what this batch
+    measured (empty outside training); the owner of the vector averages it into the running value.
     """
 
     logits: tf.Tensor

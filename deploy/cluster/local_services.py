@@ -40,7 +40,7 @@ class LocalServices:
         """`coordinator` is the command that takes a job's name and flags."""
         self._coordinator = tuple(coordinator)
         self._job_restarts = job_restarts
-        self._jobs_with_roles = frozenset(filter(inventory.needs_roles, ("train", "evaluate", "pi")))
+        self._jobs_with_roles = frozenset(job for job in ("train", "evaluate", "pi") if inventory.needs_roles(job))
         self._cluster = inventory.cluster
         self._as_given = inventory.path
         self._inventory = inventory.path.resolve()

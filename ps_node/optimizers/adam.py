@@ -1,11 +1,11 @@
 """`optimizer: adam`."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import Choice, PositiveFloat
+from cluster.inventory.fields import OptimizerOptions
 from cluster.lazy import tf
 from ps_node.optimizers.optimizer import Optimizer
 
@@ -14,11 +14,10 @@ Beta2 = Annotated[float, Field(ge=0.0, lt=1.0, description="decay of the running
 Epsilon = Annotated[float, Field(gt=0.0, le=1.0, description="added to the root of the second moment")]
 
 
-class AdamOptions(Choice):
+class AdamOptions(OptimizerOptions):
     """Adam, https://arxiv.org/abs/1412.6980; the defaults are the paper's and the thesis's."""
 
     name: Literal["adam"] = Field("adam", description="which optimizer this is")
-    learning_rate: PositiveFloat = Field(0.001, description="step size; with one_cycle the highest one")
     beta_1: Beta1 = 0.9
     beta_2: Beta2 = 0.999
     epsilon: Epsilon = 1e-8
@@ -35,7 +34,7 @@ class Adam(Optimizer):
     """Decoupled, see AdamW; 0 in plain Adam."""
 
     name = "adam"
-    Options = AdamOptions
+    Options: ClassVar[type[OptimizerOptions]] = AdamOptions
 
     @property
     def slot_names(self) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import Choice, PositiveFloat
+from cluster.inventory.fields import OptimizerOptions, PositiveFloat
 from ps_node.optimizers.adam import Adam, Beta1, Beta2, Epsilon
 
 
-class AdamWOptions(Choice):
+class AdamWOptions(OptimizerOptions):
     """Adam with decoupled weight decay, https://arxiv.org/abs/1711.05101; the decay's default is PyTorch's."""
 
     name: Literal["adamw"] = Field("adamw", description="which optimizer this is")

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import Choice, Fraction, PositiveFloat
+from cluster.inventory.fields import Fraction, OptimizerOptions, PositiveFloat
 from cluster.lazy import tf
 from ps_node.optimizers.optimizer import Optimizer
 
 
-class SgdOptions(Choice):
+class SgdOptions(OptimizerOptions):
     """Stochastic gradient descent with heavy-ball momentum."""
 
     name: Literal["sgd"] = Field("sgd", description="which optimizer this is")

@@ -18,6 +18,7 @@ from cluster.engine.codecs.topk import TopKCodec
 from cluster.engine.membership import Membership, Phase
 from cluster.engine.messages import Answered, Item, Joined
 from cluster.errors import ClusterError
+from cluster.inventory.extensions import CODECS
 from cluster.inventory.task import Task
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
@@ -247,7 +248,7 @@ def test_what_any_job_tells_arrives(clock: Callable[[], float]) -> None:
 def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
     assert tuple(phase.value for phase in Phase) == job_entries.STATES
     named: list[Codec] = [codec for config in (Fp32Codec(), Fp16Codec(), TopKCodec()) for codec in wire_codecs(config)]
-    assert {codec.name for codec in named} == set(job_entries.CODECS)
+    assert {codec.name for codec in named} == set(CODECS)
 
 
 class Watched:

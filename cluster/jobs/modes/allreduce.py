@@ -85,9 +85,9 @@ class AllreduceMode:
             norm = shards.reduce_and_apply(parts, job.pieces, rate)
             with tf.control_dependencies([norm]):
                 pushed = tf.timestamp()
-            told = tf.concat([[norm], tf.reshape(tf.stack(figures), [-1])], 0)
+            reply = tf.concat([[norm], tf.reshape(tf.stack(figures), [-1])], 0)
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
-            return tf.concat([times, tf.cast(told, tf.float64)], 0)
+            return tf.concat([times, tf.cast(reply, tf.float64)], 0)
 
         return trace(
             train,

@@ -99,7 +99,7 @@ class Mode(Protocol):
 
     @property
     def memories_lost(self) -> int:
-        """How often a worker lost what it kept between its pushes: a codec's residual, an inner optimizer's slots."""
+        """How often a worker lost its state between pushes: a codec's residual, an inner optimizer's slots."""
         ...
 
     def settle(self) -> Item | None:

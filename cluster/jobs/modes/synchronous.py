@@ -104,8 +104,8 @@ class SynchronousMode:
                 pushed = tf.timestamp()
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
             figures = [now.norm, *(piece.loss for piece in pieces), *(piece.hits for piece in pieces)]
-            told = tf.stack([tf.cast(value, tf.float64) for value in figures])
-            return tf.concat([told[:1], times, told[1:]], 0)
+            reply = tf.stack([tf.cast(value, tf.float64) for value in figures])
+            return tf.concat([reply[:1], times, reply[1:]], 0)
 
         return trace(
             train,
