@@ -30,7 +30,7 @@ from typing import Any
 import yaml
 
 from benchmarks.report import arguments, publish
-from cluster.pages.thesis_figures import pi_seconds
+from cluster.pages.pi_times import pi_seconds
 from cluster.status.events import EpochEnded
 from cluster.status.history import read_run
 from cluster.status.history_file import read_events

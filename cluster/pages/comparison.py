@@ -5,11 +5,11 @@ from statistics import fmean
 from typing import Literal
 
 from cluster.pages.charts import Chart, Series, thinned
+from cluster.pages.drawing import environment
 from cluster.pages.groups import Compared, Group, Named, compared, differences, groups_of, named, result_number
 from cluster.pages.numbers import amount, count, duration, figure, percent, short
 from cluster.pages.pi_times import times_chart, times_of
 from cluster.pages.run_files import Run
-from cluster.pages.templating import environment
 from cluster.pages.words import GLOSSARY, run_state
 from cluster.status.view import EpochView
 

@@ -25,10 +25,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cluster.control.door import Door, listening
-from cluster.pages.entrance import Entrance
-from cluster.pages.guarded import Guarded, Receive, Scope, Send
-from cluster.pages.renderer import Renderer
-from cluster.pages.viewers import MOST_VIEWERS, Viewers
+from cluster.pages.entrance import Entrance, Guarded, Receive, Scope, Send
+from cluster.pages.viewers import MOST_VIEWERS, Renderer, Viewers
 from cluster.status.history_file import finite
 from cluster.status.view import RunView, described
 

@@ -68,7 +68,7 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Restored:
-    """A training continues from a checkpoint, which has so many finished epochs. Later ones are trained again."""
+    """A training continues from a checkpoint with these numbers of finished epochs. Later ones are trained again."""
 
     train_epochs: Count
     refit_epochs: Count

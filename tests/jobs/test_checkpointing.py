@@ -67,7 +67,7 @@ def test_all_there_is_comes_back(tmp_path: Path) -> None:
     assert len(found.fits) == 2
     assert (found.totals.applied, found.totals.duplicates_dropped) == (90, 4)
     assert (found.resumptions, found.elapsed_seconds, found.rolled_back) == (2, 1.5, 0)
-    assert WireMeter(**found.wire).sent == 10
+    assert WireMeter.of(found.wire).sent == 10
 
 
 def test_what_came_after_the_checkpoint_is_rolled_back_and_adds_up_over_several_ends(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def fresh(job: str = "train", *, alone: bool = False) -> Played:
     """Of which nothing is known but its inventory."""
     names = ("coordinator:0", "ps:0"), ("worker:0",), ("worker:1",)
     nodes = tuple(NodeTasks(f"rpi{number}", f"10.0.0.{number}", tasks) for number, tasks in enumerate(names, 1))
-    trained = ("async", "thesis", None) if job == "train" else (None, None, 1000 if job == "pi" else None)
+    mode, model = ("async", "thesis") if job == "train" else (None, None)
     played = Played()
-    played.emit(Began("bench", job, STARTED, nodes, *trained, alone), 0.0)
+    played.emit(Began("bench", job, STARTED, nodes, mode, model, 1000 if job == "pi" else None, alone), 0.0)
     return played
 
 
