@@ -1,4 +1,4 @@
-"""`chaos.jsonl` in a run's folder: what `--chaos` did to it, over all the coordinators that it took.
+"""`chaos.jsonl` in a run's folder: the faults that `--chaos` injected, over all coordinators of the run.
 
 A line a fault and one for each coordinator's beginning, written before anything else happens: it survives a SIGKILL of
 this process, which is one of the faults.
@@ -24,7 +24,7 @@ SUPERVISOR = "PSCLUSTER_SUPERVISOR"
 def sabotage(
     plan: ChaosPlan | None, folder: Path, servers: int, emit: Consumer
 ) -> tuple[Saboteur | None, "ChaosLog | None"]:
-    """What injects the plan's faults into a run on so many parameter servers, and the log of it; Nones without a plan.
+    """The saboteur of a plan for a run on `servers` parameter servers, and its log; Nones without a plan.
 
     Every fault is emitted. Raises ClusterError.
     """
@@ -36,7 +36,7 @@ def sabotage(
 
 
 class ChaosLog:
-    """The file of one run, opened by one more coordinator."""
+    """The file of one run, opened by its next coordinator."""
 
     def __init__(self, folder: Path, emit: Consumer = lambda _: None) -> None:
         """Raises ClusterError if it cannot be read or written."""
@@ -51,7 +51,7 @@ class ChaosLog:
             ) from None
         known = [entry for line in lines if (entry := _entry(line)) is not None]
         self.attempt = sum("attempt" in entry for entry in known)
-        """How many coordinators wrote to it before."""
+        """Number of coordinators that wrote to it before."""
         self._injected = Counter(str(entry["fault"]) for entry in known if "fault" in entry)
         self._deadly = [float(entry["time"]) for entry in known if entry.get("fault") in DEADLY]
         self._write(attempt=self.attempt)

@@ -1,4 +1,4 @@
-"""A training run's checkpoints: what goes into one, when, and going on from one."""
+"""A training's checkpoints: what one contains, when it is written, how a run resumes from it."""
 
 import json
 import os
@@ -20,14 +20,14 @@ from ps_node.shard import Totals, VectorState
 FOLDER = "checkpoints"
 PROGRESS = "progress"
 MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data")
-"""Keys of the job that may be others in the run that goes on; the data's content is compared by itself."""
+"""Keys of the job that may differ in a resumed run; the content of the data is compared by itself."""
 
 VECTOR, SLOT, FIT = "vector", "slot/", "fit/"
 
 
 @dataclass(frozen=True)
 class Resumption:
-    """A run as its last checkpoint has it: the shards' content, its fits, and what had been counted."""
+    """A run as its last checkpoint has it: the content of the shards, the fits, the counts."""
 
     state: VectorState
     fits: tuple[Fit, ...]
@@ -41,7 +41,7 @@ class Resumption:
 
 
 def settings_of(job: TrainJob) -> dict[str, Any]:
-    """What has to be the same for a run to continue."""
+    """The settings that a resumed run keeps."""
     described = job.model_dump(mode="json", by_alias=True)
     return {key: value for key, value in described.items() if key not in MAY_DIFFER}
 
@@ -71,7 +71,7 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
     differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
     if differing:
         shown = "; ".join(f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing)
-        raise UsageError(f"{run}: a run goes on with the settings it began with, but {shown}: give it those")
+        raise UsageError(f"{run}: a resumed run keeps the settings it began with, but {shown}: give it those")
     if facts["dataset_sha256"] != dataset_sha256:
         raise UsageError(f"{run}: was trained on other recordings than --data names now: give it those it began with")
     if tensors[VECTOR].shape != (size,):

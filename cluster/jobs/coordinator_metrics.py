@@ -75,7 +75,7 @@ class CoordinatorMetrics:
 
     @contextmanager
     def until_read(self, stop: Callable[[], bool]) -> Iterator[None]:
-        """Lets whoever reads the metrics read the last ones after what is inside, unless `stop()`; then closes.
+        """After the body, wait until a scraper has read the last figures, unless `stop()`; then close.
 
         Otherwise the figures of the last seconds, and that a training diverged, would never reach a Prometheus.
         """

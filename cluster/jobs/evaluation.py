@@ -69,7 +69,7 @@ class Evaluator:
     def __init__(
         self, dispatcher: Runner, classes: int, reply: Callable[[int, int, float], None] = lambda *_: None
     ) -> None:
-        """`reply` is told the task, the windows and the seconds of each reply."""
+        """`reply` gets the task, the windows and the seconds of each reply."""
         self._dispatcher, self._classes, self._reply = dispatcher, classes, reply
         self._ids = count(-1, -1)
         """Below zero: an evaluation changes nothing, so its ids must never meet those of updates."""

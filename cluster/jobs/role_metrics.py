@@ -15,7 +15,7 @@ from cluster.status.events import RoleAnswered, RoleSilent
 
 ANSWER_SECONDS = 5.0
 MOST_LINES = 10_000
-"""Of which a role writes some 150. Reading so many takes a tenth of a second."""
+"""A role writes some 150. Parsing this number takes a tenth of a second."""
 BUILD = "pscluster_build_info"
 CORES = "pscluster_process_cores"
 MEMORY = "pscluster_process_anonymous_bytes"

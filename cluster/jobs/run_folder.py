@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 18
 
 
 class RunFolder:
-    """One run's folder, made when the job starts, or that of a run that goes on."""
+    """The folder of one run: a new one, or that of a resumed run."""
 
     def __init__(self, runs: Path, job: str, resumed: Path | None = None) -> None:
         """Make `runs/<UTC time>-<job>/`, or take `resumed`. Raises ClusterError if that is not possible."""
@@ -42,7 +42,7 @@ class RunFolder:
         raise ClusterError(f"{runs}: a thousand runs of {job} began in the same second: wait a moment")
 
     def _take_number(self, runs: Path) -> None:
-        """Note the place in the order of starts, which the name only has while nobody sets the clock back."""
+        """Write the place in the order of starts: names are out of order once a clock is set back."""
         number = 1 + max((_number(path.parent) for path in runs.glob(f"*/{SEQUENCE}")), default=0)
         with suppress(OSError):  # a disk that does not take it takes no checkpoint either, and says so then
             (self.path / SEQUENCE).write_text(f"{number}\n", encoding="ascii")
@@ -63,7 +63,7 @@ def newest_unfinished(runs: Path) -> Path:
     """The folder of the newest training run without its full result. Raises UsageError if there is none."""
     found = [path.parent for path in runs.glob("*-train*/coordinator.log") if not is_finished(path.parent)]
     if not found:
-        raise UsageError(f"{runs}: expected a training run that was broken off, found none: start one without --resume")
+        raise UsageError(f"{runs}: expected an interrupted training run, found none: start one without --resume")
     return max(found, key=_age)
 
 
@@ -76,14 +76,14 @@ def is_finished(run: Path) -> bool:
 
 
 def unfinished(run: Path) -> Path:
-    """The run, if it can go on. Raises UsageError if it is none, or finished."""
+    """The run, if it is resumable. Raises UsageError if it is no run, or finished."""
     if not (run / "coordinator.log").exists():
         raise UsageError(
             f"{run}: expected the folder of a training run, found no coordinator.log in it: `--resume` alone "
             "takes the newest one"
         )
     if is_finished(run):
-        raise UsageError(f"{run}: is finished: there is nothing to go on with; `fab job evaluate --run` looks at it")
+        raise UsageError(f"{run}: is finished: there is nothing to resume; `fab job evaluate --run` evaluates it")
     return run
 
 

@@ -146,7 +146,7 @@ class Session:
         return {task: device("worker", task) for task in sorted(dispatcher.live)}
 
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
-        """How many joined; looks up every second for whoever pressed Ctrl-C because nobody does."""
+        """The number that joined. Checks for Ctrl-C every second."""
         end = time.monotonic() + JOIN_SECONDS
         with self._display.bar("waiting for workers", self.workers) as bar:
             return self._joined(dispatcher, bar, end)
@@ -212,5 +212,5 @@ def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTT
     if not re.fullmatch(r"worker:[0-9]{1,6}", name):
         return DRAIN_ANSWERS[Drain.UNKNOWN]
     if dispatcher is None:
-        return HTTPStatus.CONFLICT, "the job is still starting or over: nobody has any work"
+        return HTTPStatus.CONFLICT, "the job is still starting or over: no worker has work"
     return DRAIN_ANSWERS[dispatcher.drain(int(name.removeprefix("worker:")), seconds)]

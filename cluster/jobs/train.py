@@ -67,7 +67,7 @@ class TrainRun:
         self, inventory: Inventory, display: Display, cancel: Cancel, resumed: Path | None = None,
         chaos: ChaosPlan | None = None,
     ) -> None:  # fmt: skip
-        """`resumed`: the folder of the run to go on with. `chaos`: faults to inject."""
+        """`resumed`: the folder of the run to resume. `chaos`: faults to inject."""
         self.chaos = chaos
         self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
         self.display, self.cancel = display, cancel
@@ -123,7 +123,7 @@ class TrainRun:
             self._notes.append((logging.WARNING, line))
             self.report.rolled_back = lost
             return None
-        self._notes.append((logging.INFO, f"{self.resumed}: goes on from update {found.state.next_id}"))
+        self._notes.append((logging.INFO, f"{self.resumed}: continues from update {found.state.next_id}"))
         self.report.resume(found)
         return found
 

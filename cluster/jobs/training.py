@@ -50,7 +50,7 @@ class Keeper(Protocol):
         ...
 
     def progress(self, updates: int) -> None:
-        """So many more updates are applied since the last checkpoint."""
+        """Note that `updates` more are applied since the last checkpoint."""
         ...
 
 
@@ -209,7 +209,7 @@ class Trainer:
         finally:
             fit.train_seconds += time.monotonic() - started
             last = self._mode.settle()
-            # What was begun of a step and not finished is applied by nobody; a push that nobody answered may be.
+            # An unfinished step is never applied; a push without a reply may be.
             begun = source.begun if last is None else complete
             fit.scheduled += len(begun)
         settled = not complete or last is None or self._settle(last)

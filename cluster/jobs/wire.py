@@ -69,11 +69,11 @@ class WireMeter:
         return added
 
     def counted(self) -> dict[str, int]:
-        """What has been added up so far, to go on from."""
+        """The sums so far, for a checkpoint."""
         return {"sent": self.sent, "received": self.received, "packets": self.packets, "steps": self.steps}
 
     def describe(self) -> dict[str, float | None]:
-        """As it stands in `result.json`: what a parameter server sends is what workers pull."""
+        """The entry of `result.json`: what a parameter server sends is what workers pull."""
         if not self.steps:
             return {"pull_bytes_per_step": None, "push_bytes_per_step": None, "packets_per_step": None}
         return {

@@ -14,9 +14,9 @@ from cluster.pages.words import GLOSSARY, run_state
 from cluster.status.view import EpochView
 
 MOST_LINES = 6
-"""So many lines of different colour and dash a chart has; of more runs one with all of them says nothing."""
+"""Lines of different colour and dash in a chart; a chart of more runs would show nothing."""
 MOST_COLUMNS = 6
-"""So many runs have a column each; of more each has a row."""
+"""Runs with a column each; of more runs each has a row."""
 
 Points = list[tuple[float, float]]
 

@@ -24,7 +24,7 @@ PI_SECONDS: dict[int, tuple[float | None, ...]] = {
     90 * MILLION: (None, 5.678, 3.482, 3.147, 2.842),
     100 * MILLION: (None, 6.103, 3.741, 3.234, 2.611),
 }
-"""Table 5: seconds on each number of `PIS` for so many samples; None where it prints N/A."""
+"""Table 5: seconds by samples, then on each number of `PIS`; None where it prints N/A."""
 
 TRAINING: dict[int, tuple[int, float, int, float]] = {
     32: (6231, 0.921709823, 3221, 0.911774695),
@@ -32,7 +32,7 @@ TRAINING: dict[int, tuple[int, float, int, float]] = {
     128: (15283, 0.922189017, 9845, 0.919239879),
     256: (37171, 0.182218305, 28762, 0.182219207),
 }
-"""Table 21, three layers of so many units: seconds and accuracy on the sixteen Pis, then on one Intel Xeon."""
+"""Table 21, by the units of each of three layers: seconds and accuracy on the sixteen Pis, then on one Intel Xeon."""
 
 
 def is_in_table_5(samples: int, pis: int) -> bool:
@@ -51,7 +51,7 @@ class Cell:
 
     seconds: float
     runs: int
-    """So many whole runs it is the mean of; 0: passed on the way to more samples."""
+    """Runs it is the mean of; 0 where a run passed it on the way to more samples."""
     speedup: float | None
     """How many times as fast as one worker."""
     thesis_seconds: float | None = None
@@ -119,7 +119,7 @@ def _seconds(samples: int, runs: Iterable[Named]) -> tuple[float, int] | None:
 
 
 def _when(one: Named, samples: int) -> float | None:
-    """When the run had drawn so many, between the two moments that were written down."""
+    """The second at which the run had drawn `samples`, between two that were written down."""
     view = one.run.view
     points = view.pi.points if view.pi else ()
     # Points count from the first chunk; what the start and the end of the job took belongs to it as well.

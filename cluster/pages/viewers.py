@@ -1,4 +1,4 @@
-"""Everyone who looks at the page now: drawn once a second for all of them, and not at all for nobody."""
+"""The viewers of the page: it is drawn once a second for all of them, and not at all without one."""
 
 import asyncio
 import json
@@ -120,7 +120,7 @@ class Viewers:
                 return
 
     async def close(self) -> None:
-        """Everyone gets the last of it, with an event `closing`, and is let go."""
+        """Send every viewer the last picture and an event `closing`, and let it go."""
         self._closed = True
         if self._drawing is not None:
             self._drawing.cancel()

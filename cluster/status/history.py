@@ -17,7 +17,7 @@ from cluster.status.thinning import with_epoch
 from cluster.status.view import ConfusionView, PiPoint, RunView, StalenessView, TrainView
 
 RESULT, OLD_EPOCHS, LOG = "result.json", "events.jsonl", "coordinator.log"
-BROKEN = "there is no result: the run was broken off, or still goes on"
+BROKEN = "there is no result: the run was interrupted, or still runs"
 
 
 def read_run(folder: Path) -> RunView:
@@ -109,7 +109,7 @@ def _epochs(folder: Path, started: datetime) -> Iterator[Epoch]:
 
 
 def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
-    """The result goes before what the history knows: it is what the run came to."""
+    """The picture with the figures of the result, which count more than those of the history."""
     labels = (result.get("dataset") or {}).get("labels")
     rows, final = result.get("confusion"), result.get("final") or {}
     if isinstance(rows, list) and isinstance(labels, list):

@@ -79,7 +79,7 @@ class RoleCount:
 
 @dataclass(frozen=True)
 class TrainCount:
-    """What a training has come to so far."""
+    """The counters of a training."""
 
     epoch: Count = 0
     planned_epochs: Count = 0

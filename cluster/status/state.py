@@ -296,7 +296,7 @@ def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
         case events.WorkerChanged(task, change) if change in WORKER_LINES:
             return change, f"{task} {WORKER_LINES[change]}"
         case events.Resumed(last):
-            return "resumed", f"another coordinator goes on, {seconds - last:.0f} s after the last sign of life"
+            return "resumed", f"another coordinator continues, {seconds - last:.0f} s after the last sign of life"
         case events.Ended(state, reason):
             return state, state if reason is None else f"{state}: {reason}"
     return None

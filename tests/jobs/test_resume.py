@@ -64,11 +64,11 @@ def test_it_goes_on_from_the_newest_checkpoint_and_is_finished_then(
     ended_well(done)
     assert done.result["resumptions"] == 1
     assert done.result["updates"]["rolled_back"] == known - newest
-    assert f"goes on from update {newest}" in done.log
+    assert f"continues from update {newest}" in done.log
 
     again = cluster.job("train", *mine, resumed=run)
     assert again.code == 2
-    assert "is finished: there is nothing to go on with" in again.errors
+    assert "is finished: there is nothing to resume" in again.errors
     assert len(again.errors.splitlines()) == 1
 
 
@@ -142,11 +142,11 @@ def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster, mine: tuple
     done = cluster.job("train", *mine, f"runs={nowhere}", flags=["--resume"])
     assert done.code == 2
     assert done.errors.splitlines() == [
-        f"{nowhere}: expected a training run that was broken off, found none: start one without --resume"
+        f"{nowhere}: expected an interrupted training run, found none: start one without --resume"
     ]
     done = cluster.job("pi", flags=["--resume"])
     assert done.code == 2
-    assert "only train goes on where it was broken off" in done.errors
+    assert "only train can be resumed" in done.errors
 
 
 def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(mine: tuple[str, ...]) -> None:

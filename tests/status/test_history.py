@@ -139,7 +139,7 @@ def test_another_coordinator_goes_on(tmp_path: Path) -> None:
     second.emit(ended(2), 120.0)
     view = second.view(120.0)
     assert [event.text for event in view.events if event.kind == "resumed"] == [
-        "another coordinator goes on, 38 s after the last sign of life"
+        "another coordinator continues, 38 s after the last sign of life"
     ]
     gap = [sample for sample in view.samples if 62.0 <= sample.seconds <= 100.0]
     assert [(sample.seconds, sample.windows_per_second, sample.live) for sample in gap] == [
@@ -315,7 +315,7 @@ def test_a_run_that_was_broken_off(tmp_path: Path) -> None:
     view = read_run(tmp_path)
     assert (view.state, view.elapsed_seconds) == ("failed", 60.0)
     assert view.reason is not None
-    assert "broken off" in view.reason
+    assert "was interrupted" in view.reason
 
 
 def test_a_result_of_a_coordinator_that_another_one_followed_is_none(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_a_result_of_a_coordinator_that_another_one_followed_is_none(tmp_path: P
     kept(played, tmp_path, 120.0)
     view = read_run(tmp_path)
     assert view.reason is not None
-    assert "broken off" in view.reason
+    assert "was interrupted" in view.reason
 
 
 def test_a_run_of_an_earlier_version(tmp_path: Path) -> None:
