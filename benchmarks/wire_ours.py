@@ -24,7 +24,6 @@ from cluster.jobs.batches import Update
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of, policy_of
-from cluster.jobs.observer import Observer
 from cluster.jobs.session import Session
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
@@ -82,7 +81,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
         CoordinatorMetrics() as metrics,
-        Session(inventory, Cancel(), Observer(), metrics) as session,
+        Session(inventory, Cancel(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
         speeds = Speeds()

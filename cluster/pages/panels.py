@@ -227,7 +227,7 @@ def classes_of(found: ConfusionView) -> list[ClassRow]:
 
 
 def remaining(view: RunView) -> str:
-    """How long it goes on, in words."""
+    """The time left, in words."""
     if view.state in ("done", "cancelled", "failed"):
         return f"ended after {duration(view.elapsed_seconds)}"
     if view.remaining_seconds is None:

@@ -46,6 +46,13 @@ class Done:
         return content
 
     @property
+    def epochs(self) -> list[dict[str, Any]]:
+        """The finished epochs, as the lines of the history have them."""
+        assert self.folder is not None, self.errors
+        lines = [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
+        return [line for line in lines if line["event"] == "epoch"]
+
+    @property
     def log(self) -> str:
         assert self.folder is not None, self.errors
         return (self.folder / "coordinator.log").read_text()
