@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import raise_limit
+from cluster.control.door import raise_limit
 from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load

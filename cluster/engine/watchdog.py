@@ -20,15 +20,15 @@ probe; after `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor c
 """
 
 import contextlib
-import json
 import os
 import select
 import signal
-import socket
 import sys
 import threading
 import time
+from pathlib import Path
 
+from cluster.control.lines import ask_supervisor
 from cluster.logs.terminal import say
 from cluster.server.probe import answering
 from cluster.server.sockets import cut
@@ -37,6 +37,7 @@ SILENCE_SECONDS = 3.0
 PATIENCE_SECONDS = 90.0
 CUT_INTERVAL_SECONDS = 0.05
 PROBE_SECONDS = 2.0
+SUPERVISOR_SECONDS = 1.0
 
 
 def kill_through_supervisor(name: str) -> None:
@@ -44,11 +45,8 @@ def kill_through_supervisor(name: str) -> None:
     path = os.environ.get("PSCLUSTER_SUPERVISOR")
     if not path:
         return
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(1.0)
-        connection.connect(path)
-        connection.sendall(json.dumps({"verb": "kill", "task": name}).encode() + b"\n")
-        connection.recv(4096)
+    with contextlib.suppress(OSError, ValueError):
+        ask_supervisor(Path(path), SUPERVISOR_SECONDS, "kill", task=name)
 
 
 class Watchdog:

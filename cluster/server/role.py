@@ -13,10 +13,9 @@ from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.descriptors import raise_limit
-from cluster.control.restart import RestartRequests
-from cluster.control.runs import RunRequests
-from cluster.control.seldom import Seldom
+from cluster.control.actions import Actions, RestartRequests, RunRequests
+from cluster.control.door import RateLimitedLog, raise_limit
+from cluster.control.rules import Rules
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
 from cluster.logs.terminal import say
@@ -112,8 +111,8 @@ def run(role: RoleOptions) -> NoReturn:
     )  # fmt: skip
     try:
         exporter.serve(
-            registry, role.host, role.metrics_port, ready, _restarts(role, lambda: not serving), cost=cost,
-            runs=_runs(role, speaker),
+            registry, role.host, role.metrics_port, ready, cost=cost, rules=Rules(role.coordinator),
+            actions=Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
         )  # fmt: skip
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
@@ -162,14 +161,12 @@ def _end(why: str, code: ExitCode) -> NoReturn:
 def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests | None:
     if role.coordinator is None:
         return None
-    return RestartRequests(
-        role.coordinator, lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh
-    )
+    return RestartRequests(lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh)
 
 
 def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
     """The run that a coordinator names stands in every line from then on, until it is over or there is another."""
-    told = Seldom(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
+    told = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
     giving = threading.Lock()
 
     def freed() -> None:
@@ -190,7 +187,7 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
             if not giving.locked():
                 threading.Thread(target=freed, name="give-back", daemon=True).start()
 
-    return RunRequests(role.coordinator, begins, ends)
+    return RunRequests(begins, ends)
 
 
 def _prepare(role: RoleOptions, speaker: Speaker) -> None:
