@@ -1,5 +1,6 @@
 """The life of a role process: preflight, listen, guard, serve, be ready, end on SIGTERM."""
 
+import encodings.idna  # noqa: F401  (see _load_late_imports)
 import logging
 import os
 import signal
@@ -7,11 +8,13 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from cluster.control.actions import Actions, RestartRequests, RunRequests
 from cluster.control.door import RateLimitedLog, raise_limit
@@ -22,21 +25,15 @@ from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.cost import Cost
 from cluster.metrics.identity import Identity
-from cluster.server import late_imports, ports, probe, watchdog
-from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
+from cluster.server import ports, probe, systemd
+from cluster.server.accounts import become, die_with_parent, forbid_new_privileges, why_root
 from cluster.server.crash import report_crashes
-from cluster.server.definition import ServerDefinition
-from cluster.server.failures import TooLittleMemoryError
 from cluster.server.guard import guard_loopback, is_loopback
-from cluster.server.lean import LeanServer
-from cluster.server.memory import check_memory
-from cluster.server.notify import keep_channel, notify
-from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse
-from cluster.server.parent import die_with_parent
+from cluster.server.memory import PARAMETER_SERVER_ARENAS, TooLittleMemoryError, check_memory, give_back, limit_arenas
+from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
 from cluster.server.port_guard import PortGuard
-from cluster.server.resolve import resolve
-from cluster.server.stock import StockServer
-from cluster.server.unprivileged import become, forbid_new_privileges, why_root
+from cluster.server.systemd import keep_channel, notify
+from cluster.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 
 PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
@@ -50,6 +47,9 @@ ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "-1",
 }
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
+
+ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
+"""What a browser and a Prometheus ask for."""
 
 logger = logging.getLogger("pscluster.role")
 
@@ -142,10 +142,10 @@ def run(role: RoleOptions) -> NoReturn:
     signals = _catch_signals()
     serving = True
     notify(f"READY=1\nSTATUS=serving on port {role.port}")
-    every_seconds = watchdog.interval_seconds()
+    every_seconds = systemd.interval_seconds()
     if every_seconds is not None:
         until_the_end = threading.Event()
-        watchdog.give_signs_of_life(
+        systemd.give_signs_of_life(
             every_seconds, lambda limit: probe.answers(LOOPBACK, role.port, limit), notify, until_the_end
         )
     received = signal.Signals(signals.recv(1)[0])
@@ -213,7 +213,7 @@ def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None
     Raises ClusterError.
     """
     if role.account is not None:
-        late_imports.load(registry)
+        _load_late_imports(registry)
         keep_channel()
         become(role.account)
     elif os.geteuid() == 0 and role.guard == "loopback":
@@ -222,6 +222,21 @@ def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None
             logging.INFO if obstacle is None else logging.WARNING,
             "runs as root: %s", obstacle or "started without --account UID and without an inventory",
         )  # fmt: skip
+
+
+def _load_late_imports(registry: CollectorRegistry) -> None:
+    """Have Python load the modules that a scrape, a request and an error need.
+
+    It loads them when they are first used. The account that a role becomes may not read Python's files, below /root for
+    instance. So this process does once, before it changes its account, what it does later.
+    """
+    for accepted in ACCEPTED:
+        encode, _ = choose_encoder(accepted)
+        encode(registry)
+    try:
+        raise ValueError
+    except ValueError:
+        traceback.format_exc()
 
 
 def _listen(role: RoleOptions) -> Server:
