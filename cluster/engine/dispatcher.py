@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cluster.engine.changes import Changes, Drain, Drains, name_of
 from cluster.engine.chaos import Strike
-from cluster.engine.lanes import Lane, Prober
+from cluster.engine.lanes import Prober, WorkerLane
 from cluster.engine.lost import Servers, holder_lost
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
@@ -31,13 +31,13 @@ from cluster.engine.messages import (
     InOrder,
     Instruction,
     Item,
+    ItemSource,
     Joined,
     Outcome,
-    Probe,
     Probed,
+    ProbeSuspect,
     Release,
     Silent,
-    Source,
 )
 from cluster.engine.runtime import Runtime, Traced
 from cluster.engine.saboteur import Saboteur
@@ -80,7 +80,7 @@ class Dispatcher:
         self.membership = Membership(range(len(peers.workers)), timing)
         self._patience_seconds = patience_seconds
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, WorkerLane] = {}
         self._guardian = Guardian({name_of(task): address for task, address in self._addresses.items()})
         self._changes = Changes(runtime, self.membership, self._guardian)
         self._prober = Prober()
@@ -134,7 +134,7 @@ class Dispatcher:
             return Drain.DRAINED
         return Drain.BUSY if self.membership.replaceable(task) else Drain.LAST
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item, in the order in which they come; every item exactly once.
 
         Items are drawn as workers become free, an iterable's in its order. Once `stop()` is true none is drawn any
@@ -150,7 +150,7 @@ class Dispatcher:
             self.membership.withdraw()
             self._outcomes.clear()
 
-    def _outcomes_of(self, source: Source, stop: Callable[[], bool]) -> Iterator[Outcome]:
+    def _outcomes_of(self, source: ItemSource, stop: Callable[[], bool]) -> Iterator[Outcome]:
         stopped, linger_until = False, float("inf")
         while True:
             if not stopped and stop():
@@ -170,7 +170,7 @@ class Dispatcher:
             elif time.monotonic() - self._last_with_workers > self._patience_seconds:
                 raise NoWorkers(self._nobody(self._patience_seconds))
 
-    def _draw(self, source: Source) -> None:
+    def _draw(self, source: ItemSource) -> None:
         """Whoever is idle gets what the source has for it; what waits for any worker has gone out before."""
         self._live_while_drawing = self.membership.live  # a source asks for it at each draw, and it stays the same
         try:
@@ -258,7 +258,7 @@ class Dispatcher:
                     self._outcomes.append(outcome)
                 case Dispatch(task, item, attempt):
                     self._lanes[task].call(item, attempt, self._strike(task, item))
-                case Probe(task):
+                case ProbeSuspect(task):
                     log.warning("%s is overdue: its work goes to the others, probing it", name_of(task))
                     self._probe(task)
                 case Fence(task, reason):
@@ -298,7 +298,7 @@ class Dispatcher:
     def _welcome(self, task: int, present: int) -> None:
         if task not in self._lanes:
             injected = [] if self._chaos is None else [self._chaos.injected]
-            self._lanes[task] = Lane(self._runtime, self._functions, task, self._events, *injected)
+            self._lanes[task] = WorkerLane(self._runtime, self._functions, task, self._events, *injected)
         level = logging.WARNING if task in self._left else logging.INFO  # who heard that it left hears that it is back
         word = "is back" if task in self._left else "joined"
         log.log(level, "%s %s; %d of %d workers", name_of(task), word, present, len(self._addresses))

@@ -19,7 +19,7 @@ from cluster.server.probe import Probes
 import tensorflow as tf  # isort: skip
 
 
-class Lane:
+class WorkerLane:
     """One worker's calls, one after the other, each answered by Replied or Failed on `events`."""
 
     def __init__(

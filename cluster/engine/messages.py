@@ -19,7 +19,7 @@ class Item:
     repeatable: bool = True
 
 
-class Source(Protocol):
+class ItemSource(Protocol):
     """Where a run's items come from: asked for each idle worker, so that it may decide late and by worker."""
 
     def draw(self, task: int) -> Item | None:
@@ -43,18 +43,18 @@ class InOrder:
         self._ahead: Item | None = None
 
     def draw(self, task: int) -> Item | None:
-        """See Source."""
+        """See ItemSource."""
         del task
         item, self._ahead = self._ahead or next(self._items, None), None
         return item
 
     def exhausted(self) -> bool:
-        """See Source."""
+        """See ItemSource."""
         self._ahead = self._ahead or next(self._items, None)
         return self._ahead is None
 
     def withdrawn(self) -> list[int]:
-        """See Source: never any."""
+        """See ItemSource: never any."""
         return []
 
 
@@ -167,7 +167,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeSuspect:
     """Ask the suspect's server for a sign of life; answer with Probed."""
 
     task: int
@@ -210,4 +210,4 @@ class GiveUp:
     reason: str
 
 
-Instruction = Add | Drop | Dispatch | Probe | Fence | Abandon | Release | Deliver | GiveUp
+Instruction = Add | Drop | Dispatch | ProbeSuspect | Fence | Abandon | Release | Deliver | GiveUp

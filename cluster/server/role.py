@@ -54,7 +54,7 @@ ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
 logger = logging.getLogger("pscluster.role")
 
 
-class Server(Protocol):
+class RoleServer(Protocol):
     """What listens from construction on and answers calls from `start` on."""
 
     def start(self) -> None:
@@ -239,7 +239,7 @@ def _load_late_imports(registry: CollectorRegistry) -> None:
         traceback.format_exc()
 
 
-def _listen(role: RoleOptions) -> Server:
+def _listen(role: RoleOptions) -> RoleServer:
     definition = ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
     return StockServer(definition) if role.server == "stock" else LeanServer(definition)
 
