@@ -42,7 +42,7 @@ from cluster.engine.messages import (
 )
 from cluster.engine.worker_state import OUTSIDE, TIMED, AdaptiveDeadline, Backoff, Cause, Phase, Timing, Worker
 
-__all__ = ["Membership", "Phase", "Timing"]
+__all__ = ["Membership", "Phase", "Timing", "Worker"]
 
 MAXIMUM_OWN_ERRORS = 3
 """Errors of one item that are not the network's before the run ends."""

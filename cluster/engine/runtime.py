@@ -142,9 +142,9 @@ class Runtime:
         """
         addresses = (address.rpartition(":") for address in self.peers.parameter_servers)
         if all(answers(host, int(port), GOODBYE_SECONDS) for host, _, port in addresses):
-            nobody = self._definition(frozenset(), servers=False)
+            alone = self._definition(frozenset(), servers=False)
             with suppress(tf.errors.OpError):
-                context.context().update_server_def(nobody, keep_alive_secs=KEEP_ALIVE_SECONDS)
+                context.context().update_server_def(alone, keep_alive_secs=KEEP_ALIVE_SECONDS)
 
 
 def here() -> str:

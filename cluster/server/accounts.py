@@ -38,7 +38,7 @@ ROLES_ACCOUNT = 64219
 """The uid and gid of a local cluster's roles where root starts them: a TensorFlow server executes what it gets.
 
 No account has this number. It lies in systemd's dynamic range (61184 to 65519), which no tool gives to people, and no
-daemon shares it, as some share `nobody`."""
+daemon shares it."""
 
 PR_GET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 2, 38  # linux/prctl.h
 CAP_SETGID, CAP_SETUID = 6, 7  # linux/capability.h
