@@ -26,7 +26,7 @@ BETTER = {
     r"no one": "none; name what is absent",
     r"somebody": "another account, another process, a person",
     r"whoever": "the caller, the reader, a process that",
-    r"g(?:one|oes|o|oing) on with": "resume, continue",
+    r"(?:g(?:one|oes|o|oing)|went) on(?: with)?": "resume, continue",
     r"(?:made|makes?|making) up for": "recover, repeat; say which command to run",
     r"so (?:much|many) so far": "progress, completed and total",
     r"so many (?:of|as)": "as many as; name the number",
@@ -38,6 +38,14 @@ BETTER = {
     r"heeded": "obeyed, used",
     r"anew": "again, from the start",
     r"is none that": "say what is missing",
+    r"says? so": "reports it; say what it reports",
+    r"all the same": "anyway",
+    r"for ever": "forever, without an end",
+    r"is at work": "is running",
+    r"as (?:it|they) stands?": "unchanged",
+    r"ha(?:s|ve) to be so": "the desired state",
+    r"brought back|brings? back": "restarts, restores",
+    r"so long as": "while, as long as",
     r"salvaged?": "recover",
     r"strangers?": "another host, another account, foreign",
 }  # fmt: skip
@@ -46,7 +54,8 @@ PATTERN = re.compile(r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BET
 PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/*.md", "docs/conf.py",
          "inventories/*.yaml", "tools/*.sh", ".ci/run")  # fmt: skip
 PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py")
-HELPERS = ("tests/conftest.py", "tests/lab/*.py", "tests/lab_kernel/*.py", "tests/habits/*.py")
+HELPERS = ("tests/conftest.py", "tests/lab/[!t]*.py", "tests/lab_kernel/*.py", "tests/habits/[!t]*.py")
+"""Modules beside the tests: a test may repeat a message of the product."""
 
 
 def said(path: Path) -> str:

@@ -105,7 +105,7 @@ def test_a_writer_waits_for_a_server_that_lost_power(exported: Lab) -> None:
     server.wait_until_reachable()
 
     eventually(
-        lambda: exported.ssh(CLIENT, "cat /tmp/log", check=False).stdout == "1\n2\n3\n4\n5\n6\n", "it goes on", 60
+        lambda: exported.ssh(CLIENT, "cat /tmp/log", check=False).stdout == "1\n2\n3\n4\n5\n6\n", "it continues", 60
     )
     assert exported.ssh(SERVER, "sudo cat /srv/runs/log").stdout == "1\n2\n3\n4\n5\n6\n"
 
