@@ -269,7 +269,7 @@ class Dispatcher:
                 case Drop(task, reason):
                     self._drop(task, reason)
                 case Release(task):
-                    log.info("%s is drained; %d of %d workers go on", name_of(task), *self._present())
+                    log.info("%s is drained; %d of %d workers continue", name_of(task), *self._present())
                     self._changes.leave(task)
                 case Add(task):
                     self._changes.join(task)
@@ -308,7 +308,7 @@ class Dispatcher:
         self._servers.raise_if_lost(reason)
         if task in self.holders:
             raise holder_lost(name_of(task), reason)
-        log.warning("%s left (%s); %d of %d workers go on", name_of(task), reason, *self._present())
+        log.warning("%s left (%s); %d of %d workers continue", name_of(task), reason, *self._present())
         self._left.add(task)
         self._changes.leave(task)
 

@@ -103,7 +103,7 @@ class Watchdog:
             self.cut(set(self.fenced.values()))
 
     def cut(self, addresses: set[tuple[str, int]]) -> None:
-        """Cut the coordinator's sockets to these addresses; where the kernel forbids it, say so once."""
+        """Cut the coordinator's sockets to these addresses; where the kernel forbids it, report that once."""
         if self.powerless:
             return
         try:

@@ -178,7 +178,7 @@ def test_a_late_push_of_a_worker_that_was_given_up_is_dropped_at_the_shards() ->
 def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it() -> None:
     story = tell("server_lost")
     assert story["message"].startswith("parameter server ps:0 at 127.0.0.1:")
-    assert "`fab job train --resume` goes on from the last checkpoint" in story["message"]
+    assert "`fab job train --resume` continues from the last checkpoint" in story["message"]
 
 
 @pytest.mark.long
