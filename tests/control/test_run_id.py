@@ -11,8 +11,8 @@ from cluster.control.rules import Rules
 from cluster.logs import read_line
 from cluster.metrics import exporter
 from tests.control.asked import asked
+from tests.control.test_restart import ask
 from tests.server.processes import Role, launch, running
-from tests.server.test_restart import ask
 
 RUN = "20261121T224500Z-train"
 
