@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any, TextIO
+from typing import IO, Any
 
 import pytest
 
@@ -42,7 +42,7 @@ def tell(name: str) -> dict[str, Any]:
     return found
 
 
-def _line_within(seconds: float, process: "subprocess.Popen[str]", stream: TextIO) -> str:
+def _line_within(seconds: float, process: "subprocess.Popen[str]", stream: IO[str]) -> str:
     """The next line of the process, which is killed if it does not come in time."""
     alarm = threading.Timer(seconds, process.kill)
     alarm.start()
