@@ -24,10 +24,10 @@ from tensorflow.python.framework import ops
 tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 KEEP_ALIVE_SECONDS = 600
-"""How long a server keeps our context after our last sign of life: TensorFlow's own default.
+"""How long a server keeps our context after our last heartbeat: TensorFlow's own default.
 
 With 60 s a worker dropped our context while sixteen workers loaded a job's functions on two busy cores: the first
-answer took 107 s, and our signs of life came too late. A restart of the roles removes what a killed coordinator leaves.
+answer took 107 s, and our heartbeats came too late. A restart of the roles removes what a killed coordinator leaves.
 """
 
 GOODBYE_SECONDS = 2.0

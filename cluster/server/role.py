@@ -145,7 +145,7 @@ def run(role: RoleOptions) -> NoReturn:
     every_seconds = systemd.interval_seconds()
     if every_seconds is not None:
         until_the_end = threading.Event()
-        systemd.give_signs_of_life(
+        systemd.send_heartbeats(
             every_seconds, lambda limit: probe.answers(LOOPBACK, role.port, limit), notify, until_the_end
         )
     received = signal.Signals(signals.recv(1)[0])

@@ -1,4 +1,4 @@
-"""Readiness (sd_notify(3)) and signs of life (WatchdogSec= of systemd.service(5)), for systemd and supervisors."""
+"""Readiness (sd_notify(3)) and heartbeats (WatchdogSec= of systemd.service(5)), for systemd and supervisors."""
 
 import contextlib
 import logging
@@ -46,7 +46,7 @@ logger = logging.getLogger("pscluster.role")
 
 
 def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
-    """The time between signs of life: a third of $WATCHDOG_USEC. None where systemd expects none of this process.
+    """The time between heartbeats: a third of $WATCHDOG_USEC. None where systemd expects none of this process.
 
     `pid` stands for another process.
     """
@@ -57,7 +57,7 @@ def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = 
     return int(within) / 1e6 / 3
 
 
-def give_signs_of_life(
+def send_heartbeats(
     every_seconds: float, answers: Callable[[float], bool], notify: Callable[[str], object], stop: threading.Event
 ) -> threading.Thread:
     """Send `WATCHDOG=1` at this interval from a thread of its own, while the server answers and until `stop`.
@@ -65,7 +65,7 @@ def give_signs_of_life(
     `answers` gets the time it may take. A server that fails once has two more chances before it is overdue.
     """
 
-    def signs() -> None:
+    def beat() -> None:
         well, rest = True, 0.0
         while not stop.wait(rest):
             begun = time.monotonic()
@@ -78,6 +78,6 @@ def give_signs_of_life(
                 notify(f"STATUS={words}")
             rest = max(0.0, every_seconds - (time.monotonic() - begun))
 
-    thread = threading.Thread(target=signs, name="watchdog", daemon=True)
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()
     return thread
