@@ -18,6 +18,8 @@ from cluster.server.probe import Probes
 
 import tensorflow as tf  # isort: skip
 
+_IDLE_SECONDS = 60.0
+
 
 class WorkerLane:
     """The thread that calls one worker, one call after the other; each ends in Replied or Failed on `events`."""
@@ -77,9 +79,6 @@ class WorkerLane:
             # A defect of ours, not of the network: the user must see it.
             return Failed(self._task, attempt, f"{type(problem).__name__}: {problem}", transient=False)
         return Replied(self._task, attempt, value, time.monotonic() - begin)
-
-
-_IDLE_SECONDS = 60.0
 
 
 class Prober:

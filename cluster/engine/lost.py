@@ -17,6 +17,15 @@ from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
 
+log = logging.getLogger(__name__)
+
+PROBE_SECONDS = (2.0, 5.0, 10.0)
+"""How long each probe of a silent parameter server lasts before it counts as lost. A dead one refuses at once."""
+
+TRIES = 3
+RETRY_SECONDS = 0.5
+"""Our own connection may have broken, and mends itself. A restarted server reports it at once."""
+
 
 class ParameterServerLost(ClusterError):
     """A parameter server died, or in `allreduce` a worker, and with it parameters and our TensorFlow context.
@@ -66,16 +75,6 @@ def reaching_holders() -> Iterator[None]:
         yield
     except tf.errors.OpError as problem:
         raise holder_lost("a worker", first_line(problem)) from problem
-
-
-log = logging.getLogger(__name__)
-
-PROBE_SECONDS = (2.0, 5.0, 10.0)
-"""How long each probe of a silent parameter server lasts before it counts as lost. A dead one refuses at once."""
-
-TRIES = 3
-RETRY_SECONDS = 0.5
-"""Our own connection may have broken, and mends itself. A restarted server reports it at once."""
 
 
 class Servers:

@@ -45,6 +45,11 @@ CUT_INTERVAL_SECONDS = 0.05
 PROBE_SECONDS = 2.0
 SUPERVISOR_SECONDS = 1.0
 
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 0.5
+_PR_SET_PTRACER = 0x59616D61
+
 
 def kill_through_supervisor(name: str) -> None:
     """Have the supervisor, if there is one, kill the role: a dead process is the surest fence."""
@@ -155,12 +160,6 @@ def main(arguments: list[str]) -> None:
                 watchdog.command(line.decode())
         watchdog.hold()
         watchdog.look()
-
-
-log = logging.getLogger(__name__)
-
-HEARTBEAT_SECONDS = 0.5
-_PR_SET_PTRACER = 0x59616D61
 
 
 class Guardian:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 _connected: dict[str, socket.socket] = {}
 
+logger = logging.getLogger("pscluster.role")
+
 
 def keep_channel(environ: Mapping[str, str] = os.environ) -> None:
     """Connect to $NOTIFY_SOCKET before this process becomes an account that cannot. Never raises OSError."""
@@ -40,9 +42,6 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
 def _address(environ: Mapping[str, str]) -> str:
     address = environ.get("NOTIFY_SOCKET", "")
     return "\0" + address[1:] if address.startswith("@") else address  # Linux's abstract namespace
-
-
-logger = logging.getLogger("pscluster.role")
 
 
 def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
