@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from typing import TypeVar
 
-from cluster.control.drain import DrainRequests
+from cluster.control.actions import DrainRequests
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.drains import Drain
 from cluster.engine.membership import Timing

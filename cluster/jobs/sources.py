@@ -12,7 +12,7 @@ from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.handed_over import handed_over
 from cluster.jobs.progress import Display
-from cluster.server.unprivileged import account_for_roles
+from cluster.server.accounts import account_for_roles
 from cluster.status.events import Advanced, Consumer, StageBegan
 
 

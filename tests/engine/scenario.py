@@ -298,6 +298,7 @@ STORIES = {
 
 
 def main(name: str) -> None:
+    print("begun", flush=True)  # TensorFlow is loaded: the rest has a deadline of its own
     tell, servers, workers = STORIES[name]
     roles = Roles(servers, workers)
     try:

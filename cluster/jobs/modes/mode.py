@@ -20,8 +20,7 @@ from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.models.network import Network
 from ps_node.optimizers.optimizer import Optimizer
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import VectorState, Wire
+from ps_node.shard import PlacedVector, VectorState, Wire
 from worker_node.recordings import WorkerWindows
 
 
