@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from cluster.control.drain import DrainRequests
 from cluster.inventory import Task
 from cluster.jobs.observer import Observer, Observers
-from cluster.metrics.cost import Cost
-from cluster.metrics.exporter import Exporter, serve
-from cluster.metrics.identity import Identity
+from cluster.metrics.exporter import Actions, Exporter, serve
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
 from cluster.server.ports import explain
 
@@ -48,8 +48,8 @@ class CoordinatorMetrics:
         with ExitStack() as stack:
             try:
                 exporter = serve(
-                    self.registry, coordinator.host, coordinator.metrics_port, lambda: True, drains=drains,
-                    cost=self.cost,
+                    self.registry, coordinator.host, coordinator.metrics_port, lambda: True,
+                    actions=Actions(drains=drains), cost=self.cost,
                 )  # fmt: skip
             except OSError as problem:
                 raise explain(

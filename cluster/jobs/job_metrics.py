@@ -10,9 +10,8 @@ from prometheus_client.registry import Collector
 
 from cluster.engine.membership import Membership, Phase
 from cluster.jobs.observer import Observer
-from cluster.metrics.identity import Identity
-from cluster.metrics.instruments import family
-from cluster.metrics.job_entries import STAGES
+from cluster.metrics.catalogue import STAGES
+from cluster.metrics.instruments import Identity, family
 
 PREPARING, ENDED, VALIDATION = STAGES[0], STAGES[-1], "validation"
 

@@ -7,8 +7,8 @@ from typing import Any
 import psutil
 
 from cluster import __version__
-from cluster.metrics.build import tensorflow_version
 from cluster.metrics.processor import processor
+from cluster.metrics.standard import tensorflow_version
 
 
 def environment() -> dict[str, Any]:

@@ -12,8 +12,8 @@ from cluster.jobs.figures import Figures
 from cluster.jobs.observer import EpochReport, Observer, Update, WorkedStep
 from cluster.jobs.wire import Traffic
 from cluster.metrics import instruments
-from cluster.metrics.counted import Counted
-from cluster.metrics.job_entries import PARTS
+from cluster.metrics.catalogue import PARTS
+from cluster.metrics.instruments import Counted
 from ps_node.shard import Totals
 
 OURS = ("coordinator", "0")

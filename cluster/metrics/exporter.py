@@ -1,8 +1,9 @@
-"""`/metrics`, `/ready` and, where it is allowed, `/restart`, `/drain/...` and `/run/...` over HTTP."""
+"""`/metrics` and `/ready` over HTTP, and the actions a process offers: `/restart`, `/drain/...`, `/run/...`."""
 
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -14,14 +15,23 @@ from cluster.control.restart import RestartRequests
 from cluster.control.rules import Acting, Rules
 from cluster.control.runs import RunRequests
 from cluster.control.server import PROCESS_HEADER, Lane, Server, Work
-from cluster.metrics.cost import Cost
+from cluster.metrics.process import Cost
 from cluster.metrics.scrapes import UNCOUNTED, Scrapes
 
 __all__ = ["PROCESS_HEADER", "Exporter", "serve"]
 
 
+@dataclass(frozen=True)
+class Actions:
+    """What a process does on `POST`; it answers 404 for an action that is None."""
+
+    restarts: RestartRequests | None = None
+    drains: DrainRequests | None = None
+    runs: RunRequests | None = None
+
+
 class Exporter:
-    """A running exporter; `port` is the one bound, also where 0 was asked for."""
+    """A running exporter; `port` is the bound one, also for port 0."""
 
     def __init__(self, server: Server, scrapes: Scrapes) -> None:
         self._server = server
@@ -29,7 +39,7 @@ class Exporter:
         self.scrapes = scrapes
 
     def close(self) -> None:
-        """Stop answering and free the port. Waits for the serving thread."""
+        """Free the port. Waits for the serving thread."""
         self._server.close()
 
 
@@ -38,22 +48,21 @@ def serve(
     host: str,
     port: int,
     ready: Callable[[], bool],
-    restarts: RestartRequests | None = None,
-    drains: DrainRequests | None = None,
+    *,
+    actions: Actions = Actions(),  # noqa: B008  frozen
     cost: Cost | None = None,
-    runs: RunRequests | None = None,
     rules: Rules = Rules(),  # noqa: B008  frozen
 ) -> Exporter:
     """Answer on `host:port` (0: any free port) from a thread of its own.
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
-    holds and 503 otherwise. `POST /restart` is 202 and obeyed from the addresses that `restarts` allows, 200 while it
-    is fresh, 403 from others, and 404 without it; `POST /drain/NAME` is what `drains` answers, `POST /run/ID` what
-    `runs` does. `rules` decide who may call any of them. Every answer has the header PROCESS_HEADER. `cost` is told
-    what all this takes. Raises OSError when the address cannot be bound.
+    holds and 503 otherwise. `POST /restart` is 202 and starts a restart, 200 while the process is fresh, and 403 for
+    addresses that `actions.restarts` does not allow; `actions.drains` answers `POST /drain/NAME`, `actions.runs`
+    answers `POST /run/ID`. `rules` decide who may call any of them. Every answer has the header PROCESS_HEADER. `cost`
+    counts the CPU time of it all. Raises OSError when the address cannot be bound.
     """
     scrapes = Scrapes()
-    routes = _Routes(registry, ready, scrapes, restarts, drains, runs, rules)
+    routes = _Routes(registry, ready, scrapes, actions, rules)
     if cost is None:
         return Exporter(Server(host, port, routes, "the metrics port"), scrapes)
     server = Server(
@@ -63,20 +72,18 @@ def serve(
 
 
 class _Routes:
-    """What is answered to whom."""
+    """Routes a request to its answer, under the rules."""
 
     def __init__(
         self,
         registry: CollectorRegistry,
         ready: Callable[[], bool],
         scrapes: Scrapes,
-        restarts: RestartRequests | None,
-        drains: DrainRequests | None,
-        runs: RunRequests | None,
+        actions: Actions,
         rules: Rules,
     ) -> None:
         self._registry, self._ready, self._scrapes = registry, ready, scrapes
-        self._restarts, self._drains, self._runs, self._rules = restarts, drains, runs, rules
+        self._actions, self._rules = actions, rules
 
     def __call__(self, request: Request) -> Reply | Work:
         if request.method == "GET":
@@ -101,7 +108,7 @@ class _Routes:
             if request.target != UNCOUNTED:
                 stack.enter_context(self._scrapes.one())
             body = encode(self._registry)
-            return Reply(200, body, content_type, stack.pop_all().close)  # read once it was sent
+            return Reply(200, body, content_type, stack.pop_all().close)  # a scrape counts once its answer is sent
 
     def _post(self, request: Request) -> Reply | Work:
         found = self._action(request)
@@ -113,11 +120,11 @@ class _Routes:
 
     def _action(self, request: Request) -> tuple[Acting, Callable[[], Reply | Work]] | None:
         target, client = request.target, request.client
-        if (drains := self._drains) is not None and target.startswith(drain.PREFIX):
+        if (drains := self._actions.drains) is not None and target.startswith(drain.PREFIX):
             return drains.acting, lambda: Work(Lane.ACT, lambda: Reply.words(*drains.answer(target)))
-        if (named := self._runs) is not None and target.startswith(runs.PREFIX):
+        if (named := self._actions.runs) is not None and target.startswith(runs.PREFIX):
             return named.acting, lambda: Work(Lane.ACT, lambda: Reply.words(*named.answer(target)))
-        if (restarts := self._restarts) is not None and target == restart.PATH:
+        if (restarts := self._actions.restarts) is not None and target == restart.PATH:
             return restarts.acting, lambda: _restarting(restarts, client)
         return None
 
@@ -125,6 +132,6 @@ class _Routes:
 def _restarting(restarts: RestartRequests, client: str) -> Reply:
     if restarts.fresh():
         return Reply.words(200, "starting already")
-    # In a thread of its own: what it does may end the server that has answered.
+    # In a thread of its own: the restart may end the server that answers.
     obeying = threading.Thread(target=restarts.obey, args=(client,), name="restart", daemon=True)
     return Reply.words(202, "restarting", obeying.start)

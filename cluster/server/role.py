@@ -21,8 +21,8 @@ from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
 from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
-from cluster.metrics.cost import Cost
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.server import late_imports, ports, probe, watchdog
 from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
 from cluster.server.crash import report_crashes
@@ -112,8 +112,8 @@ def run(role: RoleOptions) -> NoReturn:
     )  # fmt: skip
     try:
         exporter.serve(
-            registry, role.host, role.metrics_port, ready, _restarts(role, lambda: not serving), cost=cost,
-            runs=_runs(role, speaker),
+            registry, role.host, role.metrics_port, ready, cost=cost,
+            actions=exporter.Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
         )  # fmt: skip
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error

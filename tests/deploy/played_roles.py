@@ -35,7 +35,7 @@ class PlayedRole:
 
     def _serve(self, port: int) -> exporter.Exporter:
         restarts = RestartRequests("127.0.0.1", self._restart, lambda: self._fresh) if self._obeys else None
-        return exporter.serve(CollectorRegistry(), "127.0.0.1", port, lambda: True, restarts)
+        return exporter.serve(CollectorRegistry(), "127.0.0.1", port, lambda: True, actions=exporter.Actions(restarts))
 
     def _restart(self, _client: str) -> None:
         with self._turn:

@@ -29,7 +29,9 @@ def task(role: str, index: int, metrics_port: int) -> Task:
 @contextmanager
 def listening(heard: Heard, task: Task) -> Iterator[None]:
     requests = RunRequests(None, lambda run: heard.put((task.name, run)), lambda run: heard.put((task.name, "end")))
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", task.metrics_port, lambda: True, runs=requests)
+    serving = exporter.serve(
+        CollectorRegistry(), "127.0.0.1", task.metrics_port, lambda: True, actions=exporter.Actions(runs=requests)
+    )
     try:
         yield
     finally:

@@ -50,7 +50,11 @@ def job(inventory: Inventory, asked: list[tuple[str, float]]) -> Iterator[None]:
 
     ours = inventory.task("coordinator", 0)
     serving = exporter.serve(
-        CollectorRegistry(), ours.host, ours.metrics_port, lambda: True, drains=DrainRequests(answer)
+        CollectorRegistry(),
+        ours.host,
+        ours.metrics_port,
+        lambda: True,
+        actions=exporter.Actions(drains=DrainRequests(answer)),
     )
     try:
         yield

@@ -41,7 +41,7 @@ def workers() -> Workers:
 @pytest.fixture
 def port(workers: Workers) -> Iterator[int]:
     drains = DrainRequests(workers.drain)
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, drains=drains)
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(drains=drains))
     yield serving.port
     serving.close()
 
@@ -79,7 +79,9 @@ def test_only_the_machine_itself_may(workers: Workers) -> None:
     needs.possible(why_not())
     with neighbour() as other:
         drains = DrainRequests(workers.drain)
-        serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, drains=drains)
+        serving = exporter.serve(
+            CollectorRegistry(), other.here[4], 0, lambda: True, actions=exporter.Actions(drains=drains)
+        )
         try:
             answer, _ = other.python(POST, other.here[4], str(serving.port)).communicate(timeout=HANG_SECONDS)
         finally:

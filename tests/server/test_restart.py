@@ -85,7 +85,9 @@ def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status:
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
     with neighbour() as other:
         requests = RestartRequests(coordinator, obeyed.put)
-        serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, requests)
+        serving = exporter.serve(
+            CollectorRegistry(), other.here[4], 0, lambda: True, actions=exporter.Actions(requests)
+        )
         try:
             answer, _ = other.python(POST, other.here[4], str(serving.port)).communicate(timeout=HANG_SECONDS)
         finally:
@@ -98,7 +100,9 @@ def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status:
 
 def test_a_body_is_read_and_other_paths_are_none() -> None:
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, RestartRequests("::1", obeyed.put))
+    serving = exporter.serve(
+        CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(RestartRequests("::1", obeyed.put))
+    )
     try:
         assert ask("POST", "/ready", serving.port)[0] == 404
         assert ask("GET", "/restart", serving.port)[0] == 404
@@ -113,7 +117,7 @@ def test_a_process_that_is_only_starting_is_what_was_asked_for() -> None:
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
     starting = [True]
     requests = RestartRequests("::1", obeyed.put, lambda: starting[0])
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, requests)
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(requests))
     try:
         assert ask("POST", "/restart", serving.port)[0] == 200
         assert obeyed.empty()

@@ -57,7 +57,7 @@ def test_every_line_of_a_role_is_json_also_its_last_words() -> None:
 def test_what_is_no_run_is_refused(run: str) -> None:
     heard: list[str] = []
     requests = RunRequests(None, heard.append, heard.append)
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, runs=requests)
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(runs=requests))
     try:
         assert ask("POST", f"/run/{run}".replace(" ", "%20"), serving.port)[0] == 400
         assert ask("GET", "/run/x", serving.port)[0] == 404
