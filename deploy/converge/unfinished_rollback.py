@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.atomic_write import atomic_write
-from deploy.release.keys import checked
+from deploy.release.script import checked
 
 
 @dataclass(frozen=True)
