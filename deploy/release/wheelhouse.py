@@ -1,8 +1,8 @@
 """A folder with every wheel that one kind of node installs, downloaded once on the operator's machine with pip.
 
 pip, unlike uv, fetches for another Python and machine. It takes the user's own index, proxy and certificates, and
-checks every file against the list's hashes. It can neither judge the list's markers for another machine nor derive an older
-glibc's tag from a newer one's, so it gets lines without markers and every tag by name.
+checks every file against the list's hashes. It can neither judge the list's markers for another machine nor derive an
+older glibc's tag from a newer one's, so it gets lines without markers and every tag by name.
 """
 
 import contextlib
