@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from cluster.inventory.fields import Section
-from cluster.logs.settings import LogFormat, LogLevel
+from cluster.logs.lines import LogFormat, LogLevel
 
 
 class Logs(Section):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cluster.logs.settings import LogSettings, add_flags, given_or
+from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.server.guard import is_loopback
 
 RoleName = Literal["ps", "worker"]

@@ -3,7 +3,7 @@
 import argparse
 
 from cluster.errors import UsageError
-from cluster.logs.settings import LogSettings, given_or
+from cluster.logs.lines import LogSettings, given_or
 from cluster.server.options import RoleName, RoleOptions
 from cluster.server.unprivileged import account_for_roles
 

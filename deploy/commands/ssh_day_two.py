@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.logs.foreign import visible
-from cluster.logs.terminal import say, say_json
+from cluster.logs.terminal import say, say_json, visible
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.host_keys import PinnedKeys, Sighting, ask_for_key
 from deploy.cluster.ssh_cluster import SshCluster

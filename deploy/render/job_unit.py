@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cluster.control.descriptors import MOST_DESCRIPTORS
 from deploy.cluster.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
 from deploy.jobs.node_job.folders import HOME
-from deploy.render.hardening import HARDENING
+from deploy.render.roles import HARDENING
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -17,7 +17,7 @@ PATH = f"{UNIT_FOLDER}/{JOB_UNIT}"
 
 @dataclass(frozen=True)
 class NodePlaces:
-    """Where things lie on the coordinator's node."""
+    """Folders and account on the coordinator's node."""
 
     release: str = CURRENT
     state: str = STATE
@@ -25,7 +25,7 @@ class NodePlaces:
 
     @property
     def python(self) -> str:
-        """The Python that has TensorFlow."""
+        """The environment's Python, which has TensorFlow."""
         return f"{self.release}/environment/bin/python"
 
 
@@ -37,9 +37,9 @@ def unit_of_job(job: str) -> str:
 def job_unit(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
     """The unit's content.
 
-    It says nothing of its log: the job opens that itself, as the account; systemd would as root, through any link.
-    Which addresses it may talk to says the drop-in of all our units. `systemctl start` returns once the job has taken
-    the cluster (READY=1), or fails when another one has it.
+    It names no log: the job opens its log itself, as the account; systemd would open it as root, through any link. The
+    drop-in of all units limits its addresses. `systemctl start` returns once the job holds the cluster (READY=1), or
+    fails when another job does.
     """
     release, state = places.release, places.state
     runs = shared_folders(inventory).runs_mount
