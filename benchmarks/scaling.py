@@ -1,7 +1,7 @@
 """Windows per second of many slow workers beside as many times one of them, for each mode; and of unequal workers.
 
-Role processes are real, workers are held to a share of a core each by the kernel (`benchmarks.cpu_quota`), parameter
-server and coordinator are not. The job `train` runs three plain layers of 32 units on windows of noise, 100 windows a
+Role processes are real. The kernel limits each worker to a share of a core (`benchmarks.beds.cpu_quota`), but neither
+parameter server nor coordinator. The job `train` runs three plain layers of 32 units on windows of noise, 100 windows a
 worker and step. Graphs are instantiated in a run's first epoch, after which the quotas are set; a figure is the median
 over the epochs from the third on. Runs with one worker and with all of them take turns.
 """
@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 from cluster.inventory import load
 from cluster.jobs import calibration

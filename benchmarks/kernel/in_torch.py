@@ -1,8 +1,8 @@
 """The same training step in PyTorch, a process of its own and in an environment of its own.
 
-Needs PyTorch and NumPy and nothing of the project but `benchmarks.kernel_serve`. The order's `parts` says how the batch
-is cut: into that many parts side by side, each on one thread, their gradients summed before one clip and one Adam; or,
-with one part, not at all, and PyTorch uses all cores as it likes. Each cell is first tried with oneDNN's LSTM and with
+It needs PyTorch, NumPy, `benchmarks.kernel.serving` and no other package. The order's `parts` says how the batch is
+cut: into that many parts side by side, each on one thread, their gradients summed before one clip and one Adam; one
+part is the whole batch, and PyTorch uses all cores as it likes. Each cell is first tried with oneDNN's LSTM and with
 PyTorch's own, then with the fused and the foreach Adam; the fastest is measured.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.kernel_serve import Step, fastest, serve
+from benchmarks.kernel.serving import Step, fastest, serve
 
 PRODUCT = 2048
 Network = Any

@@ -1,40 +1,36 @@
-"""The contestant's side of `benchmarks.kernel`: answers requests, a JSON object a line, on standard input and output.
+"""The contestant's side of `benchmarks.kernel`: builds a network, and times its steps.
 
-Imports nothing beyond the standard library, so that it serves in PyTorch's own environment as well.
+It needs nothing beyond the standard library, so that it also runs in PyTorch's own environment.
 """
 
-import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks import asking
+
 Step = Callable[[], float]
-"""One training step that has ended when it returns, with the loss before the update."""
+"""One training step; it returns, at its end, the loss before the update."""
 
 
 def serve(build: Callable[[dict[str, Any]], tuple[Step, dict[str, Any]]], multiply: Callable[[], None]) -> None:
     """Answer until standard input ends.
 
-    `{"cell": ...}` builds that network and takes its first step: what `build` says about it, and the loss.
-    `{"steps": n}` times n steps: their seconds, this process's processor seconds and the last one's loss.
+    `{"cell": ...}` builds that network and takes its first step: the facts that `build` returns, and the loss.
+    `{"steps": n}` times n steps: their seconds, this process's processor seconds and the last loss.
     `{"products": n}` times n calls of `multiply`.
     """
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints must not be read as an answer
-    step: Step | None = None
-    for line in sys.stdin:
-        request = json.loads(line)
+    steps: list[Step] = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
         if "cell" in request:
-            step = None
-            step, answer = build(request["cell"])
-            answer["loss"] = step()
-        elif "steps" in request and step is not None:
-            answer = _timed(step, request["steps"])
-        else:
-            answer = _timed(multiply, request["products"])
-        print(json.dumps(answer), file=answers, flush=True)
+            steps.clear()  # frees the previous network first
+            step, facts = build(request["cell"])
+            steps.append(step)
+            return {**facts, "loss": step()}
+        return _timed(steps[0], request["steps"]) if "steps" in request else _timed(multiply, request["products"])
+
+    asking.serve(answer)
 
 
 def _timed(call: Callable[[], object], times: int) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""Our asynchronous training of the benchmarks' bi-LSTM, on demand: `python -m benchmarks.links_ours`."""
+"""Our asynchronous training of the benchmarks' bi-LSTM, on demand: `python -m benchmarks.links.ours`."""
 
 import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks.rounds import serve
-from benchmarks.wire_network import ResidualBidirectional
-from benchmarks.wire_ours import dataset_in, job_of, steps_of
+from benchmarks.wire.network import ResidualBidirectional
+from benchmarks.wire.ours import dataset_in, job_of, steps_of
+from benchmarks.wire.steps import serve_rounds
 from cluster.consistency import Speeds
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
@@ -20,7 +20,7 @@ from worker_node.recordings import WorkerWindows
 
 def main() -> None:
     """Train for as many steps as each line of standard input says."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.links_ours")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.links.ours")
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--codec", choices=("fp32", "fp16"), default="fp32")
     given = parser.parse_args()
@@ -34,7 +34,7 @@ def main() -> None:
         speeds, state = Speeds(), VectorState(network.initial(0))
         policy, places = policy_of(job, session.workers, speeds), dict(enumerate(session.places))
         mode = mode_of(job, network, data, state, places, policy, session.workers, speeds)
-        serve(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
+        serve_rounds(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Training steps per second over 94 Mbit/s links: ours beside ParameterServerStrategy with the weights read once.
 
-Coordinator, parameter server and two workers, each a machine of its own on one switch (`benchmarks.virtual_network`);
-the same cluster over plain loopback beside it. Each variant has role processes of its own and trains the network of
-`benchmarks.wire_network`, batch 32, asynchronously; they take turns, so that no other works while one is timed.
+Coordinator, parameter server and two workers, each a machine of its own on one switch
+(`benchmarks.beds.virtual_network`); beside it the same cluster over plain loopback. Each variant has role processes of
+its own and trains the network of `benchmarks.wire.network`, batch 32, asynchronously; they take turns, so that the
+others rest while one is timed.
 
 `stock` has Keras's layers, which take more processor time than ours; `stock_our_kernels` has our layers and kernels in
 the same strategy, so that what is left between it and `ours` is how parameters and gradients travel.
@@ -20,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.local_cluster import READY_SECONDS
+from benchmarks.asking import Asked, NoAnswerError
+from benchmarks.beds.local_cluster import READY_SECONDS
+from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish
-from benchmarks.rounds import Coordinator
-from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
 from cluster.inventory import Inventory, load
 from cluster.inventory.free_ports import free_ports
 from cluster.inventory.templates import local_inventory
@@ -47,11 +48,11 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("ours", ("benchmarks.links_ours", "--codec", "fp32"), "lean"),
-    Variant("ours_fp16", ("benchmarks.links_ours", "--codec", "fp16"), "lean"),
-    Variant("stock", ("benchmarks.links_stock",), "stock"),
-    Variant("stock_our_kernels", ("benchmarks.links_stock", "--our-kernels"), "stock"),
-    Variant("stock_on_lean", ("benchmarks.links_stock",), "lean"),
+    Variant("ours", ("benchmarks.links.ours", "--codec", "fp32"), "lean"),
+    Variant("ours_fp16", ("benchmarks.links.ours", "--codec", "fp16"), "lean"),
+    Variant("stock", ("benchmarks.links.stock",), "stock"),
+    Variant("stock_our_kernels", ("benchmarks.links.stock", "--our-kernels"), "stock"),
+    Variant("stock_on_lean", ("benchmarks.links.stock",), "lean"),
 )
 
 
@@ -113,16 +114,16 @@ def measure(
             wait()
         for variant, inventory in inventories.items():
             command = [*places[0].prefix, sys.executable, "-m", *variant.command, "--inventory", str(inventory.path)]
-            running[variant.name] = stack.enter_context(Coordinator(command, DEADLINE_SECONDS))
+            running[variant.name] = stack.enter_context(Asked(variant.name, command, DEADLINE_SECONDS))
             try:
-                running[variant.name].run(steps)
-            except RuntimeError as problem:
+                running[variant.name].ask(steps)
+            except NoAnswerError as problem:
                 problems[variant.name] = str(problem)
         for _ in range(rounds):
             for name in [name for name in running if name not in problems]:
                 try:
-                    took = running[name].run(steps)
-                except RuntimeError as problem:
+                    took = running[name].ask(steps)
+                except NoAnswerError as problem:
                     problems[name] = str(problem)
                     continue
                 found[name].append(took["steps"] / took["seconds"])

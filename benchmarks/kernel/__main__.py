@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kernel_cells import DEEP, GRID, HEADLINES, PLAIN, Cell, floor_flop
-from benchmarks.kernel_contestant import Contestant, Missing, torch_interpreter
+from benchmarks.asking import NoAnswerError
+from benchmarks.kernel.cells import DEEP, GRID, HEADLINES, PLAIN, Cell, floor_flop
+from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
 from benchmarks.report import arguments, publish
 
 PRODUCT_FLOP = 2 * 2048**3
@@ -153,8 +154,8 @@ def main() -> None:
             chosen(given.cells, given.quick), given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS),
             given.micro_batches, given.torch_python, given.without,
         )  # fmt: skip
-    except Missing as missing:
-        print(f"benchmarks.kernel: {missing}", file=sys.stderr)
+    except (Missing, NoAnswerError) as problem:
+        print(f"benchmarks.kernel: {problem}", file=sys.stderr)
         sys.exit(2)
     publish("kernel", rows, summarize(rows), as_json=given.json)
 
@@ -183,7 +184,7 @@ def commands_of(
     """The contestants: the command of each and what is added to its orders. On one core nothing is split."""
     cores = len(os.sched_getaffinity(0))
     count = micro_batches or cores
-    own, keras = ([sys.executable, "-m", f"benchmarks.kernel_{name}"] for name in ("ours", "keras"))
+    own, keras = ([sys.executable, "-m", f"benchmarks.kernel.{name}"] for name in ("ours", "in_keras"))
     commands: dict[str, tuple[list[str], dict[str, Any]]] = {"ours": (own, {"micro_batches": count})}
     if count != FOUR:
         commands["ours_of_four"] = (own, {"micro_batches": FOUR})
@@ -191,7 +192,7 @@ def commands_of(
         commands["keras"] = ([*keras, "--split"], {"parts": cores})
         commands["keras_whole"] = (keras, {"parts": 1})
     if "pytorch" not in without:
-        torch = [torch_interpreter(torch_python), "-m", "benchmarks.kernel_torch"]
+        torch = [torch_interpreter(torch_python), "-m", "benchmarks.kernel.in_torch"]
         commands["pytorch"] = (torch, {"parts": cores})
         commands["pytorch_whole"] = (torch, {"parts": 1})
     return commands

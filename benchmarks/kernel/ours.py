@@ -1,4 +1,4 @@
-"""Our training step, a process of its own: `python -m benchmarks.kernel_ours`.
+"""Our training step, a process of its own: `python -m benchmarks.kernel.ours`.
 
 What a worker computes between pull and push (`worker_node.gradient`), and the parameter server's fused Adam. As in a
 worker an operation has one thread and the micro-batches lie side by side; there are as many threads as in a worker of
@@ -10,14 +10,22 @@ from dataclasses import fields
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from benchmarks.kernel_cells import Cell, matrix_parameters
-from benchmarks.kernel_serve import Step, serve
-from benchmarks.kernel_threads import one_thread_an_operation
+from benchmarks.kernel.cells import Cell, matrix_parameters
+from benchmarks.kernel.serving import Step, serve
 from ps_node.optimizers import Adam
 from worker_node.gradient import GradientOfBatch
 
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
+
+WORKER_THREADS = 2 + 2
+"""Workers + 2, as `RoleOptions.inter_op_threads` says."""
+
+
+def one_thread_an_operation(cores: int) -> None:
+    """An operation has one thread; as many operations run side by side as in a worker, or as there are cores."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(max(WORKER_THREADS, cores))
 
 
 def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:

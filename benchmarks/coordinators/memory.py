@@ -1,6 +1,6 @@
-"""Three plain layers in Keras under ParameterServerStrategy, a process of its own: `python -m benchmarks.memory_keras`.
+"""Three plain layers in Keras under ParameterServerStrategy: `python -m benchmarks.coordinators.memory`.
 
-The loop is the tutorial's (`benchmarks.wire_keras`), each worker holding the whole training set as the tutorial's
+The loop is the tutorial's (`benchmarks.wire.in_keras`), each worker holding the whole training set as the tutorial's
 `from_tensor_slices` does. Prints one JSON object: how many windows were trained on, and how many parameters there are.
 """
 
@@ -10,8 +10,8 @@ import os
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from benchmarks.wire_keras import step_of, strategy_of
-from benchmarks.wire_network import LEARNING_RATE, PROBLEM, windows
+from benchmarks.wire.in_keras import step_of, strategy_of
+from benchmarks.wire.network import LEARNING_RATE, PROBLEM, windows
 from cluster.inventory import load
 
 import keras  # isort: skip
@@ -35,7 +35,7 @@ def batches() -> Any:
 
 def main() -> None:
     """Train for the steps asked for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_keras")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coordinators.memory")
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--units", type=int, default=32)
     parser.add_argument("--steps", type=int, default=40)

@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
+from benchmarks.asking import serve
 from cluster.inventory import Inventory
 from cluster.jobs.wire import Traffic, WireMeter, traffic_of
 
@@ -57,6 +59,17 @@ def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: 
         first_loss=first[0],
         last_loss=losses[-1],
     )
+
+
+def serve_rounds(run: Callable[[int], list[float]]) -> None:
+    """Answer each number on standard input: `run` that many steps; their count, seconds and last loss."""
+
+    def answer(steps: int) -> dict[str, Any]:
+        begin = time.monotonic()
+        losses = run(steps)
+        return {"steps": len(losses), "seconds": time.monotonic() - begin, "last_loss": losses[-1]}
+
+    serve(answer)
 
 
 def report(variant: str, parameters: int, steps: Steps) -> None:

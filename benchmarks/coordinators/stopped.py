@@ -110,7 +110,7 @@ def run(inventory: Inventory, stopped: list[int]) -> dict[str, Any]:
 
 def main() -> None:
     """Run and print the row."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stopped_run")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coordinators.stopped")
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--stop", type=int, nargs="+", required=True, help="process ids")
     given = parser.parse_args()

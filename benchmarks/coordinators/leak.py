@@ -15,7 +15,7 @@ import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.memory import anonymous_bytes
-from benchmarks.wire_keras import strategy_of
+from benchmarks.wire.in_keras import strategy_of
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
 from cluster.engine.runtime import Peers, Runtime, device, trace
@@ -94,7 +94,7 @@ def stock(inventory: Inventory) -> tuple[Callable[[int], None], Callable[[], Non
 
 def main() -> None:
     """Make the calls and print the row."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.leak_calls")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coordinators.leak")
     parser.add_argument("contestant", choices=("ours", "stock"))
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--calls", type=int, required=True)

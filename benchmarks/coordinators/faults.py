@@ -215,7 +215,7 @@ def _to_processes(injected: dict[str, int]) -> int:
 
 def main() -> None:
     """Run it and print the row on the last line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults_counting")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coordinators.faults")
     parser.add_argument("--inventory", type=Path, required=True)
     parser.add_argument("--faults", type=int, required=True)
     parser.add_argument("--to-processes", type=int, required=True)

@@ -1,4 +1,4 @@
-"""The tutorial's training under ParameterServerStrategy, a process of its own: `python -m benchmarks.wire_keras`.
+"""The tutorial's training under ParameterServerStrategy, a process of its own: `python -m benchmarks.wire.in_keras`.
 
 It follows TensorFlow's "Parameter server training with ParameterServerStrategy", custom loop: model and optimizer are
 made in the strategy's scope, each step is scheduled by a ClusterCoordinator, gradients are applied inside
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from benchmarks.wire_network import BATCH, LEARNING_RATE, ResidualBidirectional, keras_model, keras_weights, windows
-from benchmarks.wire_steps import arguments, report, timed_steps
+from benchmarks.wire.network import BATCH, LEARNING_RATE, ResidualBidirectional, keras_model, keras_weights, windows
+from benchmarks.wire.steps import arguments, report, timed_steps
 from cluster.inventory import Inventory, load
 from cluster.models import Network
 
@@ -122,7 +122,7 @@ def steps_of(
 
 def main() -> None:
     """Train each variant for the steps asked for and print what they moved."""
-    given = arguments("benchmarks.wire_keras").parse_args()
+    given = arguments("benchmarks.wire.in_keras").parse_args()
     inventory = load(given.inventory)
     strategy = strategy_of(inventory)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)

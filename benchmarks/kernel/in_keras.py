@@ -1,4 +1,4 @@
-"""The same training step in Keras 3, a process of its own: `python -m benchmarks.kernel_keras`.
+"""The same training step in Keras 3, a process of its own: `python -m benchmarks.kernel.in_keras`.
 
 Keras's layers in one `tf.function`, as `fit` runs them but without its callbacks and iterators. The order's `parts`
 says how the batch is cut: into that many parts side by side, their gradients summed before one clip and one Adam, or
@@ -11,8 +11,8 @@ import os
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from benchmarks.kernel_serve import Step, serve
-from benchmarks.kernel_threads import one_thread_an_operation
+from benchmarks.kernel.ours import one_thread_an_operation
+from benchmarks.kernel.serving import Step, serve
 
 import keras  # isort: skip
 import numpy as np  # isort: skip
@@ -112,7 +112,7 @@ def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
 
 def main() -> None:
     """Serve until standard input ends."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernel_keras")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernel.in_keras")
     parser.add_argument("--split", action="store_true", help="a thread an operation; the parts lie side by side")
     if parser.parse_args().split:
         one_thread_an_operation(len(os.sched_getaffinity(0)))

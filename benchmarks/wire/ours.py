@@ -1,4 +1,4 @@
-"""Our training step on the same network, a process of its own: `python -m benchmarks.wire_ours`.
+"""Our training step on the same network, a process of its own: `python -m benchmarks.wire.ours`.
 
 The step is the product's (`mode: async` over the inventory's parameter servers, scheduled by the `Dispatcher`); only
 the network is the benchmark's. Prints one JSON object as its last line.
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.wire_network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
-from benchmarks.wire_steps import arguments, report, timed_steps
+from benchmarks.wire.network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
+from benchmarks.wire.steps import arguments, report, timed_steps
 from cluster.consistency import Grant, Speeds
 from cluster.data import Dataset
 from cluster.engine.dispatcher import Dispatcher
@@ -73,7 +73,7 @@ def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]
 
 def main() -> None:
     """Train for the steps asked for and print what they moved."""
-    parser = arguments("benchmarks.wire_ours")
+    parser = arguments("benchmarks.wire.ours")
     parser.add_argument("--variant", choices=CODECS, default="ours")
     given = parser.parse_args()
     inventory = load(given.inventory)

@@ -1,7 +1,7 @@
 """Bytes and packets of a training step: ours beside the same training written the tutorial's way.
 
 One parameter server and one worker, lean role processes; then, in turn, coordinators' training of one network
-(`benchmarks.wire_network`) from the same weights on the same batches: our step with each codec that keeps every value,
+(`benchmarks.wire.network`) from the same weights on the same batches: our step with each codec that keeps every value,
 Keras layers under ParameterServerStrategy with the weights read once per step, and the same as the tutorial writes it,
 which reads them at every time step. Counted on the parameter server's own sockets by its kernel (TCP_INFO), for all
 alike.
@@ -12,13 +12,13 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmarks.local_cluster import local_cluster
+from benchmarks.beds.local_cluster import local_cluster
 from benchmarks.report import arguments, publish
 
 COORDINATORS: tuple[tuple[str, tuple[str, ...], list[str]], ...] = (
-    ("benchmarks.wire_ours", ("ours",), ["--variant", "ours"]),
-    ("benchmarks.wire_ours", ("ours_fp16",), ["--variant", "ours_fp16"]),
-    ("benchmarks.wire_keras", ("read_once", "tutorial"), []),
+    ("benchmarks.wire.ours", ("ours",), ["--variant", "ours"]),
+    ("benchmarks.wire.ours", ("ours_fp16",), ["--variant", "ours_fp16"]),
+    ("benchmarks.wire.in_keras", ("read_once", "tutorial"), []),
 )
 DEADLINE_SECONDS = 600.0
 QUICK_DEADLINE_SECONDS = 100.0
