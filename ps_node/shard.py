@@ -1,13 +1,15 @@
 """One shard of the flat vector where it lives: its variables on one server, how it is read, written and restored."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cluster.engine.codecs import Codec, Fp32
+from cluster.engine.lost import reaching_servers
 from cluster.parameters import Layout, Shard
 from cluster.parameters.layout import Vector
 from ps_node.optimizers import Optimizer
@@ -148,3 +150,68 @@ class ShardOnServer:
         """int64 0, once a push is counted as dropped."""
         with tf.control_dependencies([self.count(0, 1)]):
             return tf.constant(0, tf.int64)
+
+
+SomeShard = TypeVar("SomeShard", bound=ShardOnServer)
+
+
+class PlacedVector(Generic[SomeShard]):
+    """Shards of one vector, in order."""
+
+    reaching: Callable[[], AbstractContextManager[None]] = staticmethod(reaching_servers)
+    """Around calls to whoever holds the shards."""
+
+    def __init__(self, layout: Layout, shards: Sequence[SomeShard], start: int) -> None:
+        """`start`: the number of updates that were applied before these shards existed."""
+        self.layout, self.shards = layout, tuple(shards)
+        self._start = start
+
+    def pull(self, *, exact: bool = False) -> tuple[Any, Any, Any]:
+        """(trained float32 [trained_size], statistics [statistics_size], versions int64 [shards]), in a graph.
+
+        The parameters as the wire's codec gives them, or every bit of them.
+        """
+        pulled = [tf.identity(shard.read(exact=exact)) for shard in self.shards]
+        return self._joined(pulled, exact=exact)
+
+    def _joined(self, pulled: Sequence[Any], *, exact: bool = False) -> tuple[Any, Any, Any]:
+        parts = [shard.unpack(tensor, exact=exact) for shard, tensor in zip(self.shards, pulled, strict=True)]
+        trained, statistics, versions = zip(*parts, strict=True)
+        return tf.concat(trained, 0), tf.concat(statistics, 0), tf.stack(versions)
+
+    def reset(self, vector: Vector) -> None:
+        """Start over from `vector`, with fresh optimizer slots. Update ids go on from where they are."""
+        with self.reaching():
+            for shard in self.shards:
+                shard.reset(self.layout, VectorState(vector))
+
+    def read(self) -> Vector:
+        """The whole vector as it is now, in layout order. Call it while nothing is pushed."""
+        with self.reaching():
+            trained = [shard.parameters.numpy() for shard in self.shards]
+            statistics = [shard.statistics.numpy() for shard in self.shards if shard.statistics is not None]
+        return np.concatenate([*trained, *statistics]).astype("<f4", copy=False)
+
+    def state(self) -> VectorState:
+        """All there is, to go on from later. Call it while nothing is pushed."""
+        vector = self.read()
+        with self.reaching():
+            counts = self._counts()
+            names = self.shards[0].optimizer.slot_names
+            slots = {
+                name: np.concatenate([shard.slots[place].numpy() for shard in self.shards])
+                for place, name in enumerate(names)
+            }
+        if len({(int(count[APPLIED]), int(count[OPTIMIZER_UPDATES])) for count in counts}) > 1:
+            raise RuntimeError(f"the shards are not at one cut: they have applied {[int(c[APPLIED]) for c in counts]}")
+        return VectorState(vector, slots, int(counts[0][OPTIMIZER_UPDATES]), int(counts[0][APPLIED]))
+
+    def totals(self) -> Totals:
+        """Updates applied and dropped so far by these shards."""
+        with self.reaching():
+            counts = self._counts()
+        applied = min(int(count[APPLIED]) for count in counts) - self._start
+        return Totals(applied, max(int(count[DROPPED]) for count in counts))
+
+    def _counts(self) -> list[Any]:
+        return [shard.counts.numpy() for shard in self.shards]

@@ -15,8 +15,7 @@ from typing import Any
 from cluster.engine.lost import reaching_servers
 from cluster.parameters import Layout, Shard
 from ps_node.optimizers import Optimizer
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import APPLIED, LEDGER_SLOTS, ShardOnServer, VectorState, Wire, ledger_of
+from ps_node.shard import APPLIED, LEDGER_SLOTS, PlacedVector, ShardOnServer, VectorState, Wire, ledger_of
 
 import tensorflow as tf  # isort: skip
 

@@ -16,8 +16,7 @@ from cluster.engine.lost import reaching_holders
 from cluster.engine.reduction import Nodes, block_squares, clipped
 from cluster.parameters import Layout
 from ps_node.optimizers import Optimizer
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import ShardOnServer, VectorState, Wire
+from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
 
 import tensorflow as tf  # isort: skip
 

@@ -4,9 +4,8 @@ The room's doors are `Checkpoint`, `CheckpointStore` for the one process that wr
 `WriterLock` for whatever else has one writer a folder.
 """
 
-from cluster.checkpoints.checkpoint import Checkpoint
+from cluster.checkpoints.manifest import Checkpoint
 from cluster.checkpoints.reading import read_newest
-from cluster.checkpoints.store import CheckpointStore
-from cluster.checkpoints.writer_lock import WriterLock
+from cluster.checkpoints.store import CheckpointStore, WriterLock
 
 __all__ = ["Checkpoint", "CheckpointStore", "WriterLock", "read_newest"]

@@ -11,9 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from cluster.checkpoints import manifest
-from cluster.checkpoints.checkpoint import Checkpoint
-from cluster.checkpoints.manifest import Damaged, Manifest
-from cluster.checkpoints.names import manifests
+from cluster.checkpoints.manifest import Checkpoint, Damaged, Manifest, manifests
 from cluster.errors import ClusterError
 
 ATTEMPTS = 100

@@ -1,8 +1,10 @@
 """The one writer of a folder of checkpoints: each whole or not there, the last few kept."""
 
 import contextlib
+import fcntl
 import hashlib
 import operator
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,10 +15,17 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 
 from cluster.atomic_write import atomic_write, refused
-from cluster.checkpoints import names, reading
-from cluster.checkpoints.checkpoint import Checkpoint
-from cluster.checkpoints.manifest import Manifest
-from cluster.checkpoints.writer_lock import WriterLock
+from cluster.checkpoints import reading
+from cluster.checkpoints.manifest import (
+    LARGEST_UPDATE,
+    Checkpoint,
+    Manifest,
+    manifest_name,
+    manifests,
+    partials,
+    tensors_files,
+    tensors_names,
+)
 from cluster.errors import ClusterError, UsageError
 
 DTYPES = (
@@ -53,8 +62,8 @@ class CheckpointStore:
             raise ClusterError(f"{self.folder}: this store is closed: make another one to write")
         try:
             update = operator.index(checkpoint.update)
-            if not 0 <= update <= names.LARGEST_UPDATE:
-                raise ValueError(f"update: expected 0 to {names.LARGEST_UPDATE}, got {update}")
+            if not 0 <= update <= LARGEST_UPDATE:
+                raise ValueError(f"update: expected 0 to {LARGEST_UPDATE}, got {update}")
             arrays = {name: _plain(name, array) for name, array in checkpoint.tensors.items()}
             content = save(arrays)
             manifest = Manifest(
@@ -68,7 +77,7 @@ class CheckpointStore:
             described = manifest.to_bytes()
         except (ValueError, TypeError, RecursionError, SafetensorError) as problem:
             raise ClusterError(f"{self.folder}: checkpoint {checkpoint.update!r}: {problem}") from None
-        path = self.folder / names.manifest_name(update)
+        path = self.folder / manifest_name(update)
         try:
             atomic_write(self.folder / manifest.tensors_name, content)
             atomic_write(path, described)
@@ -102,11 +111,11 @@ class CheckpointStore:
         self.close()
 
     def _named(self, update: int) -> str | None:
-        manifest = reading.glance(self.folder / names.manifest_name(update), update)
+        manifest = reading.glance(self.folder / manifest_name(update), update)
         return None if manifest is None else manifest.tensors_name
 
     def _free_name(self, update: int) -> str:
-        first, again = names.tensors_names(update)
+        first, again = tensors_names(update)
         return again if self._named(update) == first else first
 
     def _tidy(self, newest: int) -> None:
@@ -116,9 +125,7 @@ class CheckpointStore:
         first: tensors without one are a leftover, a manifest without tensors would be a damaged checkpoint.
         """
         present = [
-            (update, path, reading.glance(path, update))
-            for update, path in names.manifests(self.folder)
-            if update <= newest
+            (update, path, reading.glance(path, update)) for update, path in manifests(self.folder) if update <= newest
         ]
         whole = [update for update, _, manifest in present if manifest is not None]
         oldest = whole[self.keep - 1] if len(whole) >= self.keep else 0
@@ -130,10 +137,10 @@ class CheckpointStore:
                 unclear.add(update)
             else:
                 used.add(manifest.tensors_name)
-        for update, path in names.tensors_files(self.folder):
+        for update, path in tensors_files(self.folder):
             if update <= newest and update not in unclear and path.name not in used:
                 path.unlink(missing_ok=True)
-        for path in names.partials(self.folder):
+        for path in partials(self.folder):
             path.unlink(missing_ok=True)
 
 
@@ -148,3 +155,41 @@ def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"its bits as unsigned integers"
         )
     return np.asarray(array, order="C")
+
+
+LOCK = ".lock"
+
+
+class WriterLock:
+    """Held by this process from construction to `release`; the file holds its pid."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the lock of `folder`. Raises ClusterError naming the process that has it."""
+        path = folder / LOCK
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as problem:
+            raise refused(path, "cannot be locked", problem) from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.truncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            holder = _signed(self._descriptor)
+            os.close(self._descriptor)
+            raise ClusterError(
+                f"{folder}: expected to be the only one who writes there, but {holder} does: wait for it to end, or "
+                "stop it"
+            ) from None
+        except OSError as problem:
+            os.close(self._descriptor)
+            raise refused(path, "cannot be locked", problem) from None
+
+    def release(self) -> None:
+        """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
+        os.close(self._descriptor)
+
+
+def _signed(descriptor: int) -> str:
+    text = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip()
+    return f"process {text}" if text.isdigit() else "another process"

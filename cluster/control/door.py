@@ -1,13 +1,11 @@
-"""A listening socket whose accept never becomes a busy loop: without descriptors it is left alone for a second."""
+"""Listening without being exhausted: file descriptors, a listening socket, log lines at a bounded rate."""
 
 import errno
 import logging
+import resource
 import socket
 import time
 from collections.abc import Callable
-
-from cluster.control.descriptors import share_of
-from cluster.control.seldom import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +13,57 @@ BACKLOG = 128
 PAUSE_SECONDS = 1.0
 AT_ONCE = 32
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+MOST_DESCRIPTORS = 65_536
+"""Also `LimitNOFILE` of our units. More than that serves no cluster, and a table of a million costs memory."""
+SHARE = 8
+"""A server takes at most one part in so many, so that files and TensorFlow's own connections keep the others."""
+_FEWEST = 4
+
+EVERY_SECONDS = 60.0
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard one, 65,536 at most; the soft limit from then on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+def share_of(most: int) -> int:
+    """Connections that a server may hold: `most`, or its share of the descriptors where these are few."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(_FEWEST, min(most, soft // SHARE))
+
+
+class RateLimitedLog:
+    """Writes at most `most` lines a minute to `log`; the first of the next minute says how many were left out."""
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        level: int = logging.WARNING,
+        most: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log, self._level, self._most, self._clock = log, level, most, clock
+        self._begun = float("-inf")
+        self._written = self._left_out = 0
+
+    def say(self, words: str) -> None:
+        """Write `words`, or count them."""
+        now = self._clock()
+        if now - self._begun >= EVERY_SECONDS:
+            self._begun, self._written = now, 0
+        if self._written >= self._most:
+            self._left_out += 1
+            return
+        more = f" (and {self._left_out} such lines that were not written)" if self._left_out else ""
+        self._written, self._left_out = self._written + 1, 0
+        self._log.log(self._level, "%s%s", words, more)
 
 
 class Door:
@@ -29,7 +78,7 @@ class Door:
         self.at_once = max(1, min(AT_ONCE, self.most // 4))
         """Connections to accept in one turn: those of a turn must not push each other out before they are read."""
         self._purpose, self._clock = purpose, clock
-        self._full, self._short = Seldom(log, clock=clock), Seldom(log, clock=clock)
+        self._full, self._short = RateLimitedLog(log, clock=clock), RateLimitedLog(log, clock=clock)
         self.closed_until = float("-inf")
         """Until then nothing is accepted."""
 

@@ -1,4 +1,4 @@
-"""A small HTTP server that strangers cannot exhaust: one request a connection, each with a deadline and a size.
+"""A small HTTP server that no client can exhaust: one request a connection, each with a deadline and a size.
 
 One thread holds all connections and reads and writes them; a thread for each request computes the answer, of which
 there are a few at most. A connection over the limit takes the place of the oldest one without a request.

@@ -12,12 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cluster.engine.changes import Changes, name_of
+from cluster.engine.changes import Changes, Drain, Drains, name_of
 from cluster.engine.chaos import Strike
-from cluster.engine.drains import Drain, Drains
-from cluster.engine.guardian import Guardian
-from cluster.engine.lanes import Lane
-from cluster.engine.lost import holder_lost
+from cluster.engine.lanes import Lane, Prober
+from cluster.engine.lost import Servers, holder_lost
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
@@ -41,10 +39,9 @@ from cluster.engine.messages import (
     Silent,
     Source,
 )
-from cluster.engine.prober import Prober
 from cluster.engine.runtime import Runtime, Traced
 from cluster.engine.saboteur import Saboteur
-from cluster.engine.servers import Servers
+from cluster.engine.watchdog import Guardian
 from cluster.errors import ClusterError
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.answers import AnswerAsShape
-from cluster.engine.arguments import PackedArguments
+from cluster.engine.calls import AnswerAsShape, PackedArguments
 from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
@@ -170,7 +169,7 @@ def fetched(value: Any) -> Any:
 class Traced:
     """A function that is traced once, called with NumPy values, which travel inside the request as one tensor.
 
-    A short result travels inside the answer (`cluster.engine.answers`).
+    A short result travels inside the answer (`cluster.engine.calls`).
     """
 
     def __init__(self, function: Callable[..., Any], signature: Sequence[Any]) -> None:

@@ -1,16 +1,15 @@
 """Carries out the faults that `Chaos` decides on: through the supervisor, the watchdog, or the lane of the call."""
 
-import json
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
+from cluster.control.lines import ask_supervisor
 from cluster.engine.chaos import DELIVERY, Chaos, Fault, Strike
 
 log = logging.getLogger(__name__)
@@ -127,12 +126,7 @@ class Saboteur:
         """Whether the supervisor did it to a process."""
         assert self._supervisor is not None  # ChaosPlan.refuse
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(SUPERVISOR_SECONDS)
-                connection.connect(str(self._supervisor))
-                connection.sendall(json.dumps({"verb": verb, **request}).encode() + b"\n")
-                with connection.makefile("rb") as stream:
-                    reply = json.loads(stream.readline() or b"{}")
+            reply = ask_supervisor(self._supervisor, SUPERVISOR_SECONDS, verb, **request)
         except (OSError, ValueError) as problem:
             log.warning("chaos: the supervisor could not be asked to %s %s: %s", verb, request["task"], problem)
             return False

@@ -14,8 +14,7 @@ from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
 from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import Totals, VectorState
+from ps_node.shard import PlacedVector, Totals, VectorState
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.drain import DrainRequests
+from cluster.control.actions import Actions, DrainRequests
 from cluster.inventory import Task
 from cluster.jobs.observer import Observer, Observers
-from cluster.metrics.exporter import Actions, Exporter, serve
+from cluster.metrics.exporter import Exporter, serve
 from cluster.metrics.instruments import Identity
 from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
@@ -49,7 +49,7 @@ class CoordinatorMetrics:
             try:
                 exporter = serve(
                     self.registry, coordinator.host, coordinator.metrics_port, lambda: True,
-                    actions=Actions(drains=drains), cost=self.cost,
+                    actions=Actions(drains), cost=self.cost,
                 )  # fmt: skip
             except OSError as problem:
                 raise explain(

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
+from cluster.engine.changes import Drain
 from cluster.engine.dispatcher import Dispatcher
-from cluster.engine.drains import Drain
 
 ANSWERS: Mapping[Drain, tuple[HTTPStatus, str]] = {
     Drain.DRAINED: (HTTPStatus.OK, "drained"),

@@ -13,7 +13,7 @@ from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import chunks
 from cluster.jobs.figures import Figures, figures
 from cluster.models import Network
-from ps_node.placed_vector import PlacedVector
+from ps_node.shard import PlacedVector
 from worker_node.gradient import cross_entropy
 from worker_node.recordings import Standardization, WorkerWindows
 

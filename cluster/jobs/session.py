@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TypeVar
 
-from cluster.control.drain import DrainRequests
+from cluster.control.actions import DrainRequests
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, Traced, device

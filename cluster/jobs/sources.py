@@ -14,7 +14,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.handed_over import handed_over
 from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Display
-from cluster.server.unprivileged import account_for_roles
+from cluster.server.accounts import account_for_roles
 
 
 def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observer: Observer) -> Dataset:

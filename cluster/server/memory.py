@@ -1,11 +1,12 @@
 """How much memory a role process may still take, and whether that is enough."""
 
+import ctypes
 import re
 import resource
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.server.failures import TooLittleMemoryError
+from cluster.errors import ClusterError, ExitCode
 
 MEBIBYTE = 2**20
 NEEDED_BYTES = {"lean": 128 * MEBIBYTE, "stock": 320 * MEBIBYTE}
@@ -17,6 +18,12 @@ ADDRESS_SPACE_BYTES = 2560 * MEBIBYTE
 
 AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 UNLIMITED_BYTES = 2**62  # cgroup v1 writes the largest multiple of a page that fits where there is no limit
+
+
+class TooLittleMemoryError(ClusterError):
+    """The machine, its cgroup or a process limit leaves too little memory for the role."""
+
+    exit_code = ExitCode.TOO_LITTLE_MEMORY
 
 
 @dataclass(frozen=True)
@@ -96,3 +103,26 @@ def _bound(folder: Path, limit_name: str, usage_name: str, evictable_name: str) 
     evictable = re.search(rf"^{evictable_name} (\d+)$", statistics, re.MULTILINE)
     used = usage - (int(evictable[1]) if evictable else 0)
     return Headroom(max(0, int(limit) - used), f"the limit of control group {folder}")
+
+
+M_ARENA_MAX = -8
+"""`man 3 mallopt`."""
+
+PARAMETER_SERVER_ARENAS = 2
+"""Where the C library would make eight for each core, and each keeps what its threads have freed."""
+
+
+def limit_arenas(count: int) -> bool:
+    """Keep at most `count` heaps; before the threads are there. False where the C library has no such limit (musl)."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and bool(mallopt(M_ARENA_MAX, count))
+
+
+def give_back() -> bool:
+    """Hand freed pages to the system. False where there were none, or the C library cannot (musl).
+
+    Its heaps keep what a run has freed between blocks that live on: measured, a worker that had done four runs of two
+    layers of 32 units held 226 MB and 124 to 139 after this. Takes tens of milliseconds for hundreds of megabytes.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim is not None and bool(trim(0))

@@ -1,9 +1,14 @@
 """The two defences of a TensorFlow port where the cluster is one machine, in the order in which they are put up."""
 
 import logging
+import os
+import socket
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
+from cluster.logs.terminal import say_json
+from cluster.server.accounts import ROLES_ACCOUNT, account_name, why_root
 from cluster.server.gate import Gate
 from cluster.server.guard import NOT_LISTENING, GuardOutcome, guard_loopback
 from cluster.server.probe import answers
@@ -53,3 +58,41 @@ class PortGuard:
         outcome = self.outcome
         held = outcome.guarded and outcome.every_account is None
         log.log(logging.INFO if held else logging.ERROR, "%s", outcome.line)
+
+
+def probe() -> GuardOutcome:
+    """Guard a port opened for this alone."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        guard = PortGuard(port, "127.0.0.1")
+        listener.listen()
+        guard.put_up()
+        return guard.outcome
+
+
+def _privileges() -> dict[str, object]:
+    if os.geteuid() != 0:
+        return {"holds": True, "line": f"roles run as {account_name(os.geteuid())}"}
+    obstacle = why_root()
+    if obstacle is None:
+        return {"holds": True, "line": f"roles run as {account_name(ROLES_ACCOUNT)}, jobs as {account_name(0)}"}
+    return {"holds": False, "line": f"roles run as {account_name(0)}: {obstacle}"}
+
+
+def main() -> int:
+    """Probe, and print the outcome."""
+    outcome, own, privileges = probe(), account_name(os.geteuid()), _privileges()
+    answer = {
+        "machines": {"holds": outcome.guarded, "line": outcome.reason},
+        "accounts": {"holds": outcome.every_account is None, "line": f"as {own}: {outcome.every_account}"},
+        "privileges": privileges,
+    }
+    if outcome.every_account is None:
+        answer["accounts"]["line"] = str(privileges["line"])
+    say_json(answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

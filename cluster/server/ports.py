@@ -7,10 +7,15 @@ import textwrap
 
 import psutil
 
-from cluster.errors import ClusterError
-from cluster.server.failures import PortTakenError
+from cluster.errors import ClusterError, ExitCode
 
 COMMAND_CHARACTERS = 80
+
+
+class PortTakenError(ClusterError):
+    """Another socket already listens on the port."""
+
+    exit_code = ExitCode.PORT_TAKEN
 
 
 def check_free(host: str, port: int, purpose: str) -> None:

@@ -1,5 +1,6 @@
 """The life of a role process: preflight, listen, guard, serve, be ready, end on SIGTERM."""
 
+import encodings.idna  # noqa: F401  (see _load_late_imports)
 import logging
 import os
 import signal
@@ -7,37 +8,32 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
-from cluster.control.descriptors import raise_limit
-from cluster.control.restart import RestartRequests
-from cluster.control.runs import RunRequests
-from cluster.control.seldom import Seldom
+from cluster.control.actions import Actions, RestartRequests, RunRequests
+from cluster.control.door import RateLimitedLog, raise_limit
+from cluster.control.rules import Rules
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
 from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.instruments import Identity
 from cluster.metrics.process import Cost
-from cluster.server import late_imports, ports, probe, watchdog
-from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
+from cluster.server import ports, probe, systemd
+from cluster.server.accounts import become, die_with_parent, forbid_new_privileges, why_root
 from cluster.server.crash import report_crashes
-from cluster.server.definition import ServerDefinition
-from cluster.server.failures import TooLittleMemoryError
 from cluster.server.guard import guard_loopback, is_loopback
-from cluster.server.lean import LeanServer
-from cluster.server.memory import check_memory
-from cluster.server.notify import keep_channel, notify
-from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse
-from cluster.server.parent import die_with_parent
+from cluster.server.memory import PARAMETER_SERVER_ARENAS, TooLittleMemoryError, check_memory, give_back, limit_arenas
+from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
 from cluster.server.port_guard import PortGuard
-from cluster.server.resolve import resolve
-from cluster.server.stock import StockServer
-from cluster.server.unprivileged import become, forbid_new_privileges, why_root
+from cluster.server.systemd import keep_channel, notify
+from cluster.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 
 PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
@@ -51,6 +47,9 @@ ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "-1",
 }
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
+
+ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
+"""What a browser and a Prometheus ask for."""
 
 logger = logging.getLogger("pscluster.role")
 
@@ -112,8 +111,8 @@ def run(role: RoleOptions) -> NoReturn:
     )  # fmt: skip
     try:
         exporter.serve(
-            registry, role.host, role.metrics_port, ready, cost=cost,
-            actions=exporter.Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
+            registry, role.host, role.metrics_port, ready, cost=cost, rules=Rules(role.coordinator),
+            actions=Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
         )  # fmt: skip
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
@@ -143,10 +142,10 @@ def run(role: RoleOptions) -> NoReturn:
     signals = _catch_signals()
     serving = True
     notify(f"READY=1\nSTATUS=serving on port {role.port}")
-    every_seconds = watchdog.interval_seconds()
+    every_seconds = systemd.interval_seconds()
     if every_seconds is not None:
         until_the_end = threading.Event()
-        watchdog.give_signs_of_life(
+        systemd.give_signs_of_life(
             every_seconds, lambda limit: probe.answers(LOOPBACK, role.port, limit), notify, until_the_end
         )
     received = signal.Signals(signals.recv(1)[0])
@@ -162,14 +161,12 @@ def _end(why: str, code: ExitCode) -> NoReturn:
 def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests | None:
     if role.coordinator is None:
         return None
-    return RestartRequests(
-        role.coordinator, lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh
-    )
+    return RestartRequests(lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh)
 
 
 def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
     """The run that a coordinator names stands in every line from then on, until it is over or there is another."""
-    told = Seldom(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
+    told = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
     giving = threading.Lock()
 
     def freed() -> None:
@@ -190,7 +187,7 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
             if not giving.locked():
                 threading.Thread(target=freed, name="give-back", daemon=True).start()
 
-    return RunRequests(role.coordinator, begins, ends)
+    return RunRequests(begins, ends)
 
 
 def _prepare(role: RoleOptions, speaker: Speaker) -> None:
@@ -216,7 +213,7 @@ def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None
     Raises ClusterError.
     """
     if role.account is not None:
-        late_imports.load(registry)
+        _load_late_imports(registry)
         keep_channel()
         become(role.account)
     elif os.geteuid() == 0 and role.guard == "loopback":
@@ -225,6 +222,21 @@ def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None
             logging.INFO if obstacle is None else logging.WARNING,
             "runs as root: %s", obstacle or "started without --account UID and without an inventory",
         )  # fmt: skip
+
+
+def _load_late_imports(registry: CollectorRegistry) -> None:
+    """Have Python load the modules that a scrape, a request and an error need.
+
+    It loads them when they are first used. The account that a role becomes may not read Python's files, below /root for
+    instance. So this process does once, before it changes its account, what it does later.
+    """
+    for accepted in ACCEPTED:
+        encode, _ = choose_encoder(accepted)
+        encode(registry)
+    try:
+        raise ValueError
+    except ValueError:
+        traceback.format_exc()
 
 
 def _listen(role: RoleOptions) -> Server:

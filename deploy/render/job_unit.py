@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import MOST_DESCRIPTORS
+from cluster.control.door import MOST_DESCRIPTORS
 from deploy.cluster.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
 from deploy.jobs.node_job.folders import HOME
 from deploy.render.roles import HARDENING

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import MOST_DESCRIPTORS
+from cluster.control.door import MOST_DESCRIPTORS
 from deploy.cluster.places import CONFIGURATION, SERVICE_USER, STATE, UNIT_FOLDER
 from deploy.render.roles import HARDENING
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from cluster.engine.deadlines import AdaptiveDeadline, Backoff
 from cluster.engine.membership import MAXIMUM_FAILURES_PER_WORKER, MAXIMUM_OWN_ERRORS, Membership, Phase
 from cluster.engine.messages import (
     Abandon,
@@ -20,6 +19,7 @@ from cluster.engine.messages import (
     Probed,
     Replied,
 )
+from cluster.engine.worker_state import AdaptiveDeadline, Backoff
 from tests.engine.played_membership import UNAVAILABLE, delivered, items, membership
 
 
@@ -232,7 +232,7 @@ def test_a_suspect_that_nobody_probes_is_fenced() -> None:
     assert core.tick(due) == [Probe(0)]
     assert core.next_due() == due + core.timing.probe_seconds
     (fence,) = core.tick(due + core.timing.probe_seconds)
-    assert fence == Fence(0, "no reply, and nobody could probe it in time")
+    assert fence == Fence(0, "no reply, and no probe result in time")
 
 
 def test_time_in_which_the_coordinator_stood_still_is_not_held_against_a_worker() -> None:

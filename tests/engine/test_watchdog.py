@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.engine import guardian, watchdog
-from cluster.engine.guardian import Guardian
-from cluster.engine.watchdog import kill_through_supervisor
+from cluster.engine import watchdog
+from cluster.engine.watchdog import Guardian, kill_through_supervisor
 from cluster.server.probe import EMPTY_SETTINGS_FRAME
 from cluster.server.sockets import cut, sockets_to
 from tests.habits.leaks import PROJECT
@@ -199,7 +198,7 @@ def test_it_ends_with_its_input_and_says_what_it_cannot_read(start: Callable[...
 
 
 def test_a_call_that_must_not_hang_is_made_without_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guardian, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(watchdog, "BEAT_SECONDS", 0.01)
     sent: list[str] = []
     monkeypatch.setattr(Guardian, "_send", lambda _, line: sent.append(line))
     beating = Guardian({})

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-from cluster.engine.quiet import KNOWN
+from cluster.engine.environment import KNOWN
 from tests.jobs.cluster import PROJECT
 
 SCRIPT = """
 import os, sys
-from cluster.engine.quiet import KNOWN, loading_quietly
+from cluster.engine.environment import KNOWN, loading_quietly
 os.write(2, b"before\\n")
 with loading_quietly():
     for known in KNOWN:

@@ -7,8 +7,8 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.actions import USUAL_SECONDS, Actions, DrainRequests
 from cluster.control.client import MARK_HEADER
-from cluster.control.drain import USUAL_SECONDS, DrainRequests
 from cluster.metrics import exporter
 from tests.habits import needs
 from tests.server.namespaces import neighbour, why_not
@@ -40,8 +40,8 @@ def workers() -> Workers:
 
 @pytest.fixture
 def port(workers: Workers) -> Iterator[int]:
-    drains = DrainRequests(workers.drain)
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(drains=drains))
+    actions = Actions(DrainRequests(workers.drain))
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     yield serving.port
     serving.close()
 
@@ -78,10 +78,8 @@ def test_a_coordinator_cannot_be_restarted_by_it(port: int) -> None:
 def test_only_the_machine_itself_may(workers: Workers) -> None:
     needs.possible(why_not())
     with neighbour() as other:
-        drains = DrainRequests(workers.drain)
-        serving = exporter.serve(
-            CollectorRegistry(), other.here[4], 0, lambda: True, actions=exporter.Actions(drains=drains)
-        )
+        actions = Actions(DrainRequests(workers.drain))
+        serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, actions=actions)
         try:
             answer, _ = other.python(POST, other.here[4], str(serving.port)).communicate(timeout=HANG_SECONDS)
         finally:

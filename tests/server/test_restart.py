@@ -7,8 +7,8 @@ import queue
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.actions import Actions, RestartRequests
 from cluster.control.client import MARK_HEADER
-from cluster.control.restart import RestartRequests
 from cluster.control.rules import Rules
 from cluster.errors import ExitCode
 from cluster.metrics import exporter
@@ -76,7 +76,7 @@ def test_without_a_coordinator_nobody_may() -> None:
 )
 def test_the_coordinators_node_and_this_one_may(client: str, own: str, allowed: bool) -> None:
     request = asked("POST", "/restart", {"Host": "localhost", MARK_HEADER: "1"}, client, own)
-    assert (Rules().refusal(request, RestartRequests("192.168.1.26", print).acting) is None) == allowed
+    assert (Rules("192.168.1.26").refusal(request) is None) == allowed
 
 
 @pytest.mark.parametrize(("coordinator", "status"), [(ADDRESSES[4][1], 202), ("192.0.2.1", 403)])
@@ -84,10 +84,8 @@ def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status:
     needs.possible(why_not())
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
     with neighbour() as other:
-        requests = RestartRequests(coordinator, obeyed.put)
-        serving = exporter.serve(
-            CollectorRegistry(), other.here[4], 0, lambda: True, actions=exporter.Actions(requests)
-        )
+        actions, rules = Actions(restarts=RestartRequests(obeyed.put)), Rules(coordinator)
+        serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, actions=actions, rules=rules)
         try:
             answer, _ = other.python(POST, other.here[4], str(serving.port)).communicate(timeout=HANG_SECONDS)
         finally:
@@ -100,9 +98,8 @@ def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status:
 
 def test_a_body_is_read_and_other_paths_are_none() -> None:
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
-    serving = exporter.serve(
-        CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(RestartRequests("::1", obeyed.put))
-    )
+    actions = Actions(restarts=RestartRequests(obeyed.put))
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     try:
         assert ask("POST", "/ready", serving.port)[0] == 404
         assert ask("GET", "/restart", serving.port)[0] == 404
@@ -116,8 +113,8 @@ def test_a_body_is_read_and_other_paths_are_none() -> None:
 def test_a_process_that_is_only_starting_is_what_was_asked_for() -> None:
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
     starting = [True]
-    requests = RestartRequests("::1", obeyed.put, lambda: starting[0])
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(requests))
+    actions = Actions(restarts=RestartRequests(obeyed.put, lambda: starting[0]))
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     try:
         assert ask("POST", "/restart", serving.port)[0] == 200
         assert obeyed.empty()

@@ -5,9 +5,9 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.control.actions import Actions, RunRequests
 from cluster.control.client import MARK_HEADER
 from cluster.control.rules import Rules
-from cluster.control.runs import RunRequests
 from cluster.logs import read_line
 from cluster.metrics import exporter
 from tests.control.asked import asked
@@ -56,8 +56,8 @@ def test_every_line_of_a_role_is_json_also_its_last_words() -> None:
 @pytest.mark.parametrize("run", ["", "-x", "a b", "a/b", "x" * 200, "a%0Ab", ".."])
 def test_what_is_no_run_is_refused(run: str) -> None:
     heard: list[str] = []
-    requests = RunRequests(None, heard.append, heard.append)
-    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=exporter.Actions(runs=requests))
+    actions = Actions(runs=RunRequests(heard.append, heard.append))
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     try:
         assert ask("POST", f"/run/{run}".replace(" ", "%20"), serving.port)[0] == 400
         assert ask("GET", "/run/x", serving.port)[0] == 404
@@ -76,7 +76,6 @@ def test_what_is_no_run_is_refused(run: str) -> None:
     ],
 )
 def test_the_coordinators_node_and_this_one_may(coordinator: str | None, client: str, status: int) -> None:
-    requests = RunRequests(coordinator, lambda run: None, lambda run: None)
     request = asked("POST", "/run/x", {"Host": "rpi01", MARK_HEADER: "1"}, client, "192.168.1.17")
-    refusal = Rules(["rpi01"]).refusal(request, requests.acting)
+    refusal = Rules(coordinator, ["rpi01"]).refusal(request)
     assert (200 if refusal is None else refusal[0]) == status

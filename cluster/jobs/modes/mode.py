@@ -11,7 +11,7 @@ from cluster.consistency import Grant, Policy
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced
 from cluster.jobs.batches import Update
-from ps_node.placed_vector import PlacedVector
+from ps_node.shard import PlacedVector
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from os import getpid
 
 from cluster.errors import ClusterError, ExitCode
-from cluster.server.notify import notify
+from cluster.server.systemd import notify
 from deploy.jobs.foreground_job import interruptible, tell
 from deploy.jobs.node_job.clock import now
 from deploy.jobs.node_job.folders import JobFolder, JobsRoot

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cluster.engine.runtime import trace
-from worker_node.worker_memory import Remembered, WorkerMemory
+from worker_node.sender import Remembered, WorkerMemory
 
 import tensorflow as tf  # isort: skip
 

@@ -1,7 +1,15 @@
-"""A call's arguments as one tensor: each further one would cost a message's worth of the coordinator's time.
+"""How a call travels: its arguments as one tensor, and a short result as the shape of an empty tensor.
 
-On the wire: the unknown first dimensions, one int32 each, then every argument's bits in 32-bit words. Nothing computes
-with the words, so no bit changes.
+Arguments. Each further tensor would cost the coordinator the time of one more message. So one tensor carries them all:
+the unknown first dimensions, one int32 each, then the bits of every argument in 32-bit words. Nothing computes with the
+words, so no bit changes.
+
+Results. TensorFlow leaves the result of a call on the worker and answers with its shape alone. To read the values, the
+coordinator sends two more requests: one that has the worker send them, one that receives them. They take half of the
+processor time that a call costs the coordinator (measured). The shape costs nothing: it is in the answer that the
+coordinator waits for anyway. So the worker puts a short result into a shape. It returns an empty tensor whose first
+size is 0, which makes it empty, and whose other sizes are the bits of the result as 32-bit words. The coordinator reads
+the sizes and turns the words back into values.
 """
 
 import math
@@ -26,19 +34,19 @@ class _Argument:
 
     @property
     def words_a_row(self) -> int:
-        """32-bit words of one row, or of all of it if its shape is known."""
+        """32-bit words of one row, or of the whole argument if its shape is known."""
         known = self.shape[1:] if self.open else self.shape
         words: int = self.dtype.size // WORD_BYTES
         return math.prod(size or 0 for size in known) * words
 
     @property
     def open(self) -> bool:
-        """Whether the number of its rows is known only with the call."""
+        """Whether only the call says how many rows it has."""
         return bool(self.shape) and self.shape[0] is None
 
 
 class PackedArguments:
-    """How the arguments of one signature (tf.TensorSpec) become one int32 vector, and arguments again."""
+    """Packs the arguments of one signature (tf.TensorSpec) into one int32 vector, and unpacks them."""
 
     def __init__(self, signature: Sequence[Any]) -> None:
         """Raises ValueError for types of less than 32 bits, and for an unknown dimension that is not the first."""
@@ -53,12 +61,12 @@ class PackedArguments:
 
     @property
     def signature(self) -> Any:
-        """Of the packed tensor."""
+        """The tf.TensorSpec of the packed vector."""
         known = len(self._open) + sum(argument.words_a_row for argument in self._arguments)
         return tf.TensorSpec([None if self._open else known], tf.int32)
 
     def pack(self, values: Sequence[Any]) -> NDArray[np.int32]:
-        """The vector. Raises ValueError if the values do not fit the signature."""
+        """The packed vector. Raises ValueError if the values do not fit the signature."""
         arrays = [np.asarray(value, order="C") for value in values]
         fits = len(arrays) == len(self._arguments) and all(map(_fits, arrays, self._arguments))
         if not fits:
@@ -69,7 +77,7 @@ class PackedArguments:
         return np.concatenate([np.array(rows, np.int32), *(array.reshape(-1).view(np.int32) for array in arrays)])
 
     def unpack(self, packed: Any) -> list[Any]:
-        """The arguments out of the vector, in a graph."""
+        """The arguments in the vector, in a graph."""
         unknown = iter(tf.unstack(packed[: len(self._open)], num=len(self._open)))
         rows = [next(unknown) if each.open else 1 for each in self._arguments]
         sizes = [each.words_a_row * count for each, count in zip(self._arguments, rows, strict=True)]
@@ -88,3 +96,39 @@ def _restored(words: Any, argument: _Argument, rows: Any) -> Any:
     if argument.dtype.size == WORD_BYTES:
         return tf.reshape(tf.bitcast(words, argument.dtype), shape)
     return tf.reshape(tf.bitcast(tf.reshape(words, [-1, argument.dtype.size // WORD_BYTES]), argument.dtype), shape)
+
+
+MOST_WORDS = 250
+"""TensorFlow has at most 254 dimensions."""
+
+
+class AnswerAsShape:
+    """Writes results of one type and shape as a shape, and reads them."""
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:
+        self._dtype, self._shape = dtype, shape
+
+    @staticmethod
+    def fits(result: Any) -> bool:
+        """Whether `result`, in a graph, is one tensor of known shape and at most 250 words of 32 bits."""
+        if not isinstance(result, tf.Tensor) or not result.shape.is_fully_defined():
+            return False
+        plain = result.dtype.is_floating or result.dtype.is_integer
+        words, rest = divmod(math.prod(result.shape) * result.dtype.size, WORD_BYTES)
+        return plain and result.dtype.size >= WORD_BYTES and not rest and words <= MOST_WORDS
+
+    @classmethod
+    def of(cls, result: Any) -> "AnswerAsShape":
+        """The form of a result that fits."""
+        return cls(result.dtype.as_numpy_dtype, tuple(result.shape))
+
+    @staticmethod
+    def written(result: Any) -> Any:
+        """The empty tensor that carries `result`, in a graph."""
+        words = tf.cast(tf.reshape(tf.bitcast(result, tf.uint32), [-1]), tf.int64)
+        return tf.fill(tf.concat([tf.zeros([1], tf.int64), words], 0), tf.constant(0, tf.int32))
+
+    def read(self, answer: Any) -> NDArray[Any]:
+        """The result that `answer` carries."""
+        found: NDArray[Any] = np.array(answer.shape.as_list()[1:], np.uint32).view(self._dtype)
+        return found.reshape(self._shape)

@@ -15,7 +15,7 @@ from cluster.parameters.layout import Vector
 from ps_node.optimizers import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.shards import ParameterShards
-from worker_node import worker_memory
+from worker_node import sender as sending
 from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
@@ -48,7 +48,7 @@ class Cluster:
     def _traced(self, worker: int) -> dict[str, Callable[..., Any]]:
         """The calls of one worker: a whole push, one that reaches only some shards, a look at the memory."""
         shards, sender = self.shards, Sender(self.shards, self.own)
-        name, worker_memory.NAME = worker_memory.NAME, f"worker_{worker}_of_{self.owner}"
+        name, sending.NAME = sending.NAME, f"worker_{worker}_of_{self.owner}"
 
         def push(identifier: Any, gradient: Any, owner: Any, reached: Any) -> Any:
             """As a mode does it; a shard whose place in `reached` is 0 never gets its part."""
@@ -73,7 +73,7 @@ class Cluster:
                 "look": trace(look, whole),
             }
         finally:
-            worker_memory.NAME = name
+            sending.NAME = name
 
     def push(self, worker: int, identifier: int, gradient: Vector, reached: tuple[bool, ...] = (True, True)) -> int:
         """Shards that applied it."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from cluster.errors import ExitCode
-from cluster.server import watchdog
+from cluster.server import systemd
 from tests.server.processes import HANG_SECONDS, PROJECT, free_ports, launch
 
 
@@ -28,7 +28,7 @@ from tests.server.processes import HANG_SECONDS, PROJECT, free_ports, launch
     ],
 )
 def test_a_third_of_what_systemd_allows(environ: dict[str, str], seconds: float | None) -> None:
-    assert watchdog.interval_seconds(environ, pid=7) == seconds
+    assert systemd.interval_seconds(environ, pid=7) == seconds
 
 
 def test_no_sign_of_life_while_the_server_does_not_answer() -> None:
@@ -42,7 +42,7 @@ def test_no_sign_of_life_while_the_server_does_not_answer() -> None:
         if state == "STATUS=serving":
             stop.set()
 
-    watchdog.give_signs_of_life(0.01, answer, notify, stop).join(HANG_SECONDS)
+    systemd.give_signs_of_life(0.01, answer, notify, stop).join(HANG_SECONDS)
     heard = [said.get() for _ in range(said.qsize())]
     assert heard == ["WATCHDOG=1", "STATUS=the server does not answer on its own port", "WATCHDOG=1", "STATUS=serving"]
 
@@ -88,6 +88,6 @@ def test_a_role_reports_its_life_also_after_it_has_read_its_inventory() -> None:
 def test_a_process_that_is_not_meant_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
     monkeypatch.setenv("WATCHDOG_PID", str(os.getppid()))
-    assert watchdog.interval_seconds() is None
+    assert systemd.interval_seconds() is None
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
-    assert watchdog.interval_seconds() is not None
+    assert systemd.interval_seconds() is not None
