@@ -15,10 +15,9 @@ from deploy.common.hints import command
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.converge.plan import disagreement
-from deploy.jobs.foreground_job import INTERRUPT_DEADLINE_SECONDS
-from deploy.jobs.job_needs import needs_roles
+from deploy.jobs.foreground_job import INTERRUPT_DEADLINE_SECONDS, JobProcess, run_to_its_end
 from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.restarted_job import JobPlan, run_to_its_end
+from deploy.jobs.request import needs_roles
 from deploy.supervisor.control_client import NobodyListensError
 from deploy.supervisor.handle import SupervisorHandle, wait_until
 from deploy.supervisor.launches import kept_tasks
@@ -99,7 +98,7 @@ class LocalServices:
         """See `Services`."""
         settings = [word for override in self._overrides for word in ("--set", override)]
         self._folder.create()  # nothing else has, where the job needs no roles
-        plan = JobPlan(
+        plan = JobProcess(
             name=job,
             inventory=self._as_given,
             words=(*self._coordinator, job, "--inventory", str(self._inventory), *settings, *flags),

@@ -1,17 +1,17 @@
-"""What a deployment needs of whatever keeps its role processes running: the one thing `connection` swaps.
+"""What keeps the role processes of a cluster running: systemd on its machines, or our supervisor on this one."""
 
-Every action is written against `Services`; `deploy.cluster.connections` knows what is behind it.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from cluster.errors import ClusterError
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.role_status import ClusterStatus
 
 if TYPE_CHECKING:
+    from cluster.inventory import Task
     from deploy.jobs.node_jobs import NodeJobs
 
 Report = Callable[[ClusterStatus], None]
@@ -32,6 +32,53 @@ class StopReport:
     ran: bool
     killed: tuple[str, ...]
     inventory: str | None = None
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """Where the lines of a role are on its node: a file, or the journal of a unit."""
+
+    name: str
+    node: str
+    path: Path | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The roles that a stop ended, by node; `killed` ignored the first signal; `failed` nodes may still run theirs.
+
+    `inventory` is the file that the cluster was started from, where the service manager remembers it.
+    """
+
+    roles: Mapping[str, Sequence[str]]
+    killed: tuple[str, ...] = ()
+    failed: Mapping[str, ClusterError] = field(default_factory=dict)
+    inventory: str | None = None
+
+    @property
+    def count(self) -> int:
+        """Roles that ran."""
+        return sum(len(names) for names in self.roles.values())
+
+
+class ServiceManager(Protocol):
+    """Keeps the roles of one cluster running. `fleet` has the connectors of its nodes."""
+
+    def state(self, fleet: Fleet) -> ClusterStatus:
+        """Every role of the inventory as it is now. A stopped cluster is no error; a silent node has failed roles."""
+
+    def start(self, fleet: Fleet, tasks: "Sequence[Task]", report: Report) -> ClusterStatus:
+        """Start these roles; the status once each is ready or has failed, `report`ed on the way."""
+
+    def stop(self, fleet: Fleet, nodes: Sequence[str]) -> Stopped:
+        """Interrupt a job in progress, so that it writes its result so far, then stop the roles of these nodes."""
+
+    def restart(self, fleet: Fleet, tasks: "Sequence[Task]", report: Report) -> ClusterStatus:
+        """Stop and start these roles; the status as with `start`. Raises ClusterError."""
+
+    def logs(self, tasks: "Sequence[Task]") -> Sequence[LogPlace]:
+        """Where the lines of these roles are, the service manager's own first where it has some."""
 
 
 class JobServices(Protocol):

@@ -18,8 +18,9 @@ from deploy.converge.facts import recordings_here
 from deploy.converge.memory_estimate import RoleMemory, of_inventory
 from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.unfinished_rollback import UnfinishedRollback
-from deploy.jobs.pending_jobs import PendingJobs
-from deploy.jobs.prepared_data import PreparedData, needs_data, prepared_data
+from deploy.jobs.attached_job import PendingJobs
+from deploy.jobs.prepared_data import PreparedData, prepared_data
+from deploy.jobs.request import needs_data
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 
 if TYPE_CHECKING:

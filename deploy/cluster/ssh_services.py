@@ -18,10 +18,10 @@ from deploy.converge.code import COPY_SECONDS, copy_data
 from deploy.converge.deployment import survey
 from deploy.converge.desired import Wish
 from deploy.converge.publication import publish_changes
-from deploy.jobs.attached_job import run_attached, run_in_order
+from deploy.jobs.attached_job import reusable, run_attached, run_in_order
 from deploy.jobs.node_jobs import NodeJobs
-from deploy.jobs.pending_jobs import still_good
-from deploy.jobs.prepared_data import PreparedData, needs_data
+from deploy.jobs.prepared_data import PreparedData
+from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -69,7 +69,7 @@ class SshServices:
                 self._publish_data(fleet)
             jobs = self._jobs(fleet, ())
             submitted = pending.submitted
-            begun = still_good(submitted, order, jobs.records()) if submitted else ()
+            begun = reusable(submitted, order, jobs.records()) if submitted else ()
             if begun:
                 noted(begun)
             with_overrides = [(job, self._cluster.job_overrides(job)) for job in order]

@@ -104,7 +104,7 @@ def _run(
     flags: Sequence[str] = (),
 ) -> None:
     opened, services = open_cluster(inventory, overrides, for_programs)
-    from deploy.jobs.job_needs import needs_roles
+    from deploy.jobs.request import needs_roles
 
     if needs_roles(opened, job):
         now = services.status()

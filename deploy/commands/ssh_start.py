@@ -22,7 +22,7 @@ from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, of_wheelhouse
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, to_do_again
-from deploy.jobs.prepared_data import needs_data
+from deploy.jobs.request import needs_data
 from deploy.monitor.files import url as monitor_url
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.terminal.deployment_console import progress_of_deployment, show_plans, show_recap

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.errors import ClusterError
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.outcome import DEADLINE_CODES, Outcome
+from deploy.cluster.connector import DEADLINE_CODES, Outcome
 from deploy.common.command_line import Words, shell
 from deploy.converge import batch
 from deploy.converge.change import Change, Publish, Reconnect, Shell, Step, Upload

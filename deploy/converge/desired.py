@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import (
+    ACCOUNT_HOME,
     CONFIGURATION,
     CURRENT,
     DEPLOY_STATE,
@@ -39,7 +40,6 @@ from deploy.converge.system import (
     ServiceUser,
     UnitFiles,
 )
-from deploy.jobs.node_job.folders import HOME as ACCOUNT_HOME
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.render import firewall, job_unit, monitor_unit, roles, storage
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from cluster.control.client import NoAnswerError, ask
 from cluster.errors import ClusterError
+from deploy.common.interrupts import interruptible
 from deploy.common.parent_death import die_with_parent
 from deploy.common.project import ROOT
-from deploy.jobs.foreground_job import interruptible
 from deploy.monitor.files import CONFIGURATION, prometheus_files, write
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.control.door import MOST_DESCRIPTORS
-from deploy.cluster.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
-from deploy.jobs.node_job.folders import HOME
+from deploy.cluster.places import ACCOUNT_HOME, CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
 from deploy.render.roles import HARDENING
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ NotifyAccess=main
 User={places.user}
 WorkingDirectory={release}
 Environment=PYTHONPATH={release} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-Environment=HOME={state}/{HOME} XDG_CACHE_HOME={state}/{HOME}/cache
+Environment=HOME={state}/{ACCOUNT_HOME} XDG_CACHE_HOME={state}/{ACCOUNT_HOME}/cache
 ExecStart={places.python} -m deploy.jobs.node_job %i --root {state}
 TimeoutStartSec=120
 # 130 is a job that was cancelled: SIGINT reaches the main process alone, which has 60 s for the result so far.

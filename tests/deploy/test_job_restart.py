@@ -5,8 +5,8 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import Inventory
-from deploy.jobs.job_needs import needs_roles
 from deploy.jobs.job_restart import JobEnding, JobRestartPolicy
+from deploy.jobs.request import needs_roles
 
 POLICY = JobRestartPolicy(first_delay_seconds=0.5, longest_delay_seconds=4.0, limit=5, window_seconds=600.0)
 LOST = JobEnding(ExitCode.SERVER_LOST, seconds=3.0)

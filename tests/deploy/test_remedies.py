@@ -12,7 +12,7 @@ from cluster.inventory.templates import local_inventory
 from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished, unfinished
 from deploy.cluster.local_services import LocalServices
 from deploy.cluster.selection import select
-from deploy.jobs.node_job.request import JobRequest
+from deploy.jobs.request import JobRequest
 from tests.deploy.typed import Fab
 
 ADVICE = re.compile(

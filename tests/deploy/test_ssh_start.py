@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.inventory import load
-from deploy.cluster.outcome import NodeUnreachableError
+from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.ssh_cluster import SshCluster
 from deploy.cluster.ssh_services import SshServices
 from deploy.converge.deployment import Deployment
