@@ -9,6 +9,22 @@ from tests.habits import needs
 from tests.how_to_add.worked_page import Change, changes, commands, copy_of_the_project, run
 
 PAGES = ROOT / "docs/how-to-add"
+SHOWN = """
+from dataclasses import replace
+from pathlib import Path
+from cluster.pages.panels import tiles_of
+from cluster.pages.report_tables import summary_tiles
+from cluster.pages.run_files import Run
+from deploy.monitor.dashboards import dashboards
+from tests.pages.example import training
+
+view = replace(training(), figures={"validation": {"precision_macro": 0.125}, "test": {"precision_macro": 0.25}})
+page = {tile.name: tile.value for tile in tiles_of(view)}
+report = {tile.name: tile.value for tile in summary_tiles(Run(Path("x"), view))}
+assert page["Macro precision"] == "12.5 %", page
+assert report["Macro precision"].startswith("0.25"), report
+assert "pscluster_train_precision_macro_ratio" in dashboards()["pscluster-training.json"]
+"""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -34,3 +50,11 @@ def test_an_alert(tmp_path: Path) -> None:
     assert [change.path for change in made] == [
         "deploy/monitor/recordings.py", "deploy/monitor/alerts.py", "tests/monitor/rule_cases.yaml", "docs/runbook.md"
     ]  # fmt: skip
+
+
+def test_a_metric_with_its_place_on_page_report_and_dashboard(tmp_path: Path) -> None:
+    works("metric.md", tmp_path)
+    assert "| `pscluster_train_precision_macro_ratio` | gauge |" in (tmp_path / "docs/metrics.md").read_text()
+    (tmp_path / "shown.py").write_text(SHOWN)
+    ended = run(tmp_path, "-m shown")
+    assert ended.returncode == 0, ended.stderr
