@@ -65,7 +65,7 @@ class Run:
 
     @property
     def settings(self) -> list[str]:
-        """What the job is told."""
+        """The settings of the job."""
         micro_batches = self.pieces * (len(self.shares) if self.mode == "sync" else 1)
         values = {
             "mode": self.mode, "model": MODEL, "batch_size": self.batch_size, "micro_batches": micro_batches,
@@ -75,7 +75,7 @@ class Run:
 
 
 def recordings(path: Path, windows: int) -> None:
-    """Seeded noise as somebody's own recordings: what is in them takes no longer."""
+    """Seeded noise in the form of a user's recordings: the content does not change the time."""
     generator = np.random.default_rng(0)
     train = generator.standard_normal((windows, STEPS, CHANNELS), np.float32)
     classes = np.arange(windows) % CLASSES
@@ -243,14 +243,14 @@ def _pieces(row: Mapping[str, Any]) -> int:
 
 
 def measure_all(
-    runs: Sequence[Run], rounds: int, told: Callable[[dict[str, Any]], None], cluster: LocalCluster
+    runs: Sequence[Run], rounds: int, report: Callable[[dict[str, Any]], None], cluster: LocalCluster
 ) -> list[dict[str, Any]]:
     """Every run once a round, in turn."""
     rows = []
     for _ in range(rounds):
         for run in runs:
             rows.append(measure(run, cluster))
-            told(rows[-1])
+            report(rows[-1])
     return rows
 
 

@@ -109,7 +109,7 @@ class Audience:
 
 
 def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) -> dict[str, Any]:
-    """One training with so many viewers: the row, with `percent`. Raises RuntimeError if it was too short for that."""
+    """One training with this number of viewers: the row, with `percent`. Raises RuntimeError if it was too short."""
     with tempfile.TemporaryDirectory() as folder:
         thread_file = Path(folder, "thread")
         audience = Audience(cluster, viewers, thread_file)

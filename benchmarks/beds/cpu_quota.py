@@ -1,4 +1,4 @@
-"""Processes that may use a share of a core each, as a slow machine would: groups of cgroup v1's cpu controller."""
+"""Processes limited to a share of a core each, like slow machines: groups of cgroup v1's cpu controller."""
 
 import math
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 PERIOD_MICROSECONDS = 10_000
-"""How often a quota begins anew. The kernel's default, 100 ms, would let half a step be computed at full speed and
-then stand still, which no slow machine does."""
+"""The period of a quota. With the kernel's default of 100 ms, half a step would run at full speed and then stop, unlike
+on a slow machine."""
 LEAST_QUOTA_MICROSECONDS = 1_000
 """The kernel refuses smaller ones."""
 END_SECONDS = 5.0
 
 
 def why_not(controller: Path = CONTROLLER) -> str:
-    """Why no quota can be set here; empty where one can."""
+    """The reason why this machine cannot set a quota; empty if it can."""
     if not (controller / "cgroup.procs").exists():
         return f"no cpu controller of cgroup v1 at {controller}"
     if os.geteuid() != 0:

@@ -25,7 +25,7 @@ _given: set[int] = set()
 
 @dataclass
 class LocalCluster:
-    """Where the cluster's file and runs are, and its role processes by task name."""
+    """The cluster's inventory, its role processes by task name, and the folder of its runs."""
 
     inventory: Inventory
     processes: dict[str, subprocess.Popen[bytes]]
@@ -96,7 +96,7 @@ def local_cluster(workers: int = 2, servers: int = 1, server: str = "lean") -> I
 
 
 def _inventory(path: Path, workers: int, servers: int) -> Inventory:
-    """One whose ports no other cluster of this process has: a coordinator's are free until its job begins."""
+    """An inventory with ports of its own: those of a coordinator stay free until its job begins."""
     with _choosing:
         while True:
             path.write_text(local_inventory(workers, servers))

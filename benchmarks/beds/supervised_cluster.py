@@ -1,4 +1,4 @@
-"""A cluster on this machine as a user has it: started by `fab`, its roles kept by the supervisor."""
+"""A cluster on this machine, started by `fab` and watched by the supervisor, as for a user."""
 
 import os
 import subprocess
@@ -32,12 +32,12 @@ class SupervisedCluster:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Ours and the supervisor's socket, as `fab` gives them to a coordinator."""
+        """This process's environment and the supervisor's socket, as `fab` passes them to a coordinator."""
         state = StateFolder.beside(self.inventory, load(self.inventory).cluster)
         return {**os.environ, SUPERVISOR: str(state.control_socket)}
 
     def fab(self, words: Sequence[str], deadline_seconds: float) -> subprocess.CompletedProcess[str]:
-        """`fab WORDS`, when it has ended. Raises RuntimeError with its last words if it fails."""
+        """Run `fab WORDS` to its end. Raises RuntimeError with its last words if it fails."""
         command = [str(FAB), "-r", str(ROOT), *words, "--inventory", str(self.inventory)]
         return ended(command, self.folder, os.environ, deadline_seconds)
 

@@ -1,6 +1,6 @@
-"""Machines on one switch, as far as the kernel's network is concerned: namespaces, virtual cables, a bridge.
+"""Machines on one switch, made of the kernel's network: namespaces, virtual cables, a bridge.
 
-All of it lies in namespaces of its own, the switch too: they take cables, addresses and shapers with them when they go.
+All of it, the switch too, is in namespaces of its own, whose removal removes cables, addresses and shapers.
 """
 
 import os
@@ -12,22 +12,22 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 SUBNET = "198.18.79"
-"""From the range for benchmarks (RFC 2544), which nobody routes."""
+"""Of the range for benchmarks (RFC 2544), which is not routed."""
 BURST = "8kb"
-"""What a shaper lets through at full speed after a pause: some five Ethernet frames."""
+"""Bytes that a shaper passes at full speed after a pause: some five Ethernet frames."""
 COMMAND_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a process runs: `prefix` is what its command begins with, `address` how the others reach it."""
+    """Where a process runs: `prefix` starts its command, the others reach it at `address`."""
 
     prefix: tuple[str, ...]
     address: str
 
 
 def why_not() -> str:
-    """Why no machines can be made here; empty where they can."""
+    """The reason why this machine cannot make them; empty if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     missing = [command for command in ("ip", "tc") if shutil.which(command) is None]
@@ -42,9 +42,9 @@ def why_not() -> str:
 
 @contextmanager
 def machines(count: int, megabits: float) -> Iterator[list[Machine]]:
-    """`count` machines on a switch, each with a cable of `megabits` per second both ways; gone afterwards.
+    """`count` machines on a switch, each with a cable of `megabits` per second both ways; removed afterwards.
 
-    Processes that run on them must have ended by then. Raises CalledProcessError where the kernel refuses.
+    Processes on them must have ended by then. Raises CalledProcessError where the kernel refuses.
     """
     tag = uuid.uuid4().hex[:6]
     switch = f"pscluster-{tag}-switch"
@@ -87,5 +87,5 @@ def _run(*command: str) -> None:
 
 
 def on_this_machine(count: int) -> Sequence[Machine]:
-    """As many machines that are all this one, over its loopback interface."""
+    """`count` machines that are all this one, over its loopback interface."""
     return [Machine((), "127.0.0.1")] * count

@@ -1,4 +1,4 @@
-"""Updates that can be told apart afterwards: a coordinator of its own for `benchmarks.faults`.
+"""The coordinator of `benchmarks.faults`, whose updates are distinguishable afterwards.
 
 The update with id i is a gradient of -1 at elements i and i + IDS of the first parameter server's shard and of the
 second's, 0 elsewhere, under plain SGD with rate 1. So at the end each element *is* the number of times that its update
@@ -43,7 +43,7 @@ from worker_node.sender import Sender
 import tensorflow as tf  # isort: skip
 
 IDS = 16_384
-"""Updates that can be told apart. Shards end at blocks of 1,024, so two are cut in the middle."""
+"""Distinguishable updates. Shards end at blocks of 1,024, so two are cut in the middle."""
 
 ELEMENTS = 2 * IDS
 """Of a shard."""
@@ -157,7 +157,7 @@ def judge(applied: Any, scheduled: int) -> dict[str, int]:
 
 
 def run(inventory: Path, chaos: str, faults: int, to_processes: int, codec: str) -> dict[str, Any]:
-    """Updates until so many faults were injected, so many of them to processes (or there are no more ids); the row."""
+    """Update until these numbers of faults, of all and of processes, were injected, or ids run out; the row."""
     begin = time.monotonic()
     with TemporaryDirectory() as folder:
         record = ChaosLog(Path(folder))
@@ -182,7 +182,7 @@ def run(inventory: Path, chaos: str, faults: int, to_processes: int, codec: str)
             for outcome in cluster.dispatcher.run(updates()):
                 outcomes[outcome.item.id] += 1
                 memories.heard(outcome.task, 0, forgot=bool(outcome.value[1]))
-        # Whoever was stopped or cut off pushes what it was at while it comes back: that must have been dropped, too.
+        # A stopped or disconnected worker pushes its old update when it returns: the shard must drop that, too.
         joined = cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)
         applied, totals = cluster.counted(), cluster.shards.totals()
         membership = cluster.dispatcher.membership

@@ -1,4 +1,4 @@
-"""One contestant of `benchmarks.leak`: makes the calls and prints what they cost as JSON.
+"""One contestant of `benchmarks.leak`: makes the calls and prints their cost as JSON.
 
 `--worker` is the process whose anonymous memory is read before and after; the first calls, in which graphs are
 instantiated and pools fill, are not counted.
@@ -31,7 +31,7 @@ JOIN_SECONDS = 60.0
 
 
 def argument_values(number: int) -> tuple[Any, ...]:
-    """What an update of `async` carries."""
+    """The arguments of an update of `async`."""
     return (
         np.int64(number), np.arange(BATCH, dtype=np.int32), np.float32(0.01), np.array([1, number], np.int32),
         np.zeros((2, CHANNELS), np.float32), np.int64(71),
@@ -44,7 +44,7 @@ def signature() -> list[Any]:
 
 
 def update(variable: Any, number: Any, rows: Any, rate: Any, seed: Any, standardization: Any, owner: Any) -> Any:
-    """Pull, push, answer; every argument has its part in the answer."""
+    """Pull, push, answer; the answer depends on every argument."""
     pulled = variable.read_value()
     pushed = variable.assign_add(pulled * 0.0 + rate, read_value=False)
     with tf.control_dependencies([pushed] if pushed is not None else []):
@@ -53,7 +53,7 @@ def update(variable: Any, number: Any, rows: Any, rate: Any, seed: Any, standard
 
 
 def ours(inventory: Inventory) -> tuple[Callable[[int], None], Callable[[], None]]:
-    """Make so many calls; and leave the cluster."""
+    """A function that makes calls, and one that leaves the cluster."""
     servers, workers = inventory.of_role("ps"), inventory.of_role("worker")
     coordinator = inventory.task("coordinator", 0).address
     runtime = Runtime(Peers(coordinator, (servers[0].address,), (workers[0].address,)))

@@ -1,4 +1,4 @@
-"""The coordinator of `benchmarks.stopped`: updates, while half of its workers are stopped; prints what came of it."""
+"""The coordinator of `benchmarks.stopped`: updates while half of its workers are stopped; prints the row."""
 
 import argparse
 import json
@@ -82,7 +82,7 @@ class Counting:
 
 
 def run(inventory: Inventory, stopped: list[int]) -> dict[str, Any]:
-    """Stop these processes, go on, let them go on; the row. Raises RuntimeError if an update was lost or doubled."""
+    """Stop these processes, update, continue them; the row. Raises RuntimeError for a lost or doubled update."""
     cluster = Counting(inventory)
     before = cluster.gaps(cluster.warm)
     until = time.monotonic() + STOPPED_SECONDS

@@ -1,4 +1,4 @@
-"""A coordinator that says which of its threads serves the live page: `benchmarks.viewers` measures that one."""
+"""The coordinator of `benchmarks.viewers`, which reports the thread that serves the live page."""
 
 import os
 import sys
@@ -12,8 +12,8 @@ THREAD_FILE = "PSCLUSTER_BENCHMARK_THREAD_FILE"
 """Environment variable: the file for the thread's number."""
 
 
-class Telling(server.PageServer):
-    """Writes the number of its thread down first."""
+class Reporting(server.PageServer):
+    """Writes the number of its thread to the file first."""
 
     def _run(self) -> None:
         Path(os.environ[THREAD_FILE]).write_text(str(threading.get_native_id()))
@@ -21,5 +21,5 @@ class Telling(server.PageServer):
 
 
 if __name__ == "__main__":
-    server.PageServer = Telling  # type: ignore[misc]
+    server.PageServer = Reporting  # type: ignore[misc]
     sys.exit(main())

@@ -51,7 +51,7 @@ class Cell:
         return build(self.job(1).model, window_steps=STEPS, channels=CHANNELS, classes=CLASSES)
 
     def order(self) -> dict[str, Any]:
-        """What a contestant is told; the same for all."""
+        """The order for a contestant; the same for all."""
         return {**asdict(self), "learning_rate": LEARNING_RATE, "clip_norm": CLIP_NORM}
 
     def arrays(self) -> dict[str, Any]:

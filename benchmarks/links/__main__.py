@@ -99,7 +99,7 @@ def roles(inventory: Inventory, places: Sequence[Machine], server: str) -> Itera
 
 
 def measure(
-    network: str, places: Sequence[Machine], steps: int, rounds: int, told: Callable[[str], None]
+    network: str, places: Sequence[Machine], steps: int, rounds: int, report: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """A row for each variant on one network: steps per second of every round, or the problem it met."""
     found: dict[str, list[float]] = {variant.name: [] for variant in VARIANTS}
@@ -128,7 +128,7 @@ def measure(
                     continue
                 found[name].append(took["steps"] / took["seconds"])
                 losses[name] = took["last_loss"]
-                told(f"{network}, {name}: {found[name][-1]:.1f} steps/s")
+                report(f"{network}, {name}: {found[name][-1]:.1f} steps/s")
     return [
         {"network": network, "variant": name, "server": server, "problem": problems[name]}
         if name in problems
@@ -179,12 +179,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     rounds = QUICK_ROUNDS if given.quick else ROUNDS
 
-    def told(line: str) -> None:
+    def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     with machines(len(ROLES), MEGABITS) as places:
-        rows = measure("links", places, STEPS, rounds, told)
-    rows += measure("loopback", on_this_machine(len(ROLES)), STEPS, rounds, told)
+        rows = measure("links", places, STEPS, rounds, report)
+    rows += measure("loopback", on_this_machine(len(ROLES)), STEPS, rounds, report)
     publish("links", rows, summarize(rows), as_json=given.json)
     sys.exit(any("problem" in row for row in rows))
 

@@ -47,7 +47,7 @@ def step_of(strategy: Any, model: Any, optimizer: Any, *, read_once: bool) -> An
         with tf.GradientTape() as tape:
             if read_once:
                 watched = [tf.identity(variable.value.read_value()) for variable in model.trainable_variables]
-                # The states of the layers' seed generators: no layer here drops anything, so that nobody reads them.
+                # The states of the layers' seed generators, which are unused: no layer here has dropout.
                 untrained = [variable.value for variable in model.non_trainable_variables]
                 tape.watch(watched)
                 logits, _ = model.stateless_call(watched, untrained, features, training=True)
@@ -96,7 +96,7 @@ class OurKernels:
 def steps_of(
     strategy: Any, coordinator: Any, *, read_once: bool, our_kernels: bool = False
 ) -> tuple[int, Callable[[int], list[float]]]:
-    """How many parameters the network has, and a function that trains it for so many steps and tells their losses.
+    """The number of parameters, and a function that trains for a number of steps and returns their losses.
 
     `our_kernels` computes with the engine's layers instead of Keras's, which reads the weights once in any case.
     """

@@ -1,7 +1,7 @@
 """The network both sides of `benchmarks.wire` train: a residual bi-LSTM of 28 units, 29,182 parameters.
 
 A projection from the channels to 28 units; twice a bi-LSTM of 28 units a direction, projected back to 28 and added to
-what came in; the mean over time; six activities. Here it is in Keras layers and as a network of the engine's, with the
+its input; the mean over time; six activities. Here it is in Keras layers and as a network of the engine's, with the
 same parameters in the same order.
 """
 

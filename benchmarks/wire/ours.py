@@ -55,7 +55,7 @@ def job_of(codec: str) -> TrainJob:
 
 
 def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]:
-    """What runs so many more updates, one after the other, and returns their losses."""
+    """A function that runs this many more updates, in order, and returns their losses."""
     standardization = Standardization(np.zeros(PROBLEM.channels, np.float32), np.ones(PROBLEM.channels, np.float32))
     stretch = Stretch(0, lambda batch: LEARNING_RATE, standardization.packed(), lambda: len(dispatcher.live))
     identifiers = count()

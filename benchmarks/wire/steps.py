@@ -1,4 +1,4 @@
-"""What the coordinators of `benchmarks.wire` share: their flags, the steps that count, what they print."""
+"""The shared part of the coordinators of `benchmarks.wire`: flags, measured steps, output."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from cluster.jobs.wire import Traffic, WireMeter, traffic_of
 
 @dataclass(frozen=True)
 class Steps:
-    """What some training steps moved over the parameter servers' sockets, and the losses they reported."""
+    """Traffic of training steps over the parameter servers' sockets, and their losses."""
 
     steps: int
     bytes_per_step: float
@@ -28,7 +28,7 @@ class Steps:
 
 
 def arguments(program: str) -> argparse.ArgumentParser:
-    """Which cluster, and how many steps."""
+    """A parser for the cluster and the numbers of steps."""
     parser = argparse.ArgumentParser(prog=f"python -m {program}")
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--warm-up", type=int, default=3, help="steps before those that count")
@@ -37,12 +37,12 @@ def arguments(program: str) -> argparse.ArgumentParser:
 
 
 def traffic(inventory: Inventory) -> Traffic:
-    """What all parameter servers have moved so far."""
+    """The traffic of all parameter servers so far."""
     return sum((traffic_of(task.host, task.metrics_port) for task in inventory.of_role("ps")), Traffic(0, 0, 0))
 
 
 def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: argparse.Namespace) -> Steps:
-    """`run(count)` trains for so many steps and returns their losses: first to warm up, then between two readings."""
+    """Measure `run(count)`, which trains for `count` steps and returns their losses; the first run warms up."""
     first = run(given.warm_up)
     before, begin = traffic(inventory), time.monotonic()
     losses = run(given.steps)
