@@ -1,4 +1,4 @@
-"""Parameters under synchronous steps: the same bits whoever computed which part of a step, on any number of servers."""
+"""Parameters under synchronous steps: the same bits on any number of workers and servers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,11 +36,11 @@ class StepShard(ShardOnServer):
         self, shard: Shard, layout: Layout, state: VectorState, optimizer: Optimizer, place: str, wire: Wire,
         slots: int, nodes: Nodes,
     ) -> None:  # fmt: skip
-        """`nodes`: how everybody adds."""
+        """`nodes`: the arithmetic of all sums."""
         super().__init__(shard, layout, state, optimizer, place, wire)
         self._nodes, self._size = nodes, self.trained_size + self.statistics_size
         with tf.device(place):
-            # Of known shape: a handle of one that is not ends the worker that gets it (a failed check in TF 2.21).
+            # Of known shape: a handle of unknown shape crashes the worker that gets it (a failed check in TF 2.21).
             self.rows = [tf.Variable(tf.zeros([self._size])) for _ in range(slots)]
             self.total = tf.Variable(tf.zeros([self._size]))
             self.received = tf.Variable(tf.fill([slots], tf.constant(NONE_YET, tf.int64)))
@@ -49,7 +49,7 @@ class StepShard(ShardOnServer):
     def contribute(self, update: Any) -> Any:
         """Keep a partial sum: encoded gradient, statistics, header. Returns int64 1, or 0 if it was dropped."""
         with tf.device(self.device):
-            # Taken apart before the branches, or their switches would be placed on the worker (see LedgerShard.push).
+            # Split before the branches, or TensorFlow would place their switches on the worker (see LedgerShard.push).
             words = self.wire.push.words(self.trained_size)
             encoded, statistics, header = tf.split(update, [words, self.statistics_size, CONTRIBUTION_HEADER])
             row = tf.concat([self.wire.push.decode(encoded, self.trained_size), statistics], 0)
@@ -102,10 +102,10 @@ class StepShard(ShardOnServer):
             return self._released(lock, squares)
 
     def advance(self, request: Any, statistics_rate: float) -> Any:
-        """Apply the closed step if that has not been done; what `read` answers then.
+        """Apply the closed step unless it is applied; returns what `read` answers then.
 
-        `request`: the step's halves, what the total is multiplied with (0: nothing in it may be used), what its
-        statistics are multiplied with, the learning rate.
+        `request`: the step's halves, the factor of the total (0: the total is not usable), the factor of its
+        statistics, the learning rate.
         """
         with tf.device(self.device):
             lock = self.locked([request])
@@ -152,7 +152,7 @@ class Pulled:
 
 
 class StepShards(PlacedVector[StepShard]):
-    """The whole vector, updated by one step after the other."""
+    """The whole vector; each step updates it."""
 
     def __init__(
         self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire | None = None,
@@ -182,9 +182,9 @@ class StepShards(PlacedVector[StepShard]):
         return self.nodes.add(left, right, self.layout.trained_size)
 
     def advance(self, step: Any, counted: Any, share: Any, rate: Any) -> Pulled:
-        """Finish step `step` if nobody has yet, and pull.
+        """Finish step `step` unless another worker has, and pull.
 
-        `counted`, float32 [slots], is 1 for each micro-batch that counts; `share` makes their sum a mean over the
+        `counted`, float32 [slots], is 1 for each micro-batch that counts; `share` turns their sum into a mean over the
         batch (1 if all of them count); `rate` is the step's learning rate.
         """
         halves = tf.bitcast(step, tf.float32)
@@ -197,7 +197,7 @@ class StepShards(PlacedVector[StepShard]):
         return Pulled(trained, statistics, norm)
 
     def contribute(self, node: Any, step: Any, first: Any) -> Any:
-        """Send a subtree's sum [trained_size + statistics_size]; how many shards had not got it yet, int64."""
+        """Send a subtree's sum [trained_size + statistics_size]; returns for how many shards it was new, int64."""
         header = tf.concat([tf.bitcast(step, tf.float32), [tf.bitcast(first, tf.float32)]], 0)
         fresh = []
         for shard in self.shards:

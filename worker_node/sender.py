@@ -1,17 +1,17 @@
-"""A worker's side of a push that it has to remember: exactly once, for what is sent and for what is kept back.
+"""The worker's side of a push that holds something back: exactly once, for what it sends and for what it keeps.
 
 A codec such as top-k sends a part of its values and keeps the rest for the next push; `local` keeps an optimizer's
-slots. What is kept must change exactly when the push is applied: if it changes with a push that a shard drops, or
-stays with one that a shard applied, gradient is lost or counted twice. The worker cannot know from its own call, whose
+slots. The memory must change exactly when the push is applied: if it changes with a push that a shard drops, or stays
+although a shard applied the push, gradient is lost or counted twice. The worker's own call cannot know, because its
 reply may be lost. So each call
 
-    takes a turn    in the worker's memory, and tells it to the shards: a shard answers with the last turn of this
-                    worker that it applied, and refuses earlier turns from then on
-    settles         each shard's slice of the memory: as offered by the last push, if the shard applied that one
+    takes a turn    in the worker's memory and names it to the shards: a shard answers with the last turn of this worker
+                    that it applied, and refuses earlier turns from then on
+    settles         each shard's slice of the memory: as the last push offered it, if the shard applied that push
     offers          what the memory becomes, before it pushes
     pushes          with its turn
 
-A worker that dies takes what it kept with it, as the paper's workers do.
+A worker that dies loses what it kept, as the paper's workers do.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ OWNER, SENDER, TURN, OFFERED, COUNT, OFFERED_COUNT = range(6)
 
 @dataclass(frozen=True)
 class Remembered:
-    """`rows`, float32 (rows, size), and how many calls have gone into them, int64; zeros at first."""
+    """`rows`, float32 (rows, size), and the number of steps in them, int64; zeros at first."""
 
     rows: Any
     count: Any
@@ -67,7 +67,7 @@ class WorkerMemory:
         self.rows, self.size = rows, size
 
     def take(self, owner: Any) -> Turn:
-        """Take the next turn in what the worker remembers for `owner` (int64, one number a run), in a graph."""
+        """Take the next turn in the worker's memory for `owner` (int64, one number a run), in a graph."""
         kept, offered, header = self._rows("kept"), self._rows("offered"), _header()
         lock = _locked([owner])
         with tf.control_dependencies([lock]):
@@ -96,9 +96,9 @@ class WorkerMemory:
         )
 
     def offer(self, owner: Any, turn: Turn, now: Remembered, then: Remembered) -> Any:
-        """The op that notes what the memory is, and what it becomes if this turn's push is applied.
+        """The op that writes the memory, and what it becomes if this turn's push is applied.
 
-        It fails, and notes nothing, when another call has taken a turn since.
+        It fails, and writes nothing, when another call has taken a turn since.
         """
         kept, offered, header = self._rows("kept"), self._rows("offered"), _header()
         lock = _locked([now.rows, now.count, then.rows, then.count, turn.sender, turn.number])
@@ -153,14 +153,14 @@ def _assigned(handle: Any, value: Any) -> Any:
 
 
 def _locked(waits_for: list[Any]) -> Any:
-    """The memory's lock, taken once all of `waits_for` is here. Nothing under it waits for the network."""
+    """The memory's lock, taken once all of `waits_for` is here. Nothing waits for the network while it is held."""
     with tf.control_dependencies(waits_for):
         return tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name=f"{NAME}_lock"))
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A call that has its turn: whose memory it is (int64), the turn, and the settled memory."""
+    """A call with its turn: the owner of the memory (int64), the turn, and the settled memory."""
 
     owner: Any
     turn: Turn
@@ -168,15 +168,15 @@ class Begun:
 
     @property
     def forgot(self) -> Any:
-        """Whether the worker remembered nothing, float64 0 or 1: the run's first call on this process."""
+        """Whether the memory was empty, float64 0 or 1: the run's first call on this process."""
         return tf.cast(tf.equal(self.turn.number, 1), tf.float64)
 
 
 class Sender:
-    """Pushes to `shards` from workers that remember `own` rows of a caller's, and what the codec keeps."""
+    """Pushes to `shards` from workers that keep `own` rows of the caller's, and the codec's rows."""
 
     def __init__(self, shards: ParameterShards, own: int = 0) -> None:
-        """Raises ValueError if there is something to remember and the shards were not made for that."""
+        """Raises ValueError if the workers keep something and the shards are not made for it."""
         self.own, self._shards = own, shards
         self._memory = WorkerMemory(own + shards.wire.push.memory_rows, shards.layout.trained_size)
         if self._memory.rows and not shards.remembering:
@@ -206,7 +206,7 @@ class Sender:
     ) -> PushOutcome:  # fmt: skip
         """Send `values` [trained_size] and `statistics`; `own` are the caller's rows if the push is applied.
 
-        `steps` is what the memory's count rises by. The call fails if a later one on this worker has begun.
+        The memory's count rises by `steps`. The call fails if a later one on this worker has begun.
         """
         if not self._memory.rows:
             return self._shards.push(values, statistics, identifier, rate, versions)

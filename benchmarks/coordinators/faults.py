@@ -131,18 +131,18 @@ class OneEach:
         self._function, self._left = function, set(tasks)
 
     def draw(self, task: int) -> Item | None:
-        """See Source. Never twice, and never by another: the answer is about the worker."""
+        """See ItemSource. Never twice, and never by another: the answer is about the worker."""
         if task not in self._left:
             return None
         self._left.remove(task)
         return Item(-1 - task, self._function, (), repeatable=False)
 
     def exhausted(self) -> bool:
-        """See Source."""
+        """See ItemSource."""
         return not self._left
 
     def withdrawn(self) -> list[int]:
-        """See Source: never any."""
+        """See ItemSource: never any."""
         return []
 
 

@@ -1,7 +1,7 @@
-"""Checkpoints: what a training run goes on from, as named arrays and JSON; knows neither jobs nor models.
+"""Checkpoints, from which a training run resumes: named arrays and JSON, without jobs and models.
 
-The room's doors are `Checkpoint`, `CheckpointStore` for the one process that writes, `read_newest` for readers, and
-`WriterLock` for whatever else has one writer a folder.
+The room offers `Checkpoint`, `CheckpointStore` for the one process that writes, `read_newest` for readers, and
+`WriterLock` for any other folder with one writer.
 """
 
 from cluster.checkpoints.manifest import Checkpoint

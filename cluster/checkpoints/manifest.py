@@ -15,7 +15,7 @@ from cluster.atomic_write import PARTIAL
 
 SCHEMA = 1
 LARGEST_BYTES = 16 << 20
-"""Of a manifest: arrays belong into the tensors, and a 1 GB node must be able to parse it."""
+"""The largest manifest: arrays belong into the tensors, and a 1 GB node must be able to parse it."""
 
 KEYS = ("schema", "update", "tensors", "arrays", "facts", "checksum")
 
@@ -26,7 +26,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """One checkpoint's contents. `arrays` gives dtype and shape by name, in the order they were written."""
+    """One checkpoint's contents. `arrays` holds dtype and shape by name, in the order of writing."""
 
     update: int
     tensors_name: str
@@ -108,28 +108,28 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
-    """The one spelling that a content has, keys in the order they were written."""
+    """The only spelling of this content, keys in the order of writing."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
 WORD = "$float"
-"""The only key of an object that stands for a number; as a key of the facts it is refused."""
+"""The only key of an object that stands for NaN or an infinity, which JSON lacks. Facts may not use it as a key."""
 
 DEEPEST = 64
-"""Levels of nesting that facts may have."""
+"""The most levels of nesting of the facts."""
 
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def to_json(value: Any, place: str = "facts", level: int = 0) -> Any:
-    """`value` in JSON's own types. Raises ValueError naming the place of what would not come back equal."""
+    """`value` in JSON's own types. Raises ValueError that names the place of what would not come back equal."""
     if level > DEEPEST:
         raise ValueError(f"{place}: expected at most {DEEPEST} levels, got more: store it flatter")
     match value:
         case None | bool() | str() | int():
             return value
         case float():
-            # float(): NumPy's float64 is one too, and must not reach the file as anything else.
+            # float(): NumPy's float64 is one too, and must reach the file as a plain number.
             return float(value) if math.isfinite(value) else {WORD: str(float(value))}
         case Mapping():
             for key in value:
@@ -145,7 +145,7 @@ def to_json(value: Any, place: str = "facts", level: int = 0) -> Any:
 
 
 def from_json(value: Any, level: int = 0) -> Any:
-    """What `to_json` was given. Raises ValueError where it cannot have written that."""
+    """The value that `to_json` got. Raises ValueError for what it cannot have written."""
     if level > DEEPEST:
         raise ValueError(f"facts of more than {DEEPEST} levels")
     match value:
@@ -163,7 +163,7 @@ def from_json(value: Any, level: int = 0) -> Any:
 
 LARGEST_UPDATE = 10**18 - 1
 
-# The digits are ASCII's and the number has one spelling, so that a name and an update belong to each other.
+# ASCII digits, and one spelling of each number, so that each name has one update and each update one name.
 _MANIFEST = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})\.json")
 _TENSORS = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})(-again)?\.safetensors")
 _PARTIAL = re.compile(rf"\.update-[0-9]+.*{re.escape(PARTIAL)}")
@@ -175,10 +175,10 @@ def manifest_name(update: int) -> str:
 
 
 def tensors_names(update: int) -> tuple[str, str]:
-    """The two names that the tensors of an update may have.
+    """The two possible names of an update's tensors.
 
-    Writing an update again takes the name that the present manifest does not use, so that its rename replaces the
-    checkpoint at once: with one name there would be a moment of old manifest and new tensors.
+    Writing an update again takes the name that the present manifest does not use, so that the rename of the manifest
+    replaces the checkpoint at once. With one name there would be a moment of old manifest and new tensors.
     """
     stem = f"update-{update:09d}"
     return f"{stem}.safetensors", f"{stem}-again.safetensors"
@@ -195,7 +195,7 @@ def tensors_files(folder: Path) -> list[tuple[int, Path]]:
 
 
 def partials(folder: Path) -> list[Path]:
-    """What interrupted writes left in `folder`. Raises OSError."""
+    """Files that interrupted writes left in `folder`. Raises OSError."""
     return [path for path in folder.iterdir() if _PARTIAL.fullmatch(path.name)]
 
 
@@ -210,8 +210,8 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, Pat
 class Checkpoint:
     """A consistent cut: every update with an id below `update` is applied, none at or above.
 
-    `tensors` are named arrays of any shape: parameters, statistics, optimizer slots. `facts` is everything else, as
-    JSON has it: objects with text as keys, lists, text, numbers of any size, booleans, null. Numbers may be NaN or
+    `tensors` are named arrays of any shape: parameters, statistics, optimizer slots. `facts` is everything else in
+    JSON's types: objects with text as keys, lists, text, numbers of any size, booleans, null. Numbers may be NaN or
     infinite; tuples come back as lists.
     """
 

@@ -1,4 +1,4 @@
-"""The one writer of a folder of checkpoints: each whole or not there, the last few kept."""
+"""The one writer of a folder of checkpoints: each is whole or not there, and the last few stay."""
 
 import contextlib
 import fcntl
@@ -32,11 +32,11 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64"),
 )
-"""What NumPy and safetensors both know."""
+"""The types that NumPy and safetensors both have."""
 
 
 class CheckpointStore:
-    """Writes checkpoints into a folder that is this process's alone to write, from one thread at a time.
+    """Writes checkpoints into a folder that no other process writes, from one thread at a time.
 
     A context manager. Readers need no store: see `read_newest`.
     """
@@ -53,10 +53,10 @@ class CheckpointStore:
         self._lock: WriterLock | None = WriterLock(folder)
 
     def write(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint, then remove what it makes superfluous; returns its manifest's path.
+        """Write a checkpoint, then remove those that it makes superfluous; returns its manifest's path.
 
-        One of the same update is replaced. Raises ClusterError when the contents cannot be stored or the disk does not
-        take them: the checkpoints that were there are there still, and nothing else.
+        It replaces a checkpoint of the same update. Raises ClusterError when the contents cannot be stored or the disk
+        refuses them; the folder then holds the checkpoints that it held before, and nothing else.
         """
         if self._lock is None:
             raise ClusterError(f"{self.folder}: this store is closed: make another one to write")
@@ -97,7 +97,7 @@ class CheckpointStore:
         return reading.read_newest(self.folder)
 
     def close(self) -> None:
-        """Let another process write. May be called twice."""
+        """Release the folder for another writer. May be called twice."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -119,10 +119,10 @@ class CheckpointStore:
         return again if self._named(update) == first else first
 
     def _tidy(self, newest: int) -> None:
-        """Removes, up to the checkpoint just written, all but the last `keep` and what interrupted writes left.
+        """Remove all but the last `keep` checkpoints up to the new one, and the files of interrupted writes.
 
-        One that is damaged is not counted, and not removed before `keep` whole ones came after it. A manifest goes
-        first: tensors without one are a leftover, a manifest without tensors would be a damaged checkpoint.
+        A damaged checkpoint does not count, and goes once `keep` whole ones came after it. A manifest goes before its
+        tensors: tensors without a manifest are a leftover, a manifest without tensors is a damaged checkpoint.
         """
         present = [
             (update, path, reading.glance(path, update)) for update, path in manifests(self.folder) if update <= newest
@@ -145,7 +145,7 @@ class CheckpointStore:
 
 
 def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in C order, which safetensors takes for granted: it would write any other as it lies in memory."""
+    """The array in C order. safetensors assumes that order: it writes any array as its bytes lie in memory."""
     if name == "__metadata__":
         raise ValueError(f"tensors: expected a name other than safetensors' own '__metadata__', got {name!r}")
     array = np.asarray(array)
@@ -161,10 +161,13 @@ LOCK = ".lock"
 
 
 class WriterLock:
-    """Held by this process from construction to `release`; the file holds its pid."""
+    """One writer a folder, from construction to `release`; the lock file holds the writer's pid.
+
+    The kernel releases the lock however the process ends (flock(2)).
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock of `folder`. Raises ClusterError naming the process that has it."""
+        """Take the lock of `folder`. Raises ClusterError that names the process that has it."""
         path = folder / LOCK
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -186,7 +189,7 @@ class WriterLock:
             raise refused(path, "cannot be locked", problem) from None
 
     def release(self) -> None:
-        """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
+        """Release the lock. The file stays: without it two processes could lock two files of one name."""
         os.close(self._descriptor)
 
 

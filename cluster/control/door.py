@@ -15,16 +15,16 @@ AT_ONCE = 32
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 MOST_DESCRIPTORS = 65_536
-"""Also `LimitNOFILE` of our units. More than that serves no cluster, and a table of a million costs memory."""
+"""Also `LimitNOFILE` of our units. No cluster needs more, and a table of a million costs memory."""
 SHARE = 8
-"""A server takes at most one part in so many, so that files and TensorFlow's own connections keep the others."""
+"""A server takes at most one descriptor in 8; files and TensorFlow's own connections keep the others."""
 _FEWEST = 4
 
 EVERY_SECONDS = 60.0
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one, 65,536 at most; the soft limit from then on."""
+    """Raise the soft limit of open files to the hard one, 65,536 at most; returns the new soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -34,13 +34,16 @@ def raise_limit() -> int:
 
 
 def share_of(most: int) -> int:
-    """Connections that a server may hold: `most`, or its share of the descriptors where these are few."""
+    """The most connections of a server: `most`, or its share of the descriptors where these are few."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else max(_FEWEST, min(most, soft // SHARE))
 
 
 class RateLimitedLog:
-    """Writes at most `most` lines a minute to `log`; the first of the next minute says how many were left out."""
+    """Writes at most `most` lines a minute to `log`; the first line of the next minute counts the omitted ones.
+
+    For lines that a client can cause thousands of times a second.
+    """
 
     def __init__(
         self,
@@ -67,30 +70,33 @@ class RateLimitedLog:
 
 
 class Door:
-    """Accepts connections for a server that holds at most `most` of them, and says rarely what it turned away."""
+    """Accepts connections for a server that holds at most `most` of them, and logs refusals at a bounded rate.
+
+    Without descriptors it accepts nothing for a second, so that `accept` never becomes a busy loop.
+    """
 
     def __init__(
         self, listener: socket.socket, purpose: str, most: int, clock: Callable[[], float] = time.monotonic
     ) -> None:  # fmt: skip
-        """`purpose` names the server in its warnings, e.g. `the live page`. Takes the socket over."""
+        """`purpose` names the server in its warnings, e.g. `the live page`. Takes over the socket."""
         listener.setblocking(False)
         self.listener, self.most = listener, share_of(most)
         self.at_once = max(1, min(AT_ONCE, self.most // 4))
-        """Connections to accept in one turn: those of a turn must not push each other out before they are read."""
+        """Connections to accept in one turn: they must not evict each other before the server reads them."""
         self._purpose, self._clock = purpose, clock
         self._full, self._short = RateLimitedLog(log, clock=clock), RateLimitedLog(log, clock=clock)
         self.closed_until = float("-inf")
-        """Until then nothing is accepted."""
+        """Accepts nothing until then."""
 
     @property
     def pause_seconds(self) -> float:
-        """How long nothing is accepted from now on; 0 as a rule."""
+        """How long it accepts nothing from now on; usually 0."""
         return max(0.0, self.closed_until - self._clock())
 
     def accept(self) -> tuple[socket.socket, str] | None:
         """The next connection, non-blocking, and the address of its client.
 
-        None if none waits, or if none can be had now: see `closed_until`.
+        None if none waits, or if it accepts nothing now: see `closed_until`.
         """
         try:
             connection, client = self.listener.accept()
@@ -105,7 +111,7 @@ class Door:
         return connection, str(client[0])
 
     def full(self, client: str) -> None:
-        """Say, rarely, that there were too many connections when `client` came."""
+        """Log, at a bounded rate, that there were too many connections when `client` came."""
         self._full.say(
             f"{self._purpose}: more than {self.most} connections at once, the latest from {client}: "
             "the oldest ones without a request are closed"
@@ -115,7 +121,7 @@ class Door:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens on `host:port` (0: any free port). Raises OSError when the address cannot be bound.
 
-    Not `socket.create_server`: that and `http.server` look names up, which on a switch without a DNS takes seconds.
+    Not `socket.create_server`: that and `http.server` look up names, which takes seconds on a switch without a DNS.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""A lane is the thread that talks to one worker: it makes the blocking calls, so that nobody else has to wait."""
+"""The threads that wait for the network, so that the dispatcher does not: a lane for each worker, and one prober."""
 
 import contextlib
 import queue
@@ -19,8 +19,8 @@ from cluster.server.probe import Probes
 import tensorflow as tf  # isort: skip
 
 
-class Lane:
-    """One worker's calls, one after the other, each answered by Replied or Failed on `events`."""
+class WorkerLane:
+    """The thread that calls one worker, one call after the other; each ends in Replied or Failed on `events`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Lane:
         events: "queue.SimpleQueue[Event]",
         injected: Callable[[Strike], None] = lambda _: None,
     ) -> None:
-        """`injected` is told of each fault of a delivery once it has been injected."""
+        """`injected` gets each fault of a delivery after it was injected."""
         self._injected, self._closed = injected, threading.Event()
         self._runtime, self._functions, self._task, self._events = runtime, functions, task, events
         self._work: queue.SimpleQueue[tuple[Item, int, Strike | None] | None] = queue.SimpleQueue()
@@ -38,11 +38,11 @@ class Lane:
         self._thread.start()
 
     def call(self, item: Item, attempt: int, strike: Strike | None = None) -> None:
-        """Make this call next, with this fault in its delivery."""
+        """Queue this call, with this fault in its delivery."""
         self._work.put((item, attempt, strike))
 
     def close(self, wait_seconds: float = 0.0) -> None:
-        """End the thread after its present call; do not wait longer than `wait_seconds` for that."""
+        """End the thread after its present call; wait at most `wait_seconds` for it."""
         self._closed.set()
         self._work.put(None)
         self._thread.join(wait_seconds)
@@ -55,7 +55,7 @@ class Lane:
                 self._events.put(event if strike is None else self._struck(strike, event, item))
 
     def _struck(self, strike: Strike, event: Replied | Failed, item: Item) -> Replied | Failed:
-        """What reaches us of a call that was made; one that failed anyway is left as it is."""
+        """The event with its fault injected; a call that failed by itself stays as it is."""
         if isinstance(event, Failed):
             return event
         self._injected(strike)
@@ -74,7 +74,7 @@ class Lane:
         except tf.errors.OpError as problem:
             return Failed(self._task, attempt, first_line(problem), transient(problem))
         except Exception as problem:
-            # Ours, not the network's: it must reach the person, not end in a silent thread.
+            # A defect of ours, not of the network: the user must see it.
             return Failed(self._task, attempt, f"{type(problem).__name__}: {problem}", transient=False)
         return Replied(self._task, attempt, value, time.monotonic() - begin)
 
@@ -83,7 +83,7 @@ _IDLE_SECONDS = 60.0
 
 
 class Prober:
-    """Asks, and tells each result from its own thread."""
+    """The thread that probes servers, all at the same time, so that a dead one delays none of the others."""
 
     def __init__(self) -> None:
         self._questions: queue.SimpleQueue[tuple[tuple[str, int], float, Callable[[bool], None]]] = queue.SimpleQueue()
@@ -95,12 +95,12 @@ class Prober:
         self._thread.start()
 
     def ask(self, address: tuple[str, int], seconds: float, tell: Callable[[bool], None]) -> None:
-        """Call `tell` with whether the server at this (numeric host, port) answers within so many seconds."""
+        """Call `tell` with whether the server at this (numeric host, port) answers within `seconds`."""
         self._questions.put((address, seconds, tell))
         self._wake()
 
     def close(self) -> None:
-        """End the thread; what is not answered by then never will be."""
+        """End the thread; open questions get no answer."""
         if not self._closed.is_set():
             self._closed.set()
             self._wake()
@@ -109,7 +109,7 @@ class Prober:
             self._theirs.close()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # so much has been written that it wakes anyway
+        with contextlib.suppress(BlockingIOError):  # the buffer is full: it wakes anyway
             self._ours.send(b"\0")
 
     def _serve(self) -> None:

@@ -1,4 +1,9 @@
-"""The one failure the engine cannot work around: whoever held parameters is gone."""
+"""The one failure that the engine cannot work around: a process that held parameters is gone.
+
+A worker's call fails with the same words whether a parameter server is lost or only that worker's way to it. So the
+word of a worker never ends a job. A server counts as lost only if it is silent to the coordinator, or if an operation
+of the coordinator's own fails there.
+"""
 
 import logging
 import time
@@ -14,16 +19,16 @@ import tensorflow as tf  # isort: skip
 
 
 class ParameterServerLost(ClusterError):
-    """A parameter server died, or in `allreduce` a worker: what it held is gone, and our TensorFlow context with it.
+    """A parameter server died, or in `allreduce` a worker, and with it parameters and our TensorFlow context.
 
-    Another process can go on from the last checkpoint; `fab` starts one.
+    Another process resumes from the last checkpoint; `fab` starts one.
     """
 
     exit_code = ExitCode.SERVER_LOST
 
 
 def first_line(problem: tf.errors.OpError) -> str:
-    """What happened and where, of the many lines that TensorFlow writes."""
+    """The line that says what happened and where, of the many that TensorFlow writes."""
     return f"{type(problem).__name__}: {(str(problem.message).splitlines() or [''])[0]}{_origin(problem)}"
 
 
@@ -35,7 +40,7 @@ def _origin(problem: tf.errors.OpError) -> str:
 
 
 def holder_lost(who: str, reason: str) -> ParameterServerLost:
-    """A worker that holds a part of the parameters is gone."""
+    """The error for a lost worker that held a part of the parameters."""
     return ParameterServerLost(
         f"{who}, or one that it exchanges parameters with, is gone ({reason}), and its part of them too: "
         "`fab job train --resume` goes on from the last checkpoint with the workers there are"
@@ -44,7 +49,7 @@ def holder_lost(who: str, reason: str) -> ParameterServerLost:
 
 @contextmanager
 def reaching_servers() -> Iterator[None]:
-    """Around calls of our own to the parameter servers: what TensorFlow raises becomes ParameterServerLost."""
+    """Turn TensorFlow's errors from calls to the parameter servers into ParameterServerLost."""
     try:
         yield
     except tf.errors.OpError as problem:
@@ -56,7 +61,7 @@ def reaching_servers() -> Iterator[None]:
 
 @contextmanager
 def reaching_holders() -> Iterator[None]:
-    """The same around calls to workers that hold the parameters themselves."""
+    """The same for calls to workers that hold the parameters."""
     try:
         yield
     except tf.errors.OpError as problem:
@@ -66,11 +71,11 @@ def reaching_holders() -> Iterator[None]:
 log = logging.getLogger(__name__)
 
 PROBE_SECONDS = (2.0, 5.0, 10.0)
-"""A silent parameter server is asked this often before it counts as lost. A dead one refuses at once each time."""
+"""How long each probe of a silent parameter server lasts before it counts as lost. A dead one refuses at once."""
 
 TRIES = 3
 RETRY_SECONDS = 0.5
-"""Our own connection may be the one that broke, and mends itself. A server that was restarted says so at once."""
+"""Our own connection may have broken, and mends itself. A restarted server says so at once."""
 
 
 class Servers:
@@ -81,7 +86,7 @@ class Servers:
         self._runtime, self._addresses = runtime, tuple(addresses)
 
     def raise_if_lost(self, reason: str) -> None:
-        """Raise ParameterServerLost, which quotes `reason`, if a server does not do what we ask of it ourselves."""
+        """Raise ParameterServerLost, which quotes `reason`, if a server fails the coordinator itself."""
         for task, (host, port) in enumerate(self._addresses):
             problem = self._problem(task, host, port)
             if problem:
@@ -92,7 +97,7 @@ class Servers:
                 )
 
     def _problem(self, task: int, host: str, port: int) -> str | None:
-        """What is wrong with it, None if nothing is."""
+        """What is wrong with the server; None if nothing is."""
         if not any(answers(host, port, seconds) for seconds in PROBE_SECONDS):
             return "it does not answer"
         for attempt in range(TRIES):

@@ -34,8 +34,8 @@ from cluster.engine.messages import (
     Joined,
     JoinFailed,
     Outcome,
-    Probe,
     Probed,
+    ProbeSuspect,
     Release,
     Replied,
     Silent,
@@ -200,7 +200,7 @@ class Membership:
                     worker.change(Phase.SUSPECT, Cause.OVERDUE)
                     worker.due = now + self.timing.probe_seconds
                     self._put_back(worker.item)
-                    instructions.append(Probe(worker.task))
+                    instructions.append(ProbeSuspect(worker.task))
                 case Phase.SUSPECT:
                     instructions.append(
                         self._fence(worker, Cause.OVERDUE, "no reply, and no probe result in time", now)

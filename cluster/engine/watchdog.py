@@ -1,10 +1,10 @@
-"""The watchdog: a process of its own that can free the coordinator when the coordinator cannot move.
+"""The watchdog: a process of its own that frees the coordinator when the coordinator is frozen.
 
-A stopped worker (SIGSTOP, a hung SD card) keeps its connections open, and a coordinator that waits for it inside
-TensorFlow holds the interpreter lock: no Python thread or timer of its own can help. So this process, which imports
-nothing but the standard library, shuts the coordinator's sockets to that worker from outside (pidfd_getfd, Linux 5.6),
-again and again while the fence stands, so that gRPC's reconnect (20 s a try) fails at once as well. Measured: the
-blocked call ends 0.1 s after the cut; without the second cut it takes 20 s.
+A stopped worker (SIGSTOP, a hung SD card) keeps its connections open. A coordinator that waits for it inside TensorFlow
+holds the interpreter lock, so none of its own Python threads or timers can help. This process imports no TensorFlow. It
+shuts the coordinator's sockets to that worker from outside (pidfd_getfd, Linux 5.6), again and again while the fence
+stands, so that gRPC's reconnect (20 s a try) fails at once as well. Measured: the blocked call ends 0.1 s after the
+cut; without the second cut it takes 20 s. `Guardian` is the coordinator's end.
 
 It reads commands on standard input, one a line:
 
@@ -15,8 +15,8 @@ It reads commands on standard input, one a line:
     unfence NAME
     cut HOST PORT               cut the coordinator's sockets to this server once (injected faults)
 
-and ends with its input. When no beat comes for `SILENCE_SECONDS` it fences those watched servers that do not answer a
-probe; after `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor can bring it back.
+and ends with its input. After `SILENCE_SECONDS` without a beat it fences the watched servers that do not answer a
+probe. After `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor can start it again.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ SUPERVISOR_SECONDS = 1.0
 
 
 def kill_through_supervisor(name: str) -> None:
-    """Ask the supervisor, where there is one, to kill the role: a dead process is the surest fence."""
+    """Have the supervisor, if there is one, kill the role: a dead process is the surest fence."""
     path = os.environ.get("PSCLUSTER_SUPERVISOR")
     if not path:
         return
@@ -56,7 +56,7 @@ def kill_through_supervisor(name: str) -> None:
 
 
 class Watchdog:
-    """State of the watchdog process: whom to watch, whom to keep cut off."""
+    """The watchdog process: the servers to watch, and those to keep cut off."""
 
     def __init__(self, coordinator: int, silence: float = SILENCE_SECONDS, patience: float = PATIENCE_SECONDS) -> None:
         self.coordinator = coordinator
@@ -70,7 +70,7 @@ class Watchdog:
         """Carry out one line of input."""
         match line.split():
             case ["beat"]:
-                # A fence of ours stays up: what is still owed to the stopped worker would freeze the coordinator again.
+                # Our fence stays: calls that still wait for the stopped worker would freeze the coordinator again.
                 self.last_beat = time.monotonic()
             case ["watch", name, host, port]:
                 self.watched[name] = (host, int(port))
@@ -94,22 +94,22 @@ class Watchdog:
         if new:
             self.fenced.update(new)
             self.hold()
-            for name in new:  # a supervisor answers once the process is dead: nobody waits for that here
+            for name in new:  # a supervisor answers only once the process is dead
                 threading.Thread(target=kill_through_supervisor, args=(name,), daemon=True).start()
 
     def hold(self) -> None:
-        """Cut whatever sockets the coordinator has to fenced servers."""
+        """Cut all sockets of the coordinator to fenced servers."""
         if self.fenced:
             self.cut(set(self.fenced.values()))
 
     def cut(self, addresses: set[tuple[str, int]]) -> None:
-        """Cut the coordinator's sockets to these; where that is forbidden, say so once."""
+        """Cut the coordinator's sockets to these addresses; where the kernel forbids it, say so once."""
         if self.powerless:
             return
         try:
             cut(self.coordinator, addresses)
         except ProcessLookupError:
-            return  # the coordinator has ended: so will our input
+            return  # the coordinator has ended, and so will our input
         except OSError as problem:
             self.powerless = True
             say(
@@ -119,7 +119,7 @@ class Watchdog:
             )
 
     def look(self) -> None:
-        """Act on missing beats."""
+        """Check the time since the last beat, and act on it."""
         silent = time.monotonic() - self.last_beat
         if silent > self.patience:
             say(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", error=True)
@@ -140,8 +140,8 @@ class Watchdog:
 
 
 def main(arguments: list[str]) -> None:
-    """Watch over the process whose id is the first argument until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which still needs us while it stops
+    """Watch the process whose id is the first argument until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which needs us until it has stopped
     watchdog = Watchdog(int(arguments[0]), *(float(argument) for argument in arguments[1:]))
     source, rest = sys.stdin.fileno(), b""
     while True:
@@ -164,12 +164,12 @@ _PR_SET_PTRACER = 0x59616D61
 
 
 class Guardian:
-    """Owns the watchdog process and the thread that beats."""
+    """The coordinator's end: it owns the watchdog process and the thread that sends beats."""
 
     def __init__(self, addresses: dict[str, tuple[str, int]]) -> None:
-        """`addresses`: task name to (host, port) of every server that may have to be fenced."""
+        """`addresses`: (host, port) of every server that may be fenced, by task name."""
         self.addresses = {name: (socket.gethostbyname(host), port) for name, (host, port) in addresses.items()}
-        """The same with hosts as numbers."""
+        """The same with numeric hosts."""
         root = Path(__file__).resolve().parents[2]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
         self._process = subprocess.Popen(
@@ -198,16 +198,16 @@ class Guardian:
             if not mourned and self._process.poll() is not None:
                 mourned = True
                 log.error(
-                    "the watchdog process ended with status %s: should a worker be stopped now, nobody frees the "
-                    "coordinator; the job goes on",
+                    "the watchdog process ended with status %s: the job continues, but a worker that stops now may "
+                    "freeze the coordinator",
                     self._process.returncode,
                 )
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """No beats inside: for a call that may hang without holding the interpreter lock, which would let us beat on.
+        """Send no beats inside: for a call that may hang without the interpreter lock, so that beats would continue.
 
-        To the watchdog a call that takes too long then looks like a frozen coordinator, and is helped as that is.
+        The watchdog then takes a call that hangs for a frozen coordinator, and frees it.
         """
         self._quiet = True
         try:
@@ -217,12 +217,12 @@ class Guardian:
             self._send("beat")
 
     def watch(self, name: str) -> None:
-        """Probe this server whenever the coordinator falls silent."""
+        """Have the watchdog probe this server when beats are missing."""
         host, port = self.addresses[name]
         self._send(f"watch {name} {host} {port}")
 
     def forget(self, name: str) -> None:
-        """The server is no longer part of the cluster."""
+        """Stop watching a server that has left the cluster."""
         self._send(f"forget {name}")
 
     def fence(self, name: str) -> None:
@@ -231,11 +231,11 @@ class Guardian:
         self._send(f"fence {name} {host} {port}")
 
     def unfence(self, name: str) -> None:
-        """Let us connect to the server again."""
+        """Allow connections to the server again."""
         self._send(f"unfence {name}")
 
     def cut(self, name: str) -> None:
-        """Cut our connections to the server once, as a network does that fails for a moment."""
+        """Cut our connections to the server once, like a network that fails for a moment."""
         host, port = self.addresses[name]
         self._send(f"cut {host} {port}")
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.messages import Item, Outcome, Source
+from cluster.engine.messages import Item, ItemSource, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import chunks
 from cluster.jobs.figures import Figures, figures
@@ -57,7 +57,7 @@ class Runner(Protocol):
         """The workers there are now."""
         ...
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = ...) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = ...) -> Iterator[Outcome]:
         """Yields an Outcome for each item."""
         ...
 

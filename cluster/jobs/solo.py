@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from cluster.engine.lost import first_line
-from cluster.engine.messages import InOrder, Item, Outcome, Source
+from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
@@ -30,7 +30,7 @@ class Alone:
         """This process, as worker 0."""
         return frozenset({0})
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item; none is begun once `stop()` is true. Raises ClusterError."""
         source = InOrder(items) if isinstance(items, Iterable) else items
         while not stop() and (item := source.draw(0)) is not None:

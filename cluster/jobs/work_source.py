@@ -10,7 +10,7 @@ from cluster.jobs.modes.mode import Mode, Reply, Stretch
 
 
 class WorkSource:
-    """A `Source` over one stretch of updates."""
+    """A `ItemSource` over one stretch of updates."""
 
     def __init__(
         self, mode: Mode, updates: Sequence[Update], stretch: Stretch, live: Callable[[], frozenset[int]]
@@ -23,7 +23,7 @@ class WorkSource:
         mode.policy.begin(range(updates[0].id, updates[-1].id + 1))
 
     def draw(self, task: int) -> Item | None:
-        """See Source."""
+        """See ItemSource."""
         grant = self._mode.policy.draw(task, self._live(), time.monotonic())
         if grant is None:
             return None
@@ -33,11 +33,11 @@ class WorkSource:
         return item
 
     def exhausted(self) -> bool:
-        """See Source."""
+        """See ItemSource."""
         return self._mode.policy.exhausted()
 
     def withdrawn(self) -> list[int]:
-        """See Source."""
+        """See ItemSource."""
         gone = set(self._mode.policy.withdrawn())
         return [identifier for identifier, grant in self._grants.items() if grant in gone] if gone else []
 

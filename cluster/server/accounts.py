@@ -1,4 +1,4 @@
-"""Accounts of this machine, as a person knows them."""
+"""The account that a role runs as: its name, giving up root's rights, and ending with the parent process."""
 
 import contextlib
 import ctypes
@@ -22,10 +22,10 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the *thread* that started it ends (prctl(2)), even while it is stopped.
+    """Have the kernel kill this process, even a stopped one, when the *thread* that started it ends (prctl(2)).
 
-    Whoever starts roles this way must do so from a thread that lives as long as they shall. Survives execve. Raises
-    ClusterError when the kernel refuses, or when the process `parent` is no longer the parent.
+    Start roles from a thread that lives as long as they do. Survives execve. Raises ClusterError when the kernel
+    refuses, or when the process `parent` is no longer the parent.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0) != 0:
@@ -35,15 +35,17 @@ def die_with_parent(parent: int) -> None:
 
 
 ROLES_ACCOUNT = 64219
-"""A number that no account has. It lies in systemd's dynamic range (61184 to 65519), which no tool hands out to people,
-and is none that the daemons of others share, as `nobody` is. The group has the same number."""
+"""The uid and gid of a local cluster's roles where root starts them: a TensorFlow server executes what it gets.
+
+No account has this number. It lies in systemd's dynamic range (61184 to 65519), which no tool gives to people, and no
+daemon shares it, as some share `nobody`."""
 
 PR_GET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 2, 38  # linux/prctl.h
 CAP_SETGID, CAP_SETUID = 6, 7  # linux/capability.h
 
 
 def why_root(proc: Path = Path("/proc/self")) -> str | None:
-    """What keeps root here from becoming ROLES_ACCOUNT, and the remedy; None where nothing does."""
+    """Why root cannot become ROLES_ACCOUNT here, and the remedy; None where it can."""
     try:
         holder = pwd.getpwuid(ROLES_ACCOUNT).pw_name
     except KeyError:
@@ -62,12 +64,12 @@ def why_root(proc: Path = Path("/proc/self")) -> str | None:
 
 
 def account_for_roles() -> int | None:
-    """The account that the roles of a local cluster take which this process starts; None for its own."""
+    """The account for the roles of a local cluster that this process starts; None for its own account."""
     return ROLES_ACCOUNT if os.geteuid() == 0 and why_root() is None else None
 
 
 def forbid_new_privileges() -> None:
-    """No program that this process or a thread started from now on executes has more privileges than they.
+    """Keep this process and threads that it starts from now on from gaining privileges through execve.
 
     Raises ClusterError.
     """
@@ -75,10 +77,10 @@ def forbid_new_privileges() -> None:
 
 
 def become(account: int) -> None:
-    """Be this account and its group from now on, with every thread, without groups and capabilities besides.
+    """Become this account and its group with every thread, without other groups and without capabilities.
 
-    To be called by the main thread. Whoever asked to be killed with the parent still is. Raises ClusterError where
-    that fails: some privileges may have gone by then.
+    Call it in the main thread. A process that dies with its parent still does. Raises ClusterError where that fails;
+    some privileges may be gone by then.
     """
     dies_with_parent, parent = _dies_with_parent(), os.getppid()
     try:

@@ -1,8 +1,8 @@
-"""The gate before a TensorFlow port: connections of other accounts and of other machines are closed unread.
+"""The gate before a TensorFlow port: it closes connections of other accounts and of other machines unread.
 
-A TensorFlow server executes any graph from anyone who connects, as the account that runs it. Each connection to the
-port is accepted here first (`accept_calls`), its account looked up (`peer_account`), and handed on to TensorFlow only
-when it is our own account, root, or one of those named. TensorFlow never sees the others.
+A TensorFlow server executes any graph of any client, as the account that runs it. The gate accepts each connection to
+the port (`accept_calls`), asks the kernel which account made it (sock_diag(7)), and hands it on to TensorFlow only if
+that is our own account, root, or one of those named. TensorFlow never sees the others.
 """
 
 import errno
@@ -22,12 +22,12 @@ log = logging.getLogger("pscluster.gate")
 
 
 class Gate:
-    """Stands before one port of this process. `handed_on` counts connections that TensorFlow got."""
+    """The gate of one port of this process. `handed_on` counts the connections that TensorFlow got."""
 
     def __init__(self, port: int, others: Iterable[int] = ()) -> None:
-        """To be made by the thread that will start the server, before it does. `others` are let through as well.
+        """Make it in the thread that starts the server, before it does. The accounts `others` pass as well.
 
-        Raises OSError where this kernel grants no such gate.
+        Raises OSError where this kernel allows no such gate.
         """
         self._port = port
         self._admitted = own_accounts() | frozenset(others)
@@ -42,7 +42,7 @@ class Gate:
             if not is_tcp(listener) or not is_listening(listener) or listener.getsockname()[1] != self._port:
                 return None
             blocking = os.get_blocking(call.listener)
-        if blocking:  # would stop the gate for all; gRPC never asks so
+        if blocking:  # it would block the gate for all; gRPC never does this
             raise OSError(errno.EOPNOTSUPP, "a blocking accept")
         while True:
             descriptor = call.make()
@@ -69,12 +69,12 @@ class Gate:
 
 
 def _try_a_look_up() -> None:
-    """Raises OSError unless the kernel tells whose a connection of our own is."""
+    """Raises OSError unless the kernel knows the account of a connection of our own."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             if peer_account(accepted) != os.geteuid():
-                raise OSError(errno.EOPNOTSUPP, "the kernel does not tell whose a connection is")
+                raise OSError(errno.EOPNOTSUPP, "the kernel does not say whose a connection is")
 
 
 SOCK_DIAG_BY_FAMILY, REQUEST, ERROR = 20, 1, 2  # linux/sock_diag.h, linux/netlink.h
@@ -88,29 +88,29 @@ SOCKID_BYTES = 48
 ANY_COOKIE = 0xFFFFFFFF
 ALL_STATES = 0xFFFFFFFF
 OVERFLOW_ACCOUNT = 65534
-"""What the kernel calls each account that a user namespace does not map."""
+"""The kernel's number for every account that a user namespace does not map."""
 
 
 def peer_account(connection: socket.socket) -> int | None:
-    """The uid that made the other end of an accepted connection; None for one that is on no socket of this machine.
+    """The uid at the other end of an accepted connection; None if that end is no open socket of this machine.
 
-    A socket that its process has closed has no account any more, and the kernel says 0 for it: only a connection that
-    is open on both ends has an answer. Raises OSError where the kernel does not answer such questions.
+    A socket that its process has closed has no account any more, and the kernel answers 0 for it: only a connection
+    that is open at both ends has an answer. Raises OSError where the kernel does not answer such questions.
     """
     here, there = connection.getsockname(), connection.getpeername()
     found = _look_up(connection.family, there, here)
     if found is None:
         return None
     state, uid, inode = found
-    # Ours is looked at last: while it is open no other socket can have taken the place of the one found.
+    # Look at our end last: while it is open, no other socket can have replaced the one found.
     ours = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     return uid if (state, ours) == (ESTABLISHED, ESTABLISHED) and inode else None
 
 
 def own_accounts() -> frozenset[int]:
-    """This process's account and root, who can do everything anyway.
+    """This process's account and root, which may do everything anyway.
 
-    Raises OSError where a user namespace makes all other accounts look like this process's.
+    Raises OSError where a user namespace gives all other accounts this process's number.
     """
     own = os.geteuid()
     with open("/proc/self/uid_map", encoding="ascii") as lines:

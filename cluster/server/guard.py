@@ -1,8 +1,8 @@
-"""Keeping other machines out of a port that TensorFlow opened on every interface.
+"""Keeps other machines out of a port that TensorFlow opened on every interface.
 
-A TensorFlow server binds `*:port` whatever its definition says, and executes any graph from anyone. Where a cluster
-lives on one machine, its listening sockets are told to drop what did not come in over the loopback interface, without
-root where the kernel lets:
+A TensorFlow server binds `*:port` whatever its definition says, and executes any graph of any client. Where a cluster
+lives on one machine, its listening sockets drop what does not come in over the loopback interface, without root where
+the kernel allows it:
 
 - A classic BPF filter, which the kernel consults for the first packet of a handshake and for its last, and which
   accepted connections inherit. What this machine sends to its own LAN address travels over loopback too, hence passes.
@@ -10,8 +10,11 @@ root where the kernel lets:
 - SO_BINDTODEVICE, free for the first binding since Linux 5.7. It refuses the machine's own LAN address, whose packets
   count as that interface's: good for clusters that announce a loopback address only.
 
-Both keep other machines out. Other accounts of this machine are the business of `gate`, which keeps out both, and has
-to be there before the server listens.
+Both keep other machines out. `gate` keeps out other accounts of this machine as well, and must exist before the server
+listens.
+
+Between the server's `listen` and the guard lie some milliseconds. A connection may be made then, but no call is
+answered, because the server has not started. The guard shuts such connections before it starts.
 """
 
 import contextlib
@@ -43,8 +46,8 @@ Means = tuple[str, Callable[[socket.socket], None]]
 class GuardOutcome:
     """Whether every listening socket of the port is guarded; `reason` says how, or why not.
 
-    `shut` counts connections from other machines that were made before the guard was up, and were shut down.
-    `every_account` says why each account of this machine reaches the port too; None where only ours and root do.
+    `shut` counts the connections from other machines that the guard shut because they came before it. `every_account`
+    says why every account of this machine reaches the port; None where only ours and root do.
     """
 
     port: int
@@ -55,7 +58,7 @@ class GuardOutcome:
 
     @property
     def line(self) -> str:
-        """For the log: what was done, or what an unguarded port means and what to do about it."""
+        """For the log: how the port is guarded, or what an unguarded port means and the remedy."""
         if not self.guarded:
             return (
                 f"PORT {self.port} IS OPEN TO THE WHOLE NETWORK and runs any graph from anyone: {self.reason}; "
@@ -75,8 +78,8 @@ class GuardOutcome:
 def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
     """Guard every socket of this process that listens on `port`, IPv4 and IPv6. Never raises OSError.
 
-    `host` is the address this machine announces for the port; it stays reachable from here. To be called as soon as
-    the port listens, in a role before the server is started.
+    `host` is the address this machine announces for the port; it stays reachable from here. Call it as soon as the port
+    listens, in a role before the server starts.
     """
     means = [one for one in MEANS if one[0] == FILTER or is_loopback(host)]
     reasons = []
@@ -150,10 +153,10 @@ WORD_DIGITS = 8
 
 
 def shut_foreign_connections(port: int, *, half_open: bool) -> tuple[int, list[str]]:
-    """Shut down the connections to `port` from other machines; returns how many, and the addresses of those left.
+    """Shut the connections to `port` from other machines; returns their number, and the addresses of those left.
 
-    A connection may still wait in the kernel's queue, without a descriptor: it is waited for, a second at most.
-    `half_open`: wait for handshakes under way as well, where the guard lets them complete.
+    Waits a second at most for connections that are in the kernel's queue and have no descriptor yet. `half_open`: wait
+    for handshakes under way as well, where the guard lets them complete.
     """
     states = {ESTABLISHED, HANDSHAKE} if half_open else {ESTABLISHED}
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -179,7 +182,7 @@ def _shut_accepted(port: int) -> int:
 
 
 def _remotes(port: int, states: set[str]) -> list[str]:
-    """Addresses connected to a local port, from the kernel's table: those not yet accepted included."""
+    """Addresses connected to a local port, from the kernel's table, including connections not yet accepted."""
     remotes = []
     for table in TABLES:
         with contextlib.suppress(FileNotFoundError), open(table, encoding="ascii") as lines:  # no IPv6: no tcp6
@@ -192,7 +195,7 @@ def _remotes(port: int, states: set[str]) -> list[str]:
 
 
 def table_address(digits: str) -> str:
-    """An address as /proc/net/tcp writes it: 32-bit words in the machine's own byte order, in hexadecimal."""
+    """An address from /proc/net/tcp: 32-bit words in the machine's byte order, in hexadecimal."""
     words = [int(digits[k : k + WORD_DIGITS], 16) for k in range(0, len(digits), WORD_DIGITS)]
     raw = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
     return str(ipaddress.ip_address(raw))

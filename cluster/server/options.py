@@ -1,4 +1,4 @@
-"""The flags of a role process."""
+"""The flags of a role process, explicit or from an inventory."""
 
 import argparse
 import ipaddress
@@ -29,12 +29,12 @@ class RoleOptions:
     server: str
     intra_op_threads: int
     coordinator: str | None = None
-    """Address of the node whose coordinator may have this process started anew."""
+    """Address of the node whose coordinator may restart this process."""
     shared: str | None = None
     """The folder that all nodes share."""
     logging: LogSettings = LogSettings()  # noqa: RUF009  frozen
     account: int | None = None
-    """The account to become before serving; None to stay who started it."""
+    """The account to become before serving; None to keep the one that started it."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class RoleOptions:
 
     @property
     def inter_op_threads(self) -> int:
-        """Workers + 2: each worker may have a call waiting here, and some thread must serve what they wait for."""
+        """Workers + 2: each worker may have a call that waits here, and a thread must serve what the calls wait for."""
         return self.peers + 2
 
 
@@ -115,7 +115,7 @@ def parse(role: RoleName, arguments: Sequence[str] | None) -> argparse.Namespace
 
 
 def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
-    """The options of flags that name no inventory."""
+    """The options from flags without an inventory."""
     return RoleOptions(
         role=role,
         task=parsed.task,
@@ -152,7 +152,7 @@ def explicit_flags(role: RoleOptions) -> list[str]:
 
 
 def logging_flags(settings: LogSettings) -> tuple[str, ...]:
-    """The flags of what is not as usual: the command line of a role changes only with what it does."""
+    """The flags that differ from the default: the command line of a role changes only with what it does."""
     given = {"--log-format": (settings.format, "text"), "--log-level": (settings.level, "info")}
     return tuple(word for flag, (value, usual) in given.items() if value != usual for word in (flag, value))
 
@@ -195,7 +195,7 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
 
     Raises InventoryError listing all problems of the file, UsageError when it has no such task.
     """
-    # Here, because pydantic and what it loads cost a third of what a whole lean server does; see role.main.
+    # Imported here: pydantic and its modules cost a third of a whole lean server; see role.main.
     from cluster.inventory import load
 
     inventory = load(parsed.inventory, parsed.set)

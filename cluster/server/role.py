@@ -1,4 +1,4 @@
-"""The life of a role process: preflight, listen, guard, serve, be ready, end on SIGTERM."""
+"""The life of a role process: check, listen, guard, serve, report readiness, end on SIGTERM."""
 
 import encodings.idna  # noqa: F401  (see _load_late_imports)
 import logging
@@ -42,7 +42,7 @@ LOOPBACK = "127.0.0.1"
 RUN_LINES_A_MINUTE = 60
 
 ENVIRONMENT = {
-    # Without it a call to a task that is coming back fails at once instead of waiting for its own deadline.
+    # Without it a call to a task that restarts fails at once instead of waiting for its own deadline.
     "GRPC_FAIL_FAST": "use_caller",
     "CUDA_VISIBLE_DEVICES": "-1",
 }
@@ -54,8 +54,8 @@ ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
 logger = logging.getLogger("pscluster.role")
 
 
-class Server(Protocol):
-    """What listens from construction on and answers calls from `start` on."""
+class RoleServer(Protocol):
+    """A server that listens from construction on and answers calls from `start` on."""
 
     def start(self) -> None:
         """Begin to answer calls."""
@@ -64,14 +64,14 @@ class Server(Protocol):
 def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
     """Run one role until SIGTERM or SIGINT; returns only on an error, with its exit code, after one line on stderr."""
     for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)  # until the server is up there is nothing to end in an orderly way
+        signal.signal(number, signal.SIG_DFL)  # before the server is up there is nothing to stop in order
     parsed = parse(role, arguments)
     raise_limit()
     try:
         if parsed.die_with_parent is not None:
             die_with_parent(parsed.die_with_parent)
         if parsed.inventory is not None:
-            # A process that has read an inventory keeps 20 MB and more of it; a fresh one under the same id does not.
+            # A process that has read an inventory keeps 20 MB or more of it; a fresh one with the same pid does not.
             flags = explicit_flags(resolve(role, parsed))
             os.execv(sys.executable, [sys.executable, "-m", f"{role}_node", *flags])
         run(options(role, parsed))
@@ -92,7 +92,7 @@ def run(role: RoleOptions) -> NoReturn:
     began = time.monotonic()
     speaker = Speaker(role.name, role.address)
     if role.account is not None:
-        forbid_new_privileges()  # before there are other threads, which inherit it
+        forbid_new_privileges()  # before there are other threads: they inherit it
     _prepare(role, speaker)
     purpose = f"the TensorFlow server of {role.name}"
     every_interface = "::" if socket.has_dualstack_ipv6() else ""
@@ -122,7 +122,7 @@ def run(role: RoleOptions) -> NoReturn:
     try:
         server = _listen(role)
     except ClusterError:
-        ports.check_free(every_interface, role.port, purpose)  # somebody may have taken it since
+        ports.check_free(every_interface, role.port, purpose)  # another process may have taken it since
         raise
     if guard is not None:
         guard.put_up()
@@ -165,7 +165,7 @@ def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests |
 
 
 def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
-    """The run that a coordinator names stands in every line from then on, until it is over or there is another."""
+    """Requests that name the run in every log line, until it ends or another one begins."""
     told = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
     giving = threading.Lock()
 
@@ -175,7 +175,7 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
 
     def begins(run: str) -> None:
         if run == speaker.run:
-            return  # a coordinator repeats it
+            return  # the coordinator repeats it
         speaker.run = run
         told.say(f"run {run} begins")
 
@@ -183,7 +183,7 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
         if run == speaker.run:
             told.say(f"run {run} is over")
             speaker.run = ""
-            # The coordinator has left the cluster before it tells us; it does not wait for what we do with that.
+            # The coordinator has left the cluster before this request, and does not wait for us.
             if not giving.locked():
                 threading.Thread(target=freed, name="give-back", daemon=True).start()
 
@@ -239,14 +239,14 @@ def _load_late_imports(registry: CollectorRegistry) -> None:
         traceback.format_exc()
 
 
-def _listen(role: RoleOptions) -> Server:
+def _listen(role: RoleOptions) -> RoleServer:
     definition = ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
     return StockServer(definition) if role.server == "stock" else LeanServer(definition)
 
 
 def _catch_signals() -> socket.socket:
-    """From now on each signal that ends a role is a byte to be read from the socket returned."""
-    # Any of TensorFlow's threads may be the one that the kernel interrupts; the wakeup descriptor reaches this one.
+    """A socket on which each signal that ends a role arrives as a byte, from now on."""
+    # The kernel may interrupt any of TensorFlow's threads; the wakeup descriptor reaches this one.
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
     signal.set_wakeup_fd(sender.detach())

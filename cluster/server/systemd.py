@@ -1,4 +1,4 @@
-"""The readiness protocol of systemd (sd_notify(3)), which a supervisor may speak as well."""
+"""Readiness (sd_notify(3)) and signs of life (WatchdogSec= of systemd.service(5)), for systemd and supervisors."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ _connected: dict[str, socket.socket] = {}
 
 
 def keep_channel(environ: Mapping[str, str] = os.environ) -> None:
-    """Connect to $NOTIFY_SOCKET before this process becomes an account that cannot reach it. Never raises OSError."""
+    """Connect to $NOTIFY_SOCKET before this process becomes an account that cannot. Never raises OSError."""
     address = _address(environ)
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         channel = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -23,7 +23,7 @@ def keep_channel(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send a state such as `READY=1` to $NOTIFY_SOCKET; False where nobody listens. Never raises OSError."""
+    """Send a state such as `READY=1` to $NOTIFY_SOCKET; False where no process listens. Never raises OSError."""
     address = _address(environ)
     if not address:
         return False
@@ -46,9 +46,9 @@ logger = logging.getLogger("pscluster.role")
 
 
 def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
-    """How often to give a sign of life: a third of $WATCHDOG_USEC. None where nobody waits for this process's.
+    """The time between signs of life: a third of $WATCHDOG_USEC. None where systemd expects none of this process.
 
-    `pid` is the process asked about, this one unless given.
+    `pid` stands for another process.
     """
     within = environ.get("WATCHDOG_USEC", "")
     meant = environ.get("WATCHDOG_PID", "")
@@ -60,9 +60,9 @@ def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = 
 def give_signs_of_life(
     every_seconds: float, answers: Callable[[float], bool], notify: Callable[[str], object], stop: threading.Event
 ) -> threading.Thread:
-    """Send `WATCHDOG=1` that often from a thread of its own, while the server answers and until `stop`.
+    """Send `WATCHDOG=1` at this interval from a thread of its own, while the server answers and until `stop`.
 
-    `answers` is asked with the time it may take. A server that fails once has two more chances before it is overdue.
+    `answers` gets the time it may take. A server that fails once has two more chances before it is overdue.
     """
 
     def signs() -> None:

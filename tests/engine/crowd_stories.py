@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.engine.lanes import Lane
+from cluster.engine.lanes import WorkerLane
 from cluster.engine.messages import Event, Item, Outcome
 from cluster.engine.runtime import trace
 from tests.engine.processes import Roles
@@ -51,7 +51,7 @@ def lane_of_nobody(roles: Roles) -> dict[str, Any]:
     story.runtime.update(frozenset())
     function = trace(lambda x: x + 1, tf.TensorSpec([], tf.int64))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    lane = Lane(story.runtime, {"add": function}, 0, events)
+    lane = WorkerLane(story.runtime, {"add": function}, 0, events)
     lane.call(Item(1, "add", (np.int64(1),)), 1)
     failed = events.get(timeout=30.0)
     lane.close(1.0)
