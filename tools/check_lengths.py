@@ -30,8 +30,6 @@ ALLOWED = frozenset(
         "deploy/commands/ssh_logs.py:logs",
         "deploy/converge/fact_script.py:fact_script",
         "deploy/converge/reset.py:reset_script",
-        "deploy/monitor/dashboards/node.py:node",
-        "deploy/monitor/dashboards/training.py:training",
         "tests/pages/example.py:training",
     }
 )
