@@ -63,6 +63,24 @@ class SharedFolders:
         return f"{self.shared_mount}/{kind}/{key}"
 
 
+@dataclass(frozen=True)
+class NodePlaces:
+    """Where things lie on the coordinator's node."""
+
+    release: str = CURRENT
+    state: str = STATE
+    user: str = SERVICE_USER
+
+    @property
+    def python(self) -> str:
+        """The Python that has TensorFlow."""
+        return f"{self.release}/environment/bin/python"
+
+    def runs(self, inventory: "Inventory") -> str:
+        """The folder that holds the runs: on the shared storage where there is one."""
+        return f"{self.state}/runs" if inventory.storage is None else shared_folders(inventory).runs_mount
+
+
 def shared_folders(inventory: "Inventory") -> SharedFolders:
     """The shared folders of an inventory that has a section `storage`."""
     storage = inventory.storage

@@ -14,6 +14,7 @@ from deploy.commands import watching
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
 from deploy.commands.job_settings import data_settings, log_settings
+from deploy.commands.logs import logs
 from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
 from deploy.commands.monitor import monitor
 from deploy.commands.opening import Names, only_over_ssh, opened_inventory, services_of, ssh_cluster
@@ -222,34 +223,6 @@ def status(
             say(_started_from(other, opened.path))
     if not now.running:
         raise Exit(None, ExitCode.DEGRADED)
-
-
-@at_the_edge
-def logs(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    role: Names = None,
-    node: Names = None,
-    lines: str | None = None,
-    since: str | None = None,
-    run: str | None = None,
-    follow: bool = False,
-    json_: bool = False,
-) -> None:
-    """The logs of all roles and of the coordinator as one story; with --follow also what comes."""
-    # What was asked for by its time or its run is shown whole.
-    count = whole_number("--lines", lines or ("1_000_000" if since or run else "20"), 0, 1_000_000)
-    opened = opened_inventory(inventory, set_, json_, as_written=True)
-    asked = (role or (), node or (), count, since, run, follow, json_)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_logs
-
-        ssh_logs.logs(ssh_cluster(opened, set_), *asked)
-        return
-    from deploy.commands import local_logs
-
-    local_logs.logs(opened, services_of(opened, set_), *asked)
 
 
 def _show_plan(

@@ -1,6 +1,6 @@
 """From the flags of a command to its inventory and to what runs it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
@@ -9,6 +9,8 @@ from deploy.cluster.services import JobServices, Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+    from deploy.cluster.fleet import Fleet
+    from deploy.cluster.log_places import LogPlace
     from deploy.cluster.ssh_cluster import SshCluster
 
 OPENER = InventoryOpener()
@@ -60,6 +62,21 @@ def ssh_only(action: str, inventory: str | None, overrides: Names) -> "SshCluste
             "role is a process of this machine"
         )
     return ssh_cluster(opened, overrides)
+
+
+def open_logs(
+    inventory: str | None, overrides: Names, for_programs: bool
+) -> "tuple[Inventory, list[LogPlace], Callable[[], Fleet]]":
+    """The inventory of this call, where its logs are, and how to reach them."""
+    from deploy.cluster import log_places
+    from deploy.cluster.fleet import Fleet
+    from deploy.common.state_folder import StateFolder
+
+    opened = opened_inventory(inventory, overrides, for_programs, as_written=True)
+    if opened.connection == "ssh":
+        return opened, log_places.of_systemd(opened), ssh_cluster(opened, overrides).fleet
+    folder = StateFolder.beside(opened.path, opened.cluster)
+    return opened, log_places.of_supervisor(opened, folder), lambda: Fleet.here(opened)
 
 
 def only_over_ssh(flags: Mapping[str, object]) -> None:

@@ -7,19 +7,17 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
-from deploy.cluster.connector import KEPT_BYTES, NodeDeadlineError, NodeUnreachableError, Outcome
-from deploy.cluster.places import shared_folders
-from deploy.common.command_line import Words
+from deploy.cluster.connector import Connector, NodeDeadlineError, NodeUnreachableError, Outcome
+from deploy.cluster.places import NodePlaces
 from deploy.common.hints import command
 from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
 from deploy.jobs.node_job.records import JobRecord, JobState
 from deploy.jobs.request import JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
-from deploy.render.job_unit import NodePlaces, unit_of_job
+from deploy.render.job_unit import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
 
 if TYPE_CHECKING:
@@ -37,49 +35,12 @@ _RECONNECT_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _POLL_SECONDS = 0.5
 
 
-class JobNode(Protocol):
-    """The coordinator's node as far as jobs need it: `deploy.cluster.connection.NodeConnection`, or a stand-in."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the inventory."""
-
-    def run(
-        self,
-        words: Words,
-        *,
-        deadline_seconds: float = 30.0,
-        stdin: bytes | None = None,
-        root: bool = False,
-        user: str | None = None,
-        kept_bytes: int = KEPT_BYTES,
-        into: BinaryIO | None = None,
-    ) -> Outcome:
-        """Run a command to its end."""
-
-    def stream(
-        self,
-        words: Words,
-        on_line: Callable[[str], None],
-        *,
-        root: bool = False,
-        user: str | None = None,
-        stop: Event | None = None,
-    ) -> int:
-        """Pass on each line that a command writes."""
-
-
-def runs_on_node(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
-    """The folder on the coordinator's node that holds its runs: on the shared storage where there is one."""
-    return f"{places.state}/runs" if inventory.storage is None else shared_folders(inventory).runs_mount
-
-
 class NodeJobs:
     """The jobs of one cluster. Every method raises ClusterError when the node cannot be reached."""
 
     def __init__(
         self,
-        node: JobNode,
+        node: Connector,
         inventory: "Inventory",
         overrides: Sequence[str],
         places: NodePlaces = NodePlaces(),  # noqa: B008  frozen
@@ -106,7 +67,7 @@ class NodeJobs:
         With `after`, the id of another job, it begins when that one is done. Raises ClusterError with the node's reason
         for a refusal, such as another running job.
         """
-        runs = runs_on_node(self._inventory, self._places)
+        runs = self._places.runs(self._inventory)
         request = request_of(self._inventory, job, (*self._overrides, *more), flags, runs, after)
         folder = self._new_folder(job, request)
         unit = unit_of_job(folder.id)

@@ -1,10 +1,9 @@
 """`pscluster-job@.service`: a job on the coordinator's node, by its id. Pure."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.control.door import MOST_DESCRIPTORS
-from deploy.cluster.places import ACCOUNT_HOME, CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
+from deploy.cluster.places import ACCOUNT_HOME, UNIT_FOLDER, NodePlaces, shared_folders
 from deploy.render.roles import HARDENING
 
 if TYPE_CHECKING:
@@ -12,20 +11,6 @@ if TYPE_CHECKING:
 
 JOB_UNIT = "pscluster-job@.service"
 PATH = f"{UNIT_FOLDER}/{JOB_UNIT}"
-
-
-@dataclass(frozen=True)
-class NodePlaces:
-    """Folders and account on the coordinator's node."""
-
-    release: str = CURRENT
-    state: str = STATE
-    user: str = SERVICE_USER
-
-    @property
-    def python(self) -> str:
-        """The environment's Python, which has TensorFlow."""
-        return f"{self.release}/environment/bin/python"
 
 
 def unit_of_job(job: str) -> str:

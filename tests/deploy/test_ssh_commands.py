@@ -282,7 +282,7 @@ def test_an_account_without_sudo_is_never_taken_for_a_cluster_that_does_not_run(
         assert "nothing was running" not in stop.stdout
         logs = fab("deploy logs")
         assert logs.code == 3
-        assert "pi-1: its journal cannot be read: sudo: a password is required" in logs.stderr
+        assert "pi-1: its logs cannot be read: sudo: a password is required" in logs.stderr
         check = fab("deploy check")
         assert check.code == 1
         assert f"/etc/sudoers.d/010_{ACCOUNT}-nopasswd" in check.stdout
