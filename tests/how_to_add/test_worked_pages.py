@@ -58,3 +58,10 @@ def test_a_metric_with_its_place_on_page_report_and_dashboard(tmp_path: Path) ->
     (tmp_path / "shown.py").write_text(SHOWN)
     ended = run(tmp_path, "-m shown")
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_deployment_step(tmp_path: Path) -> None:
+    made = works("deployment-step.md", tmp_path)
+    assert [change.path for change in made if not change.before] == [
+        "deploy/converge/swappiness.py", "tests/converge/test_swappiness.py"
+    ]  # fmt: skip
