@@ -33,9 +33,9 @@ class Fleet:
         return self._jump
 
     @classmethod
-    def here(cls, inventory: "Inventory") -> "Fleet":
-        """Every node of an inventory as this machine."""
-        return cls([Local(node.name) for node in inventory.nodes], inventory.ssh.parallel)
+    def here(cls, inventory: "Inventory", environment: Mapping[str, str] | None = None) -> "Fleet":
+        """Every node of an inventory as this machine, one after another; `environment` adds variables to ours."""
+        return cls([Local(node.name, environment) for node in inventory.nodes], parallel=1)
 
     @classmethod
     def of(cls, inventory: "Inventory", known_hosts: Path) -> "Fleet":
@@ -58,6 +58,8 @@ class Fleet:
             except ClusterError as error:
                 return error
 
+        if self._parallel == 1:  # in this thread, which Ctrl-C interrupts at once
+            return {node.name: guarded(node) for node in chosen}
         if self._jump is not None:
             try:
                 self._jump.open()  # once and first: threads that open it together get in each other's way

@@ -1,47 +1,42 @@
 """What keeps the role processes of a cluster running: systemd on its machines, or our supervisor on this one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cluster.errors import ClusterError
-from deploy.cluster.fleet import Fleet
+from cluster.errors import ClusterError, ExitCode
 from deploy.cluster.role_status import ClusterStatus
 
 if TYPE_CHECKING:
     from cluster.inventory import Task
-    from deploy.jobs.node_jobs import NodeJobs
+    from deploy.cluster.fleet import Fleet
 
 Report = Callable[[ClusterStatus], None]
 
 
 @dataclass(frozen=True)
-class LogFile:
-    """Where a role's log is written, and the name to show beside its lines."""
-
-    name: str
-    path: Path
-
-
-@dataclass(frozen=True)
-class StopReport:
-    """Whether anything ran, what had to be killed because asking did not do, and the inventory it was started from."""
-
-    ran: bool
-    killed: tuple[str, ...]
-    inventory: str | None = None
-
-
-@dataclass(frozen=True)
 class LogPlace:
-    """Where the lines of a role are on its node: a file, or the journal of a unit."""
+    """Where lines are on a node: a file, units in the journal, or the log of a coordinator's run.
+
+    `name` is the process that writes them (`worker:3`), empty for the rest of a node. `unit` is a pattern of units.
+    `runs` is a folder of runs; with `jobs`, a node's folder of jobs, the latest job decides which run is the present
+    one. `user` is the account that reads the file; without one it is the account that is logged in.
+    """
 
     name: str
     node: str
     path: Path | None = None
     unit: str | None = None
+    runs: str | None = None
+    jobs: str | None = None
+    user: str | None = None
+
+
+class DegradedError(ClusterError):
+    """A command was carried out, and some role is not ready."""
+
+    exit_code = ExitCode.DEGRADED
 
 
 @dataclass(frozen=True)
@@ -65,53 +60,14 @@ class Stopped:
 class ServiceManager(Protocol):
     """Keeps the roles of one cluster running. `fleet` has the connectors of its nodes."""
 
-    def state(self, fleet: Fleet) -> ClusterStatus:
+    def state(self, fleet: "Fleet") -> ClusterStatus:
         """Every role of the inventory as it is now. A stopped cluster is no error; a silent node has failed roles."""
 
-    def start(self, fleet: Fleet, tasks: "Sequence[Task]", report: Report) -> ClusterStatus:
-        """Start these roles; the status once each is ready or has failed, `report`ed on the way."""
-
-    def stop(self, fleet: Fleet, nodes: Sequence[str]) -> Stopped:
+    def stop(self, fleet: "Fleet", nodes: Sequence[str]) -> Stopped:
         """Interrupt a job in progress, so that it writes its result so far, then stop the roles of these nodes."""
 
-    def restart(self, fleet: Fleet, tasks: "Sequence[Task]", report: Report) -> ClusterStatus:
-        """Stop and start these roles; the status as with `start`. Raises ClusterError."""
+    def restart(self, fleet: "Fleet", tasks: "Sequence[Task]") -> ClusterStatus:
+        """Stop and start these roles; the status once each is ready or has failed. Raises ClusterError."""
 
-    def logs(self, tasks: "Sequence[Task]") -> Sequence[LogPlace]:
-        """Where the lines of these roles are, the service manager's own first where it has some."""
-
-
-class JobServices(Protocol):
-    """What a job needs to know of a cluster, and where it is run."""
-
-    def status(self) -> ClusterStatus:
-        """Every role of the inventory as it is now; a stopped cluster is no error."""
-
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """Run one job to its end, with these flags of `python -m cluster`; its exit code.
-
-        A coordinator that is killed, or that loses a parameter server, is brought back with its roles. Raises
-        ClusterError when another job runs on the cluster, or the roles do not come back.
-        """
-
-    def running_job(self) -> int | None:
-        """Pid of the command that runs a job on this cluster now, None without one."""
-
-    def node_jobs(self) -> "AbstractContextManager[NodeJobs | None]":
-        """The jobs that outlive the command that began them; None where every job runs in the foreground."""
-
-
-class Services(JobServices, Protocol):
-    """The role processes of one cluster, as something that can be asked and told."""
-
-    def start(self, report: Report) -> ClusterStatus:
-        """Start what is not running; the status once every role is ready or has failed, `report`ed on the way."""
-
-    def stop(self) -> StopReport:
-        """Interrupt a job in progress, so that it writes its result so far, then stop every role."""
-
-    def restart(self, names: Sequence[str], report: Report) -> ClusterStatus:
-        """End and start these roles; the status as with `start`."""
-
-    def logs(self) -> Sequence[LogFile]:
-        """The logs there are."""
+    def logs(self) -> Sequence[LogPlace]:
+        """Where the logs of the cluster are."""

@@ -9,7 +9,7 @@ from cluster.errors import ClusterError, UsageError
 from cluster.logs.terminal import say
 from deploy.commands.edge import DegradedError, at_the_edge
 from deploy.commands.flags import whole_number
-from deploy.commands.opening import Names, open_logs
+from deploy.commands.opening import Names, open_cluster
 from deploy.common.waiting import waiting_for
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -42,19 +42,20 @@ def logs(
     count = whole_number("--lines", lines or ("1_000_000" if since or run else "20"), 0, 1_000_000)
     first = 0.0 if since is None else seconds_of(since, datetime.now().astimezone())
     run = Path(run).name if run else ""
-    opened, places, connect = open_logs(inventory, set_, json_)
+    opened = open_cluster(inventory, set_, json_, as_written=True)
+    places = opened.cluster.services.logs()
     from deploy.logs.log_merge import Entry, Shown, in_order
     from deploy.logs.log_reader import MOST_LINES, ClusterLogs, LogQuery, chosen, newest_runs
 
     query = LogQuery(MOST_LINES if run else count, first, run, not_before(run))
-    found = ClusterLogs(chosen(places, opened.tasks(), role or (), node or ()), query)
+    found = ClusterLogs(chosen(places, opened.inventory.tasks(), role or (), node or ()), query)
     shown = Shown(found.width, run, json_, first)
 
     def show(entry: Entry) -> None:
         if shown.wants(entry):
             say(shown.render(entry))
 
-    with connect() as fleet:
+    with opened.cluster.fleet() as fleet:
         with waiting_for("reading the logs"):
             last = found.last(fleet, follow)
         errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.errors import ClusterError
 from deploy.cluster.connector import Connector, Outcome
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.log_places import LogPlace
 from deploy.cluster.selection import select
+from deploy.cluster.services import LogPlace
 from deploy.common.command_line import shell
 from deploy.logs.file_log import FileLog, fixed, log_of_latest_job, log_of_latest_run, log_of_run
 from deploy.logs.journal import Journal

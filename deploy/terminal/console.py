@@ -12,7 +12,7 @@ from deploy.cluster.role_status import ClusterStatus, RoleState
 from deploy.cluster.services import Report
 from deploy.common.hints import command
 from deploy.converge.check import Finding, Level
-from deploy.converge.plan import Plan
+from deploy.converge.this_machine import StartPlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -103,7 +103,7 @@ def show_jobs(records: "Sequence[JobRecord]") -> None:
     console().print(table)
 
 
-def show_plan(plan: Plan, inventory: Path) -> None:
+def show_plan(plan: StartPlan, inventory: Path) -> None:
     """One line a step, and the command that carries the plan out."""
     from cluster.logs.screen import words
 

@@ -12,10 +12,11 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.cluster.local_services import LocalServices
+from deploy.cluster.fleet import Fleet
 from deploy.common.file_lock import held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
+from deploy.supervisor.services import Supervised
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster
 
 INVENTORY = """schema: 1
@@ -121,7 +122,8 @@ def test_an_interrupt_ends_the_wait_for_a_restart(roles: PlayedCluster, interrup
         assert "restart 1 of 5 within 600 s, in 900.0 s" in process.stderr.readline()
         assert held_by(roles.folder.job_lock) == process.pid
         if interrupt is None:
-            LocalServices(load(roles.root / "inventory.yaml"), ()).stop()
+            inventory = load(roles.root / "inventory.yaml")
+            Supervised(inventory, ()).stop(Fleet.here(inventory), [node.name for node in inventory.nodes])
         else:
             os.kill(process.pid, interrupt)
         _, words = process.communicate(timeout=PATIENCE_SECONDS)

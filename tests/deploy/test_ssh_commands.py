@@ -181,15 +181,9 @@ def test_what_cannot_be_meant_is_one_line(fab: Fab) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_flags_and_actions_of_ssh_are_refused_for_a_cluster_of_processes(tmp_path: Path, fab: Fab) -> None:
+def test_actions_of_machines_are_refused_for_a_cluster_of_processes(tmp_path: Path, fab: Fab) -> None:
     text = "schema: 1\ncluster: here\nnodes: [{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
     (tmp_path / "inventory.yaml").write_text(text)
-    for line, flag in (
-        *(("plan --limit here", "--limit"), ("start --retry", "--retry"), ("status --limit here", "--limit")),
-        *(("stop --limit here", "--limit"), ("restart --serial 1", "--serial")),
-    ):
-        done = fab(f"deploy {line}")
-        assert (done.code, f"{flag}: goes with `connection: ssh`" in done.stderr) == (2, True), line
     for action in ("trust", "push", "storage", "rollback", "reset", "ssh"):
         done = fab(f"deploy {action}")
         assert (done.code, f"`{action}` is for machines reached over SSH" in done.stderr) == (2, True), action

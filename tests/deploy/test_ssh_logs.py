@@ -3,14 +3,13 @@
 import getpass
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.cluster import log_places
 from deploy.cluster.places import NodePlaces
+from deploy.converge.systemd import Systemd
 from deploy.logs import journal as journals
 from deploy.logs.file_log import FileLog
 from deploy.logs.log_reader import ClusterLogs
@@ -34,7 +33,7 @@ def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setattr(journals, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
     places = NodePlaces(state=str(tmp_path / "state"), user=getpass.getuser())
     monkeypatch.setattr(NodePlaces, "runs", lambda _, inventory: str(tmp_path / "runs"))
-    monkeypatch.setattr(log_places, "of_systemd", partial(log_places.of_systemd, places=places))
+    monkeypatch.setattr(Systemd.__init__, "__defaults__", (places,))
     run = tmp_path / "runs" / "1-train"
     job = tmp_path / "state" / "jobs" / "1-train"
     for folder in (run, job):

@@ -37,7 +37,7 @@ def test_what_a_command_leaves_running_goes_on(node: Connector, tmp_path: Path) 
     assert node.run(["sh", "-c", script]).ok
     child = int((tmp_path / "child").read_text())
     assert not gone(child)
-    assert node.run(["kill", child]).ok
+    assert node.run(["kill", str(child)]).ok
 
 
 def test_too_much_output_for_a_file_ends_the_command(node: Connector) -> None:

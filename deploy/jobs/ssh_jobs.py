@@ -1,51 +1,56 @@
-"""`connection: ssh`: jobs on the coordinator's node, and the roles that systemd keeps running on all of them."""
+"""The jobs of a cluster of machines: units on the coordinator's node, which outlive the `fab` that begins them."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import shared_folders
-from deploy.cluster.role_status import ClusterStatus
-from deploy.cluster.ssh_cluster import SshCluster
 from deploy.common.command_line import shell
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
-from deploy.converge.cluster_view import cluster_status
 from deploy.converge.code import COPY_SECONDS, copy_data
-from deploy.converge.deployment import survey
-from deploy.converge.desired import Wish
-from deploy.converge.publication import publish_changes
-from deploy.jobs.attached_job import reusable, run_attached, run_in_order
+from deploy.converge.publication import Publication, publish_changes
+from deploy.jobs.attached_job import PendingJobs, reusable, run_attached, run_in_order
 from deploy.jobs.node_jobs import NodeJobs
-from deploy.jobs.prepared_data import PreparedData
+from deploy.jobs.prepared_data import PreparedData, prepared_data
 from deploy.jobs.request import needs_data
-
-if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+from deploy.jobs.services import pending_jobs
 
 
-class SshServices:
-    """`JobServices` over SSH. Nobody is connected to before something is asked."""
+class SshJobs:
+    """`JobServices` over SSH. It connects when it is asked for something."""
 
-    def __init__(self, inventory: "Inventory", overrides: Sequence[str]) -> None:
-        """Raises UsageError for an inventory without storage: runs and data go through it."""
-        self._cluster = SshCluster(inventory, overrides)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
-    def status(self) -> ClusterStatus:
+    @property
+    def pending(self) -> PendingJobs:
         """See `JobServices`."""
-        with self._cluster.fleet() as fleet, waiting_for("looking at the nodes"):
-            seen = survey(fleet, Wish(self._cluster.inventory, self._cluster.release))
-        return cluster_status(self._cluster.inventory, seen)
+        return pending_jobs(self._cluster)
+
+    @cached_property
+    def data(self) -> PreparedData | None:
+        """The prepared windows of the inventory's jobs; see `prepared_data`."""
+        return prepared_data(self._cluster.inventory, shared_folders(self._cluster.inventory))
+
+    def publications(self) -> Sequence[Publication]:
+        """See `JobServices`."""
+        return () if self.data is None else (self.data.publication,)
+
+    def refuse_missing_data(self) -> None:
+        """See `JobServices`: `publications` looks for them."""
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`. The person may leave it running (130); then it goes on without this command."""
         with self._cluster.fleet() as fleet:
             if needs_data(job):
                 self._publish_data(fleet)
-            return run_attached(self._jobs(fleet, self._cluster.job_overrides(job)), job, flags)
+            return run_attached(self._jobs(fleet, self._overrides(job)), job, flags)
 
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
         """Jobs one after another, each only when the one before is done; 0, or the first other exit code.
@@ -53,7 +58,7 @@ class SshServices:
         They follow one another on the coordinator's node: also when this command has gone (130). What is left to submit
         is noted until all are; those of them that an earlier call submitted are not submitted again.
         """
-        pending = self._cluster.pending_jobs
+        pending = self.pending
 
         def noted(ids: Sequence[str]) -> None:
             if len(ids) < len(order):
@@ -72,7 +77,7 @@ class SshServices:
             begun = reusable(submitted, order, jobs.records()) if submitted else ()
             if begun:
                 noted(begun)
-            with_overrides = [(job, self._cluster.job_overrides(job)) for job in order]
+            with_overrides = [(job, self._overrides(job)) for job in order]
             return run_in_order(jobs, with_overrides, flags, begun, noted)
 
     def running_job(self) -> None:
@@ -84,6 +89,12 @@ class SshServices:
         with self._cluster.fleet() as fleet:
             yield self._jobs(fleet, ())
 
+    def _overrides(self, job: str) -> list[str]:
+        """What a job on the nodes needs beside the inventory: where its windows are there."""
+        if not needs_data(job) or self.data is None:
+            return []
+        return [f"jobs.train.data.source={json.dumps(self.data.local)}"]
+
     def _jobs(self, fleet: Fleet, more: Sequence[str]) -> NodeJobs:
         inventory = self._cluster.inventory
         (coordinator,) = inventory.of_role("coordinator")
@@ -91,7 +102,7 @@ class SshServices:
 
     def _publish_data(self, fleet: Fleet) -> None:
         with waiting_for("preparing the recordings, if they are not yet") as tell:
-            data = self._cluster.data
+            data = self.data
             if data is not None:
                 tell("bringing the recordings to the nodes, where they are not yet")
                 self._publish(fleet, data)

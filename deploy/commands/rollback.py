@@ -1,22 +1,31 @@
-"""`rollback` for `connection: ssh`: all nodes to one release, whatever ends the command on the way."""
+"""`fab deploy rollback`: all nodes to one release, whatever ends the command on the way."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
-from deploy.cluster.connection import NodeConnection
-from deploy.cluster.ssh_cluster import SshCluster
+from deploy.cluster.connector import Connector
+from deploy.cluster.selection import select_nodes
 from deploy.commands.drain import drain
-from deploy.commands.edge import DegradedError
-from deploy.commands.ssh_day_two import restart_on
+from deploy.commands.edge import DegradedError, at_the_edge
+from deploy.commands.flags import whole_number
+from deploy.commands.opening import Names, open_cluster
 from deploy.common.command_line import shell
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
-from deploy.converge.rollback_plan import Need, Standing, goes_on, read_runs, runs_script, target
-from deploy.converge.rolling import batches
-from deploy.converge.unfinished_rollback import Rollback
+from deploy.converge.rollback_plan import (
+    Need,
+    Rollback,
+    Standing,
+    UnfinishedRollback,
+    goes_on,
+    read_runs,
+    runs_script,
+    target,
+)
+from deploy.converge.systemd import batches, kept_tasks, restart_on
 from deploy.release.history import ListingError, read
 from deploy.release.release_scripts import list_releases, make_current
 from deploy.release.script import RefusedError, outcome
@@ -24,6 +33,7 @@ from deploy.render.roles import unit_name
 
 if TYPE_CHECKING:
     from cluster.inventory import Task
+    from deploy.cluster.cluster import Cluster
 
 _SECONDS = 60.0
 
@@ -31,14 +41,24 @@ Roles = Mapping[str, Sequence["Task"]]
 """The roles kept on each node."""
 
 
-def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
-    """Make one release current on all nodes, the one before, and restart the roles from it, drained as by `restart`.
+@at_the_edge
+def rollback(
+    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
+) -> None:
+    """Go back to the release that was current before, and restart the roles from it.
 
-    A call that did not bring every node there is gone on with by the next one.
+    All nodes go to one release. Workers are drained as by `restart`. The next call resumes an interrupted rollback.
     """
-    names = cluster.chosen_nodes(limit)
-    kept = [task for task in cluster.inventory.tasks() if task.role in ("ps", "worker")]
+    count = whole_number("--serial", serial, 0, 1024)
+    cluster = open_cluster(inventory, set_).for_machines("rollback").cluster
+    names = select_nodes(cluster.inventory, limit or ())
+    _roll_back(cluster, names, count)
+
+
+def _roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
+    kept = kept_tasks(cluster.inventory)
     roles = {name: [task for task in kept if task.node == name] for name in names}
+    note = UnfinishedRollback.of(cluster)
     with cluster.fleet() as fleet:
         with waiting_for(f"looking at the releases of {len(names)} nodes"):
             found = fleet.each(lambda node: _look(node, roles[node.name]), names)
@@ -55,9 +75,9 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
         for name in well:
             say(f"{name}: on release {release} already")
         to = replace(to, left=tuple(name for name in _in_order(cluster, {*to.left, *names}) if name not in well))
-        cluster.unfinished_rollback.write(to)
+        note.write(to)
 
-        def back_on(node: NodeConnection) -> None:
+        def back_on(node: Connector) -> None:
             _back_on(node, release, needs[node.name], roles[node.name])
 
         try:
@@ -71,7 +91,7 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
                     else:
                         say(f"{name}: back on release {release}")
                 to = replace(to, left=tuple(name for name in to.left if name in failed or name not in results))
-                cluster.unfinished_rollback.write(to)
+                note.write(to)
         except KeyboardInterrupt:
             say(f"interrupted; {_state(cluster, to, names)}", error=True)
             raise
@@ -83,7 +103,7 @@ def rollback(cluster: SshCluster, limit: Sequence[str], serial: int) -> None:
         say(_state(cluster, to, names))
 
 
-def _look(node: NodeConnection, tasks: Sequence["Task"]) -> Standing:
+def _look(node: Connector, tasks: Sequence["Task"]) -> Standing:
     listing = node.run(shell(list_releases()), root=True, deadline_seconds=_SECONDS)
     units = [unit_name(task) for task in tasks]
     runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text if units else ""
@@ -94,11 +114,11 @@ def _look(node: NodeConnection, tasks: Sequence["Task"]) -> Standing:
         raise ClusterError(f"{node.name}: {error}") from error
 
 
-def _where_to(cluster: SshCluster, standings: Mapping[str, Standing]) -> Rollback | None:
+def _where_to(cluster: "Cluster", standings: Mapping[str, Standing]) -> Rollback | None:
     """Where this call goes: on with the last one, if that has not come to its end, else to what was current before."""
     now = {name: one.installed.current for name, one in standings.items()}
     was = {name: current for name, current in now.items() if current is not None}
-    unfinished = cluster.unfinished_rollback.read()
+    unfinished = UnfinishedRollback.of(cluster).read()
     if unfinished is not None and goes_on(unfinished, standings):
         say(
             f"going on with the rollback to release {unfinished.release}, which did not come to its end "
@@ -110,7 +130,7 @@ def _where_to(cluster: SshCluster, standings: Mapping[str, Standing]) -> Rollbac
     return None if release is None else Rollback(release, was)
 
 
-def _back_on(node: NodeConnection, release: str, need: Need, tasks: Sequence["Task"]) -> None:
+def _back_on(node: Connector, release: str, need: Need, tasks: Sequence["Task"]) -> None:
     if need is Need.FLIP:
         flipped = node.run(shell(make_current(release)), root=True, deadline_seconds=_SECONDS)
         try:
@@ -121,11 +141,11 @@ def _back_on(node: NodeConnection, release: str, need: Need, tasks: Sequence["Ta
         restart_on(node, tasks)
 
 
-def _in_order(cluster: SshCluster, names: set[str]) -> list[str]:
+def _in_order(cluster: "Cluster", names: set[str]) -> list[str]:
     return [node.name for node in cluster.inventory.nodes if node.name in names]
 
 
-def _state(cluster: SshCluster, to: Rollback, names: Sequence[str]) -> str:
+def _state(cluster: "Cluster", to: Rollback, names: Sequence[str]) -> str:
     there = ", ".join(name for name in names if name not in to.left) or "no node"
     concerned = {*to.was, *to.left}
     all_of_them = all(node.name in concerned for node in cluster.inventory.nodes)
