@@ -21,17 +21,13 @@ ALLOWED = frozenset(
         "cluster/jobs/modes/local.py:__init__",
         "cluster/jobs/modes/synchronous.py:train",
         "cluster/jobs/train.py:run",
-        "deploy/commands/actions.py:logs",
         "deploy/commands/actions.py:start",
         "deploy/commands/jobs.py:evaluate",
         "deploy/commands/jobs.py:pi",
         "deploy/commands/jobs.py:train",
-        "deploy/commands/local_logs.py:logs",
-        "deploy/commands/ssh_logs.py:logs",
+        "deploy/commands/logs.py:logs",
         "deploy/converge/fact_script.py:fact_script",
         "deploy/converge/reset.py:reset_script",
-        "deploy/monitor/dashboards/node.py:node",
-        "deploy/monitor/dashboards/training.py:training",
         "tests/pages/example.py:training",
     }
 )

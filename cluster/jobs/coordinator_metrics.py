@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from cluster.control.actions import Actions, DrainRequests
 from cluster.engine.membership import Membership
 from cluster.inventory import Task
-from cluster.metrics.cost import Cost
 from cluster.metrics.exporter import Exporter, serve
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
 from cluster.server.ports import explain
 from cluster.status.events import Consumer, Event, Stream

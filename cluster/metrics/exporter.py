@@ -10,14 +10,14 @@ from cluster.control.actions import Actions, Routes
 from cluster.control.messages import Reply, Request
 from cluster.control.rules import Rules
 from cluster.control.server import PROCESS_HEADER, Server
-from cluster.metrics.cost import Cost
+from cluster.metrics.process import Cost
 from cluster.metrics.scrapes import UNCOUNTED, Scrapes
 
 __all__ = ["PROCESS_HEADER", "Exporter", "serve"]
 
 
 class Exporter:
-    """A running exporter; `port` is the one bound, also where 0 was asked for."""
+    """A running exporter; `port` is the bound one, also for port 0."""
 
     def __init__(self, server: Server, scrapes: Scrapes) -> None:
         self._server = server
@@ -25,7 +25,7 @@ class Exporter:
         self.scrapes = scrapes
 
     def close(self) -> None:
-        """Stop answering and free the port. Waits for the serving thread."""
+        """Free the port. Waits for the serving thread."""
         self._server.close()
 
 
@@ -43,8 +43,8 @@ def serve(
 
     `GET /metrics` is the registry in the Prometheus or OpenMetrics text format, `GET /ready` is 200 while `ready()`
     holds and 503 otherwise. `actions` are what this process does on request, `rules` decide who may call what. Every
-    answer has the header PROCESS_HEADER. `cost` counts what all this takes. Raises OSError when the address cannot be
-    bound.
+    answer has the header PROCESS_HEADER. `cost` counts the CPU time of it all. Raises OSError when the address cannot
+    be bound.
     """
     scrapes = Scrapes()
 
@@ -57,7 +57,7 @@ def serve(
             if request.target != UNCOUNTED:
                 stack.enter_context(scrapes.one())
             body = encode(registry)
-            return Reply(200, body, content_type, stack.pop_all().close)  # read once it was sent
+            return Reply(200, body, content_type, stack.pop_all().close)  # a scrape counts once its answer is sent
 
     routes = Routes({"/metrics": exported, "/ready": readiness}, actions, rules)
     if cost is None:

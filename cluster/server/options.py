@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cluster.errors import UsageError
-from cluster.logs.settings import LogSettings, add_flags, given_or
+from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.server.accounts import account_for_roles
 from cluster.server.guard import is_loopback
 

@@ -23,8 +23,8 @@ from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
 from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
-from cluster.metrics.cost import Cost
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.server import ports, probe, systemd
 from cluster.server.accounts import become, die_with_parent, forbid_new_privileges, why_root
 from cluster.server.crash import report_crashes

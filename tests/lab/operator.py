@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from cluster.inventory import load
-from deploy.cluster.ssh_cluster import SshCluster
-from deploy.converge.desired import Wish
+from deploy.converge.desired import Machines
+from deploy.converge.release_choice import ReleaseChoice
 from tests.lab.lab import Lab
 from tests.lab.places import PROJECT
 from tests.lab.waiting import eventually
@@ -141,10 +141,9 @@ class Operator:
             process.kill()
             process.wait()
 
-    def wish(self) -> Wish:
+    def wish(self) -> Machines:
         """The desired state: the inventory, and the release of the checkout."""
-        cluster = SshCluster(load(self.inventory, check_interfaces=False))
-        return Wish(cluster.inventory, cluster.release)
+        return Machines(load(self.inventory, check_interfaces=False), ReleaseChoice.of_this_checkout())
 
     def known_hosts(self) -> Path:
         """The pinned keys."""

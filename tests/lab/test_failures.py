@@ -14,7 +14,6 @@ from deploy.cluster.address import SshAddress
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.host_keys import PinnedKeys
 from deploy.converge.apply import StepFailedError, apply
-from deploy.converge.deployment import ask
 from deploy.converge.system import Firewall
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
@@ -162,7 +161,7 @@ def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Patient) -> No
     address = SshAddress(WELL, node.address, USER, 22, str(lab.places.key), 5.0)
     connection = NodeConnection(address, PinnedKeys(patient.operator.known_hosts()))
     try:
-        (change,) = Firewall(locking).changes(ask(connection, patient.operator.wish()))
+        (change,) = Firewall(locking).changes(patient.operator.wish().ask(connection))
         with pytest.raises(StepFailedError) as caught:
             apply(connection, "firewall", (change,), lambda change, seconds: None)
         assert caught.value.record.step == "log in again through the new rules"

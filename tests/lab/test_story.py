@@ -19,7 +19,8 @@ import pytest
 from playwright.sync_api import expect
 
 from cluster.inventory import load
-from deploy.converge.facts import recordings_here
+from deploy.cluster.local import Local
+from deploy.converge.facts import recordings_of
 from tests.lab import cgroups
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
@@ -121,7 +122,7 @@ def test_a_start_ends_with_a_calibration_and_a_training(cluster: Cluster, starte
     result = cluster.operator.result()
     assert (result["status"], result["epochs_done"], result["workers"]) == ("done", EPOCHS, 16)
     source = load(cluster.operator.inventory, check_interfaces=False).jobs.train.data.source
-    if recordings_here(source).holds:
+    if recordings_of(Local("this machine"), source).holds:
         assert result["dataset"]["name"] == "hapt"
         assert result["final"]["accuracy"] > LEAST_ACCURACY
 

@@ -13,8 +13,7 @@ import zipfile
 from pathlib import Path
 
 from deploy.common.project import ROOT
-from deploy.release.code_wheel import build_code_wheel
-from deploy.release.uv import uv_executable
+from deploy.release.code_wheel import build_code_wheel, uv_executable
 from tests.lab.commands import LabError, run
 from tests.lab.image import SUITE, locked
 from tests.lab.places import CGROUPS, cache_folder
