@@ -14,7 +14,7 @@ ENTRY_WIDTH = 140
 LONG_WORDS = 12
 BY_A_PROGRAM = ("docs/inventory.md", "docs/metrics.md")
 """Written whole by a program: `cluster.inventory.reference`, `cluster.metrics.reference`."""
-PAGES = sorted((PROJECT / "docs").glob("*.md"))
+PAGES = sorted(path for path in (PROJECT / "docs").rglob("*.md") if "_build" not in path.parts)
 HAND_WRITTEN = [path for path in PAGES if name(path) not in BY_A_PROGRAM]
 BESIDE = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md"]
 
@@ -34,7 +34,7 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
 
 def too_wide(text: str) -> list[str]:
     """The lines of prose over the width, without those that an address or a link makes so, or that a program writes."""
-    by_hand = re.sub(r"<!-- [^>]*: made by .*?<!-- end of ", lambda part: "\n" * part[0].count("\n"), text, flags=re.S)
+    by_hand = re.sub(r"<!-- [^>]*: made by .*?<!-- end", lambda part: "\n" * part[0].count("\n"), text, flags=re.S)
     return [
         f"{number}: {line}"
         for number, line in prose(by_hand)
