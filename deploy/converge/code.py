@@ -15,10 +15,9 @@ from deploy.converge.publication import Publication
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
 from deploy.release.environment_script import install_environment
 from deploy.release.history import ListingError, read, unneeded
-from deploy.release.keys import environment_key
 from deploy.release.publish_scripts import prune_folders
 from deploy.release.release_scripts import list_releases, make_current, remove, unpack_release
-from deploy.release.requirements import committed
+from deploy.release.requirements import committed, environment_key
 from deploy.release.script import RefusedError, outcome, script
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.rooted.commands import PYTHON, file_program, listed
