@@ -59,7 +59,7 @@ def server_was_busy(error: BaseException) -> bool:
     """Whether the server closed the connection before it said who it is."""
     from paramiko import SSHException
 
-    # Under the same words paramiko tells a server that closed and one that says nothing: only the first is busy.
+    # Paramiko has the same words for a server that closed and one that is silent: only the first is busy.
     if isinstance(error, SSHException) and "banner" in str(error).lower() and error.__context__ is not None:
         error = error.__context__
     return isinstance(error, EOFError | ConnectionResetError)

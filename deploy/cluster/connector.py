@@ -79,7 +79,7 @@ class NodeOutputError(ClusterError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A command that ended by itself. `stdout` lacks `left_out_bytes` in its middle, and says so there."""
+    """A command that ended by itself. `stdout` lacks `left_out_bytes` in its middle; a line there counts them."""
 
     command: str
     return_code: int

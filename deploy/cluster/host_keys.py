@@ -76,7 +76,7 @@ class PinnedKeys:
 
 
 def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
-    """The key that the node's SSH server shows; nobody logs in. `through` is an open connection to a jump host.
+    """The key that the node's SSH server shows, without a login. `through` is an open connection to a jump host.
 
     Raises NodeUnreachableError.
     """

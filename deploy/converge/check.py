@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One machine. `taken_ports` has, for each port somebody listens on, who does as far as the system tells."""
+    """One machine. `taken_ports` has the holder of each taken port, as far as the system shows it."""
 
     python: str
     machine: str
@@ -101,7 +101,7 @@ def _tensorflow_version() -> str | None:
 
 
 def _taken(port: int) -> bool:
-    """Whether somebody listens: a role binds every interface, over connections that are only still closing."""
+    """Whether a process listens: a role binds every interface, over connections that are only still closing."""
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         if family == socket.AF_INET6:

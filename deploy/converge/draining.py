@@ -46,7 +46,7 @@ SCRIPT = program(_MAIN)
 
 @dataclass(frozen=True)
 class Drained:
-    """What came of it. `trouble` are lines for the person; without a job there is nothing to say."""
+    """The result. `trouble` are lines for the person; without a job there are none."""
 
     job: bool
     workers: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> 
     """Names of those worth the wait before all of `restarted` are, of the cluster's `workers`.
 
     With a parameter server among them none: the job loses everything since its last checkpoint anyway. None either if
-    no worker is left to go on: the job stands still until they are back, drained or not.
+    no worker would remain: the job stands still until they are back, drained or not.
     """
     ours = [task.name for task in restarted if task.role == "worker"]
     servers = any(task.role == "ps" for task in restarted)
@@ -70,7 +70,7 @@ def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DR
 
 
 def read_answers(text: str, workers: Sequence[str]) -> Drained:
-    """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: nobody listens) and words."""
+    """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: the port is closed) and words."""
     answers: dict[str, tuple[int, str]] = {}
     for line in text.splitlines():
         name, _, answer = line.partition(" ")
@@ -86,13 +86,13 @@ def read_answers(text: str, workers: Sequence[str]) -> Drained:
     trouble = []
     for name in workers:
         status, words = answers.get(name, (0, "no answer"))
-        if status not in (200, -1):  # nobody listens any more: the job has ended meanwhile
-            trouble.append(f"{name} could not be drained ({words}): restarted all the same, others take over its work")
+        if status not in (200, -1):  # the port is closed: the job has ended meanwhile
+            trouble.append(f"{name} could not be drained ({words}): restarted anyway, others take over its work")
     return Drained(True, drained, tuple(trouble))
 
 
 def nothing_drained(why: object) -> str:
-    """That nobody knows whether a job runs."""
+    """The line for a coordinator's node that does not answer."""
     return f"nothing was drained, should a job be running: {why}"
 
 
@@ -101,14 +101,14 @@ def lost_parameters(servers: Sequence[str]) -> str:
     word = "holds" if len(servers) == 1 else "hold"
     return (
         f"{', '.join(servers)} {word} the parameters of the job that runs: a training goes back to its last "
-        "checkpoint, another job begins anew"
+        "checkpoint, another job starts over"
     )
 
 
 def drain(inventory: "Inventory", fleet: Fleet, tasks: Sequence["Task"], seconds: float = DRAIN_SECONDS) -> None:
     """Have the workers among `tasks`, about to be restarted, drained if a job runs; print what could not be.
 
-    That ends nothing: the engine goes on without a worker that was not drained.
+    That ends nothing: the engine copes without a worker that was not drained.
     """
     servers = [task.name for task in tasks if task.role == "ps"]
     workers = workers_to_drain(tasks, inventory.of_role("worker"))

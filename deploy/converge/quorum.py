@@ -22,7 +22,7 @@ def missing(inventory: "Inventory", lost: Collection[str]) -> str:
     """Why no roles may be started without the nodes `lost`, empty when they may.
 
     Every parameter server holds a part of the parameters, the coordinator runs the jobs, and without the storage server
-    nobody has the windows; of the workers some may be missing.
+    no worker has the windows; of the workers some may be missing.
     """
     reasons = [
         f"{task.name} is on {task.node}"

@@ -19,7 +19,7 @@ from deploy.supervisor.process_facts import ProcessIdentity, anonymous_memory_by
 from deploy.supervisor.role_process import LaunchPlan, RoleProcess
 
 _SILENT = frozenset({-Signals.SIGKILL, -Signals.SIGTERM, -Signals.SIGINT})
-"""Return codes of a process that somebody ended: its last line is about something else."""
+"""Return codes of a process that was ended by a signal: its last line is about something else."""
 
 _OF_TENSORFLOW = re.compile(r"(?P<level>[IWEF]) ")
 _NOTHING_WRONG = frozenset({"debug", "info", "I"})
@@ -121,7 +121,7 @@ class Role:
             self._become(RoleState.READY)
 
     async def fence(self) -> int | None:
-        """Kill the process at once and wait until it is dead; it is then started anew. Returns the pid killed."""
+        """Kill the process at once and wait until it is dead; it is then started again. Returns the pid killed."""
         process = self._process
         if process is None:
             return None
@@ -131,7 +131,7 @@ class Role:
         return process.pid
 
     async def send_signal(self, number: Signals) -> int:
-        """For whoever injects faults: stop the process, let it go on, or `fence` it (SIGKILL); its pid.
+        """For fault injection: stop the process, continue it, or `fence` it (SIGKILL); its pid.
 
         Raises ClusterError when the role has no process at the moment.
         """
@@ -145,7 +145,7 @@ class Role:
         return pid
 
     def cut_off(self, peer: Task) -> int | None:
-        """For whoever injects faults: shut the process's connections to `peer`; its pid, None if it had none.
+        """For fault injection: shut the process's connections to `peer`; its pid, None if it had none.
 
         Raises ClusterError when the role has no process, or the kernel does not let us.
         """

@@ -29,7 +29,7 @@ log = logging.getLogger("pscluster.supervisor")
 
 
 class Supervisor:
-    """Keeps `launches` running until it is told to stop. The caller holds the cluster's lock."""
+    """Keeps `launches` running until a `stop`. The caller holds the cluster's lock."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Supervisor:
         try:
             leftovers.remember(self._folder.roles, [identity for identity in alive if identity is not None])
         except OSError as error:  # a full disk must not end a running cluster
-            log.warning("%s cannot be written (%s): go on", self._folder.roles, error.strerror)
+            log.warning("%s cannot be written (%s): ignored", self._folder.roles, error.strerror)
         self._server.changed()
 
 

@@ -37,7 +37,7 @@ def test_one_call_means_one_inventory_and_says_which(tmp_path: Path, capsys: pyt
     assert opener.open(one, ()).cluster == "one"
     assert capsys.readouterr().out == f"cluster one: {one} (from --inventory)\n"
     assert opener.open(one, ()).cluster == "one"
-    with pytest.raises(UsageError, match=r"this call began with .*one.yaml and goes on with .*two.yaml"):
+    with pytest.raises(UsageError, match=r"this call began with .*one.yaml and names .*two.yaml"):
         opener.open(str(tmp_path / "two.yaml"), ())
 
 
