@@ -51,3 +51,8 @@ def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...
         else:
             raise UsageError(f"--limit {word}: expected a node or a role: {', '.join([*names, *of_role])}")
     return tuple(name for name in names if name in chosen)
+
+
+def kept_tasks(inventory: "Inventory") -> tuple[Task, ...]:
+    """The parameter servers and workers, which a service manager keeps. A coordinator lives as long as its job."""
+    return tuple(task for task in inventory.tasks() if task.role != "coordinator")

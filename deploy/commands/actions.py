@@ -125,9 +125,9 @@ def restart(
     """
     count = whole_number("--serial", serial, 0, 1024)
     opened = open_cluster(inventory, set_)
-    from deploy.cluster.selection import select
+    from deploy.cluster.selection import kept_tasks, select
     from deploy.converge.draining import drain
-    from deploy.converge.systemd import batches, kept_tasks
+    from deploy.converge.systemd import batches
     from deploy.converge.this_machine import require_ready
 
     tasks = select(kept_tasks(opened.inventory), role or (), node or ())

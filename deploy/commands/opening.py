@@ -24,7 +24,7 @@ Names = Sequence[str] | None
 
 @dataclass(frozen=True)
 class Parts:
-    """What one kind of cluster has of its own. `machines_only` is why an action for machines is refused."""
+    """What one kind of cluster has of its own. `has_machines`: actions such as `push` mean something."""
 
     cluster: "Cluster"
     jobs: "JobServices"
@@ -32,11 +32,11 @@ class Parts:
     view: "Callable[[Opened], View]"
     desired: "Callable[[], Desired]"
     monitor: "Callable[[Opened], None]"
-    machines_only: str = ""
+    has_machines: bool
 
 
 class Opened:
-    """One cluster for the whole of a command: nodes and services, what they have to be, its jobs, its looks."""
+    """One cluster for the whole of a command: nodes and services, their desired state, jobs, data and view."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -61,8 +61,11 @@ class Opened:
 
     def for_machines(self, action: str) -> "Opened":
         """This cluster, for an action of machines. Raises UsageError where every role is a process of this machine."""
-        if self._parts.machines_only:
-            raise UsageError(self._parts.machines_only.format(action=action))
+        if not self._parts.has_machines:
+            raise UsageError(
+                f"{self.inventory.path}: connection: local: `{action}` is for machines reached over SSH; here every "
+                "role is a process of this machine"
+            )
         return self
 
 
@@ -103,8 +106,7 @@ def _this_machine(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
         ViewOfThisMachine,
         lambda: ThisMachine(inventory, services),
         run_here,
-        f"{inventory.path}: connection: local: `{{action}}` is for machines reached over SSH; here every role is a "
-        "process of this machine",
+        has_machines=False,
     )
 
 
@@ -127,4 +129,4 @@ def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
     machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
     view = partial(ViewOfMachines, machines=machines)
     data = PublishedData(inventory)
-    return Parts(cluster, SubmittedJobs(cluster, data.bring), data, view, machines, run_on_its_node)
+    return Parts(cluster, SubmittedJobs(cluster, data.bring), data, view, machines, run_on_its_node, has_machines=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
 from deploy.cluster.connector import Connector
+from deploy.cluster.selection import kept_tasks
 from deploy.commands.edge import DegradedError
 from deploy.common.command_line import shell
 from deploy.common.hints import command
@@ -22,7 +23,7 @@ from deploy.converge.rollback_plan import (
     runs_script,
     target,
 )
-from deploy.converge.systemd import batches, kept_tasks, restart_on
+from deploy.converge.systemd import batches, restart_on
 from deploy.release.history import ListingError, read
 from deploy.release.release_scripts import list_releases, make_current
 from deploy.release.script import RefusedError, outcome

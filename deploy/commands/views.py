@@ -9,11 +9,12 @@ from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
+from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import Stopped
 from deploy.commands.opening import Opened
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
-from deploy.converge.change import Progress
+from deploy.converge.change import Display
 from deploy.converge.deployment import LOOKING, Outlook, Result
 from deploy.converge.desired import Machines
 from deploy.converge.node_table import node_rows
@@ -21,7 +22,6 @@ from deploy.converge.survey import survey
 from deploy.converge.systemd import role_states
 from deploy.converge.this_machine import plan_start
 from deploy.jobs.services import coordinator_metrics
-from deploy.supervisor.launches import kept_tasks
 from deploy.terminal.console import progress_line
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Picture:
 class View(Protocol):
     """What a command shows of one kind of cluster."""
 
-    def progress(self, quiet: bool) -> AbstractContextManager[Progress]:
+    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
         """The progress of a deployment."""
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
@@ -62,8 +62,8 @@ class View(Protocol):
 
 
 @dataclass
-class _Shown:
-    """A `Progress` over two functions; the warnings wait until the progress is gone."""
+class _Shown(Display):
+    """A `Display` over two functions; the warnings wait until the progress is gone."""
 
     on_line: Callable[[str, str], None]
     on_roles: Callable[[ClusterStatus], None]
@@ -93,7 +93,7 @@ class ViewOfThisMachine:
         self._inventory = opened.inventory
 
     @contextmanager
-    def progress(self, quiet: bool) -> Iterator[Progress]:
+    def progress(self, quiet: bool) -> Iterator[Display]:
         """See `View`."""
         from deploy.terminal.console import progress_of_start
 
@@ -110,7 +110,7 @@ class ViewOfThisMachine:
             raise ClusterError(failure.last_lines[0])
         status = next(iter(outlook.survey.facts.values()))
         made = plan_start(
-            kept_tasks(self._inventory.tasks()),
+            kept_tasks(self._inventory),
             status,
             self._inventory.jobs.order,
             wanted,
@@ -178,7 +178,7 @@ class ViewOfMachines:
         self._inventory = opened.inventory
 
     @contextmanager
-    def progress(self, quiet: bool) -> Iterator[Progress]:
+    def progress(self, quiet: bool) -> Iterator[Display]:
         """See `View`. A deployment of minutes is never quiet."""
         from deploy.terminal.deployment_console import progress_of_deployment
 

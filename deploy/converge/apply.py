@@ -13,7 +13,7 @@ from typing import Any
 from cluster.errors import ClusterError
 from deploy.cluster.connector import DEADLINE_CODES, Connector, Outcome
 from deploy.common.command_line import Words, quoted, shell
-from deploy.converge.change import SILENT, Call, Change, Progress, Publish, Reconnect, Shell, Step, Upload
+from deploy.converge.change import SILENT, Call, Change, Display, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
@@ -145,7 +145,7 @@ Done = Callable[[Change, float], None]
 """Called with each change that is complete and the seconds it took."""
 
 
-def apply(node: Connector, phase: str, changes: Sequence[Change], done: Done, progress: Progress = SILENT) -> None:
+def apply(node: Connector, phase: str, changes: Sequence[Change], done: Done, progress: Display = SILENT) -> None:
     """Carry out changes in their order, with as many steps as possible in one command. Raises StepFailedError."""
     items = [Item(position, step) for position, change in enumerate(changes) for step in change.steps]
     left = [len(change.steps) for change in changes]
@@ -213,7 +213,7 @@ class _OverdueError(ClusterError):
         self.step = step
 
 
-def _carry_out(node: Connector, step: Step, progress: Progress) -> None:
+def _carry_out(node: Connector, step: Step, progress: Display) -> None:
     match step:
         case Shell():
             content = None if step.stdin is None else step.stdin.read_bytes()

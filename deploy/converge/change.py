@@ -68,8 +68,8 @@ class Publish:
         return sum(file.size_bytes for file in self.files)
 
 
-class Progress(Protocol):
-    """What a person sees of a deployment while it runs. Every method may be called from any thread."""
+class Display:
+    """What a person sees of a deployment while it runs: nothing here. Any thread may call every method."""
 
     def line(self, node: str, line: str) -> None:
         """Something was done on `node`, or (without a node) is being done."""
@@ -81,20 +81,7 @@ class Progress(Protocol):
         """A line to show once the deployment has ended."""
 
 
-class Silent:
-    """A `Progress` that shows nothing."""
-
-    def line(self, node: str, line: str) -> None:
-        """See `Progress`."""
-
-    def roles(self, status: ClusterStatus) -> None:
-        """See `Progress`."""
-
-    def warning(self, line: str) -> None:
-        """See `Progress`."""
-
-
-SILENT = Silent()
+SILENT = Display()
 
 
 @dataclass(frozen=True)
@@ -102,7 +89,7 @@ class Call:
     """Something that this process does for a node, such as asking a service manager. It raises ClusterError."""
 
     what: str
-    action: Callable[[Progress], None]
+    action: Callable[[Display], None]
     deadline_seconds: float = 60.0
 
 

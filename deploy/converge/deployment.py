@@ -13,7 +13,7 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import Change, Progress, Resource
+from deploy.converge.change import Change, Display, Resource
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.quorum import unreachable
@@ -73,8 +73,8 @@ class Desired(Protocol):
     def refuse(self, seen: Survey[Any]) -> None:
         """Raise ClusterError where a start would make a cluster that no inventory describes."""
 
-    def supplied(self, fit: Mapping[str, Any], order: Order, say: Say) -> "Desired":
-        """The same with everything that the nodes will need for the order; `say` gets what takes time."""
+    def supplied(self, fit: Mapping[str, Any], order: Order, update: Say) -> "Desired":
+        """The same with everything that the nodes will need for the order; `update` gets what takes time."""
 
     def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
         """The resources of one phase on one node, in order; empty where the phase means nothing there."""
@@ -119,15 +119,15 @@ class Result:
     """Of the recap."""
 
 
-def look(fleet: Fleet, desired: Desired, order: Order, say: Say) -> Outlook:
-    """Survey and plan. `say` gets what takes time."""
+def look(fleet: Fleet, desired: Desired, order: Order, update: Say) -> Outlook:
+    """Survey and plan. `update` gets what takes time."""
     seen = survey(fleet, desired.ask, desired.asked(order.names, order.phases))
     unfit = dict(seen.lost)
     for one in desired.findings(seen):
         if one.level == "problem" and one.node not in unfit:
             unfit[one.node] = StepFailure(one.node, "facts", one.topic, "", None, (one.line,), "")
     fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
-    desired = desired.supplied(fit, order, say)
+    desired = desired.supplied(fit, order, update)
     plans = plan(desired, fit)
     if desired.publisher not in order.names:
         for phase in set(PHASES) - set(STORAGE_PHASES):
@@ -147,7 +147,7 @@ def plan(desired: Desired, facts: Mapping[str, Any]) -> dict[str, dict[str, tupl
 
 
 def converge(
-    cluster: Cluster, fleet: Fleet, desired: Desired, order: Order, progress: Progress,
+    cluster: Cluster, fleet: Fleet, desired: Desired, order: Order, progress: Display,
     before: Callable[[Outlook], None] = lambda outlook: None,
 ) -> Result:  # fmt: skip
     """Bring the nodes to what the inventory says, and write the recap.
@@ -213,7 +213,7 @@ class Deployment:
     """Carries out plans. A node that fails a step leaves the run; the others stay."""
 
     def __init__(
-        self, fleet: Fleet, desired: Desired, recap: Recap, progress: Progress, begun: float | None = None
+        self, fleet: Fleet, desired: Desired, recap: Recap, progress: Display, begun: float | None = None
     ) -> None:
         """`begun`: when the command began, by the monotonic clock; now without it."""
         self._fleet = fleet

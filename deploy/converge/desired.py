@@ -24,6 +24,7 @@ from deploy.cluster.places import (
     SharedFolders,
     shared_folders,
 )
+from deploy.cluster.selection import kept_tasks
 from deploy.common.command_line import quoted
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
@@ -86,7 +87,7 @@ class Machines:
 
     def tasks(self, node: str) -> "tuple[Task, ...]":
         """The parameter servers and workers of a node."""
-        return tuple(task for task in self.inventory.tasks() if task.node == node and task.role in roles.MODULES)
+        return tuple(task for task in kept_tasks(self.inventory) if task.node == node)
 
     def ask(self, node: Connector) -> MachineFacts:
         """See `Desired`."""
@@ -127,7 +128,7 @@ class Machines:
         data = recordings_of(Local("this machine"), self.inventory.jobs.train.data.source)
         return (*found, Finding("ok" if data.holds else "problem", "data", data.line))
 
-    def supplied(self, fit: Mapping[str, MachineFacts], order: Order, say: Say) -> Self:
+    def supplied(self, fit: Mapping[str, MachineFacts], order: Order, update: Say) -> Self:
         """See `Desired`: wheels that a node needs and the cache lacks are downloaded, recordings prepared."""
         publications: list[Publication] = []
         wheelhouses: dict[str, Wheelhouse] = {}
@@ -138,14 +139,14 @@ class Machines:
                 if self.release.environment_for(facts) not in facts.environments
             }
             for python, machine in sorted(missing):
-                say(f"packages for Python {python} on {machine}: downloading what the cache lacks")
+                update(f"packages for Python {python} on {machine}: downloading what the cache lacks")
                 wheelhouse = make_wheelhouse(
                     self.release.requirements, python, machine, say=lambda line: terminal.say(line, error=True)
                 )
                 wheelhouses[wheelhouse.key] = wheelhouse
                 publications.append(of_wheelhouse(wheelhouse))
         if order.publications is not None:
-            say("preparing the recordings, if they are not yet")
+            update("preparing the recordings, if they are not yet")
             publications += order.publications()
         return replace(self, publications=tuple(publications), wheelhouses=wheelhouses)
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from deploy.cluster.fleet import Fleet
+from deploy.cluster.selection import kept_tasks
 from deploy.converge.apply import StepFailure
-from deploy.render.roles import MODULES
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -59,7 +59,7 @@ def unreachable(inventory: "Inventory", fleet: Fleet, names: Collection[str]) ->
     coordinator = inventory.of_role("coordinator")[0].node
     if coordinator not in names:
         return []
-    tasks = [task for task in inventory.tasks() if task.role in MODULES and task.node in names]
+    tasks = [task for task in kept_tasks(inventory) if task.node in names]
     words = [f"{task.name},{task.host},{task.port}" for task in tasks]
     node = fleet.nodes[coordinator]
     try:

@@ -9,11 +9,12 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces
 from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
+from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import DegradedError, LogPlace, Stopped
 from deploy.common.command_line import quoted, shell
 from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact
 from deploy.converge.survey import Survey, machine_facts, survey
-from deploy.render.roles import MODULES, unit_name
+from deploy.render.roles import unit_name
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
@@ -83,11 +84,6 @@ class Systemd:
     def _ask(self, node: Connector) -> MachineFacts:
         units = tuple(unit_name(task) for task in self._tasks if task.node == node.name)
         return machine_facts(node, Questions(units=units))
-
-
-def kept_tasks(inventory: "Inventory") -> "tuple[Task, ...]":
-    """The parameter servers and workers of an inventory: the roles that have units."""
-    return tuple(task for task in inventory.tasks() if task.role in MODULES)
 
 
 def role_states(inventory: "Inventory", seen: Survey[MachineFacts]) -> ClusterStatus:

@@ -13,15 +13,15 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
+from deploy.cluster.selection import kept_tasks
 from deploy.common.file_lock import held_by
 from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
-from deploy.converge.change import Call, Change, Progress, Resource
+from deploy.converge.change import Call, Change, Display, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
 from deploy.converge.deployment import Order, Say
 from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.survey import Survey
-from deploy.supervisor.launches import kept_tasks
 from deploy.supervisor.services import Supervised
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Roles:
             for number, step in enumerate(steps)
         )
 
-    def _start(self, progress: Progress) -> None:
+    def _start(self, progress: Display) -> None:
         """Raises ClusterError with the reason of each role that is not ready."""
         try:
             # The roles take longer to start than the probe, which therefore costs no time.
@@ -196,7 +196,7 @@ class ThisMachine:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """The roles that the supervisor keeps."""
-        return kept_tasks(self.inventory.tasks())
+        return kept_tasks(self.inventory)
 
     def ask(self, node: Connector) -> ClusterStatus:
         """See `Desired`."""
@@ -228,7 +228,7 @@ class ThisMachine:
         job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
         return check_node(tasks, self.services.state(), facts, memory, job is not None)
 
-    def supplied(self, fit: Mapping[str, ClusterStatus], order: Order, say: Say) -> Self:
+    def supplied(self, fit: Mapping[str, ClusterStatus], order: Order, update: Say) -> Self:
         """See `Desired`: everything is on this machine."""
         return self
 

@@ -4,11 +4,16 @@ import asyncio
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 
+from cluster.inventory.task import Task
 from deploy.common.parent_death import die_with_parent
+from deploy.common.project import ROOT, module_command
+from deploy.common.state_folder import StateFolder
+from deploy.render.roles import MODULES
 from deploy.supervisor.process_facts import ProcessIdentity, identify
 
 LARGEST_BYTES = 8 * 2**20
@@ -110,3 +115,26 @@ class RoleProcess:
         """The last non-empty line this run logged: a role that cannot start says why in one line."""
         lines = last_lines(self._log, 1, since=self._log_start)
         return lines[0] if lines else ""
+
+
+def role_launches(
+    tasks: Sequence[Task], inventory: Path, overrides: Sequence[str], folder: StateFolder, held: Sequence[str] = ()
+) -> list[tuple[Task, LaunchPlan]]:
+    """How to start each role that stays up of the inventory in the file `inventory`; the tasks named `held` wait."""
+    settings = [word for override in overrides for word in ("--set", override)]
+    return [
+        (
+            task,
+            LaunchPlan(
+                command=module_command(
+                    MODULES[task.role], "--inventory", str(inventory), "--task", str(task.index), *settings
+                ),
+                environment=(("NOTIFY_SOCKET", str(folder.notify_socket)), ("PYTHONUNBUFFERED", "1")),
+                folder=ROOT,
+                log=folder.log(task.name),
+                held=task.name in held,
+            ),
+        )
+        for task in tasks
+        if task.role in MODULES
+    ]

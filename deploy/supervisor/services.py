@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import ClusterError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.role_status import SETTLED, ClusterStatus, RoleState, RoleStatus
+from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import LogPlace, Report, Stopped
 from deploy.common.file_lock import held_by
 from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.control_client import NobodyListensError
 from deploy.supervisor.handle import SupervisorHandle, wait_until
-from deploy.supervisor.launches import kept_tasks
 from deploy.supervisor.role import Deadlines
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Supervised:
         """`overrides` are `KEY=VALUE` of this call; the supervisor reads the inventory itself."""
         self._inventory = inventory
         self._overrides = tuple(overrides)
-        self._tasks = kept_tasks(inventory.tasks())
+        self._tasks = kept_tasks(inventory)
         self._folder = StateFolder.beside(inventory.path, inventory.cluster)
         self._supervisor = SupervisorHandle(inventory.cluster, self._folder, inventory.path, len(self._tasks))
         self._launching = threading.Lock()

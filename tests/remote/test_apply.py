@@ -9,7 +9,7 @@ import pytest
 
 from deploy.cluster.connection import NodeConnection
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import SILENT, Change, Publish, PublishedFile, Reconnect, Shell, Silent, Step, Upload
+from deploy.converge.change import SILENT, Change, Display, Publish, PublishedFile, Reconnect, Shell, Step, Upload
 from deploy.converge.deployment import PHASES, Deployment
 from deploy.converge.recap import Recap
 from tests.converge.pi import thesis, wish_for
@@ -19,7 +19,7 @@ from tests.remote.sshd import Sshd, running_sshd
 pytestmark = pytest.mark.usefixtures("sudo")
 
 
-class Collecting(Silent):
+class Collecting(Display):
     """Collects the lines."""
 
     def __init__(self, told: list[tuple[str, str]]) -> None:
