@@ -25,6 +25,11 @@ LEARNING_RATE = 1e-3
 class ResidualBidirectional(Network):
     """The network as the engine trains it: a pure function of the flat vector."""
 
+    @classmethod
+    def widest_layer(cls, options: ResidualModel) -> int:
+        """See ModelFacts."""
+        return 2 * options.hidden
+
     def __init__(self, problem: Problem = PROBLEM) -> None:
         self._projection = Dense("projection", problem.channels, HIDDEN)
         self._layers = [
