@@ -11,7 +11,7 @@ from cluster.control.client import NoAnswerError, ask
 from cluster.errors import ClusterError
 from cluster.inventory import Task
 from cluster.metrics.scrapes import UNCOUNTED
-from cluster.status.events import RoleAnswered, RoleSilent
+from cluster.status.events import RoleSeen
 
 ANSWER_SECONDS = 5.0
 MOST_LINES = 10_000
@@ -77,7 +77,7 @@ class RoleReader:
     """Reports memory and traffic of the tasks, read one after the other in a thread, until it is closed."""
 
     def __init__(
-        self, tasks: Sequence[Task], report: Callable[[RoleAnswered | RoleSilent], None], watched: Callable[[], bool]
+        self, tasks: Sequence[Task], report: Callable[[RoleSeen], None], watched: Callable[[], bool]
     ) -> None:  # fmt: skip
         """`watched()`: whether a person looks, so that the figures have to be fresh."""
         self._tasks, self._report, self._watched = tasks, report, watched
@@ -103,12 +103,12 @@ class RoleReader:
                     return
                 self._report(self._read(task))
 
-    def _read(self, task: Task) -> RoleAnswered | RoleSilent:
+    def _read(self, task: Task) -> RoleSeen:
         try:
             samples = role_metrics(task.host, task.metrics_port, (MEMORY, SENT, RECEIVED, BUILD), READ_SECONDS)
         except ClusterError:
             self._before.pop(task.name, None)
-            return RoleSilent(task.name)
+            return RoleSeen(task.name, answers=False)
         now = time.monotonic()
         values = {sample.name: sample.value for sample in samples}
         sent, received = values.get(SENT, 0.0), values.get(RECEIVED, 0.0)
@@ -120,4 +120,4 @@ class RoleReader:
             rates = (sent - before[1]) / since, (received - before[2]) / since
         memory = values.get(MEMORY)
         processor = next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)
-        return RoleAnswered(task.name, None if memory is None else int(memory), *rates, processor)
+        return RoleSeen(task.name, True, None if memory is None else int(memory), *rates, processor)
