@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from cluster.inventory import Inventory
-from cluster.jobs.wire import Traffic, WireMeter, traffic_of
+from cluster.jobs.role_metrics import Traffic, WireMeter, traffic_of
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,9 @@ from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Bar, Display
-from cluster.jobs.role_metrics import ANSWER_SECONDS, cores_of, processor_of
+from cluster.jobs.role_metrics import ANSWER_SECONDS, Traffic, cores_of, processor_of, traffic_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
-from cluster.jobs.wire import Traffic, traffic_of
 from cluster.metrics.processor import processor, usable_cores
 from cluster.server.port_guard import PortGuard
 from cluster.server.ports import check_free

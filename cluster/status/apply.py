@@ -111,9 +111,6 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
     assert_never(event)
 
 
-# Work.
-
-
 def _worked(state: RunState, task: str, windows: int, taken: Sequence[float]) -> RunState:
     role = state.roles.get(task)
     if role is None:
@@ -174,9 +171,6 @@ def _drawn(state: RunState, event: events.PointsDrawn, seconds: float) -> RunSta
     return replace(state, estimates=Estimates(state.estimates.kept, point))
 
 
-# Training.
-
-
 def _training(state: RunState, **changes: Any) -> RunState:
     return state if state.training is None else replace(state, training=replace(state.training, **changes))
 
@@ -224,9 +218,6 @@ def _restored(state: RunState, event: events.Restored) -> RunState:
 def _evaluated(state: RunState, event: events.FiguresComputed, seconds: float) -> RunState:
     others = {split: found for split, found in state.evaluations.items() if split != event.split}
     return replace(state, evaluations={**others, event.split: (seconds, event)})
-
-
-# The roles.
 
 
 def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
@@ -278,9 +269,6 @@ def _role_seen(state: RunState, event: events.RoleSeen) -> RunState:
         received_bytes_per_second=event.received_bytes_per_second,
     )  # fmt: skip
     return replace(state, nodes=nodes, roles={**state.roles, event.task: seen})
-
-
-# The life of the run.
 
 
 def _noted(state: RunState, event: Event, seconds: float) -> RunState:
@@ -343,9 +331,6 @@ def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
         state, state=event.state, reason=event.reason, ended_seconds=seconds, roles=roles,
         spans=state.spans.ended(seconds),
     )  # fmt: skip
-
-
-# The history.
 
 
 def _counted(state: RunState, event: events.Counted, seconds: float) -> RunState:

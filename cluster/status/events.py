@@ -29,9 +29,6 @@ from cluster.status.view import PiPoint, ProgressView, SampleView, SpanView
 log = logging.getLogger(__name__)
 
 
-# The life of a run.
-
-
 @dataclass(frozen=True)
 class Began:
     """A coordinator begins; the first event of a run. `mode` and `model` are null where nothing is trained.
@@ -90,9 +87,6 @@ class Noted:
     text: Text
 
 
-# Progress.
-
-
 @dataclass(frozen=True)
 class StageBegan:
     """A stage begins: `train`, `refit`, `test`, `pi`, or words for a person. `total` is 0 where it is unknown."""
@@ -114,9 +108,6 @@ class Validating:
     """The stage waits while the model is evaluated on held-out people (true), and continues after it (false)."""
 
     begins: bool
-
-
-# Training.
 
 
 @dataclass(frozen=True)
@@ -233,9 +224,6 @@ class Diverged:
     reason: Text
 
 
-# Other jobs, and faults.
-
-
 @dataclass(frozen=True)
 class Evaluated:
     """A worker has evaluated `windows` windows, in a job that does nothing else."""
@@ -279,9 +267,6 @@ class FaultInjected:
     target: Name
 
 
-# What is seen of the roles.
-
-
 @dataclass(frozen=True)
 class Looked:
     """The workers as they are now, by task; twice a second, also where there are none."""
@@ -308,9 +293,6 @@ class RoleSeen:
     sent_bytes_per_second: float | None = None
     received_bytes_per_second: float | None = None
     processor: str | None = None
-
-
-# What sums up, for the history.
 
 
 @dataclass(frozen=True)
