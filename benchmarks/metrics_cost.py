@@ -18,7 +18,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import viewers
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 
 INTERVALS_SECONDS = (5.0, 1.0)
@@ -83,7 +83,7 @@ class Reader:
 
 
 def spent_of(url: str) -> Spent:
-    """What a process says it spent until now. Raises OSError if nobody answers."""
+    """The CPU seconds that a process reports. Raises OSError without an answer."""
     with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         values = {sample.name: sample.value for family in families for sample in family.samples}

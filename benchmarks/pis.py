@@ -84,7 +84,7 @@ def train(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> list
 
 
 def draw_points(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> dict[str, float]:
-    """Seconds to so many million points, as the run's history has them, to the 2 % in which it is kept."""
+    """Seconds to each number of million points, from the run's history, which is exact to 2 %."""
     before = set(runs.glob("*-pi"))
     words = [word for setting in settings for word in ("--set", setting)]
     fab("job", "pi", "--samples", str(POINTS), "--inventory", str(path), "--quiet", *words, folder=folder)
@@ -109,7 +109,7 @@ def measure(job: str, path: Path, settings: Sequence[str], folder: Path) -> dict
 
 
 def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """By job: the median speed of each count, and its share of so many times the first count's, a worker each."""
+    """By job: the median speed of each count, and its share of that many times the first count's speed."""
     found: dict[str, Any] = {}
     for job in dict.fromkeys(row["job"] for row in rows):
         of_job = [row for row in rows if row["job"] == job]

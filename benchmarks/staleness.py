@@ -37,7 +37,7 @@ UPDATES, QUICK_UPDATES = 222, 60
 """Quick trains the same network until the harm shows, the 51st to the 60th update, and no longer."""
 
 GUESSING_TIMES = 5.0
-"""A mean loss so many times that of guessing ends a run as diverged, as the job does."""
+"""A mean loss of this many times that of guessing ends a run as diverged, as the job does."""
 
 
 def main() -> None:

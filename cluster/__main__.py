@@ -9,14 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import raise_limit
+from cluster.control.door import raise_limit
 from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_log import SPEAKER, JobLogging
 from cluster.logs import LogSettings, add_flags
-from cluster.logs.settings import given_or
+from cluster.logs.lines import given_or
 from cluster.logs.terminal import say, say_json
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
     if given.job != "pi":
         _refuse_missing_recordings(inventory)
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
-    from cluster.engine.quiet import loading_quietly
+    from cluster.engine.environment import loading_quietly
 
     if not given.quiet and not log.for_programs and sys.stderr.isatty():
         say("starting the coordinator (TensorFlow takes some seconds to load)", error=True)

@@ -8,7 +8,6 @@ one is first asked for; a class that leaves out a fact is refused then.
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
-from inspect import isabstract
 from typing import Any, Generic, TypeVar
 
 from cluster.errors import UsageError
@@ -62,9 +61,9 @@ class Registry(Mapping[str, type[Extension]], Generic[Extension]):
             raise IncompleteExtensionError(
                 f"{where}: expected `name = {name!r}` as listed, got {vars(found)['name']!r}"
             )
-        if isabstract(found):
-            missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-            raise IncompleteExtensionError(f"{where} does not define {missing}")
+        missing = [each for each in dir(found) if getattr(getattr(found, each, None), "__isabstractmethod__", False)]
+        if missing:
+            raise IncompleteExtensionError(f"{where} does not define {', '.join(missing)}")
         return found
 
     def __getitem__(self, name: str) -> type[Extension]:

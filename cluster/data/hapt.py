@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
 from cluster.data.filters import SHORTEST_RECORDING_STEPS, nine_channels
-from cluster.data.reader import Cutting, Reader
-from cluster.data.recordings import Recordings, Report, check_window, cut
+from cluster.data.reader import Reader
+from cluster.data.recordings import Cutting, Recordings, Report, check_window, cut
 from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
@@ -44,14 +44,12 @@ def wanted(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in fixed or re.fullmatch(r"RawData/(acc|gyro)_.*\.txt", name))
 
 
-def read(
-    tree: Tree, window_steps: int, window_stride: int, report: Report, *, all_activities: bool = False
-) -> Recordings:
+def read(tree: Tree, cutting: Cutting, report: Report, *, all_activities: bool = False) -> Recordings:
     """Windows of all activities but the transitions between postures, training rows first, in order of labels.txt.
 
     `all_activities` keeps the transitions. Raises DataError naming file, line and remedy.
     """
-    check_window(window_steps, window_stride)
+    check_window(cutting)
     labels = activity_labels(tree)
     kept = [number for number, label in enumerate(labels) if all_activities or TRANSITION not in label]
     recordings = _recordings(tree, read_segments(tree, len(labels)))
@@ -66,14 +64,14 @@ def read(
                     f"{len(samples)} rows (experiment {experiment}, user {subject}); correct the line or the recording"
                 )
             if segment.activity in kept:
-                windows = cut(samples[segment.start : segment.stop], window_steps, window_stride)
+                windows = cut(samples[segment.start : segment.stop], cutting)
                 pieces[subject in train].append((windows, segment))
         report("reading", done, len(recordings))
     ordered = pieces[True] + pieces[False]
     counts = [len(windows) for windows, _ in ordered]
     if not sum(counts):
         raise DataError(
-            f"{tree.where}: {SEGMENTS}: no labelled segment is {window_steps} steps long; use shorter windows"
+            f"{tree.where}: {SEGMENTS}: no labelled segment is {cutting.window_steps} steps long; use shorter windows"
         )
     return Recordings(
         windows=np.concatenate([windows for windows, _ in ordered]),
@@ -166,13 +164,5 @@ class Hapt(Reader):
     suffix = None
     usual_names = ("HAPT Data Set.zip", "HAPT Data Set")
     settings = ("window_steps", "window_stride")
-
-    @classmethod
-    def wanted(cls, names: Sequence[str]) -> tuple[str, ...]:
-        """See Reader."""
-        return wanted(names)
-
-    @classmethod
-    def read(cls, opened: Tree, cutting: Cutting, report: Report) -> Recordings:
-        """See Reader."""
-        return read(opened, cutting.window_steps, cutting.window_stride, report)
+    wanted = staticmethod(wanted)
+    read = staticmethod(read)

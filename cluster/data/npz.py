@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line, refuse_nameless
-from cluster.data.reader import Cutting, Reader
-from cluster.data.recordings import NO_SUBJECT, Recordings, Report
+from cluster.data.reader import Reader
+from cluster.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
 from cluster.data.table import LARGEST_INTEGER
 from cluster.errors import DataError
 
@@ -29,7 +29,7 @@ _HEADER_DAMAGE = (ValueError, SyntaxError, TokenError, LookupError, RecursionErr
 """What numpy raises over a member's header, which it reads as Python source."""
 
 
-def read(path: Path, window_steps: int, report: Report) -> Recordings:
+def read(path: Path, cutting: Cutting, report: Report) -> Recordings:
     """The windows as they are, float32, training rows first.
 
     Classes are numbered by `labels`, else by the sorted distinct values of `y_train`. Raises DataError naming the
@@ -43,9 +43,10 @@ def read(path: Path, window_steps: int, report: Report) -> Recordings:
             f"{path}: x_test: expected windows of shape {train.shape[1:]} as in x_train, got {test.shape[1:]}; cut "
             f"both sets the same way"
         )
-    if window_steps not in (DEFAULT_WINDOW_STEPS, train.shape[1]):
+    if cutting.window_steps not in (DEFAULT_WINDOW_STEPS, train.shape[1]):
         raise DataError(
-            f"{path}: window_steps: its windows have {train.shape[1]} steps, got {window_steps}; leave window_steps out"
+            f"{path}: window_steps: its windows have {train.shape[1]} steps, got "
+            f"{cutting.window_steps}; leave window_steps out"
         )
     labels, classes = _classes(path, arrays)
     return Recordings(
@@ -197,8 +198,4 @@ class Npz(Reader):
     suffix = ".npz"
     usual_names = ()
     settings = ()
-
-    @classmethod
-    def read(cls, opened: Path, cutting: Cutting, report: Report) -> Recordings:
-        """See Reader."""
-        return read(opened, cutting.window_steps, report)
+    read = staticmethod(read)

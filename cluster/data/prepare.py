@@ -13,8 +13,8 @@ from typing import Any
 from cluster.data.archive import FolderTree, digest, file_digest
 from cluster.data.dataset import MANIFEST, Dataset, open_prepared
 from cluster.data.npz import DEFAULT_WINDOW_STEPS
-from cluster.data.reader import READERS, Cutting, open_set
-from cluster.data.recordings import Report, check, silent
+from cluster.data.reader import READERS, open_set
+from cluster.data.recordings import Cutting, Report, check, silent
 from cluster.data.source import PREPARED, Source
 from cluster.data.store import store
 from cluster.errors import DataError

@@ -7,25 +7,15 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from cluster.data.archive import FolderTree, ZipTree, open_tree, open_zip
-from cluster.data.recordings import Recordings, Report
+from cluster.data.recordings import Cutting, Recordings, Report
 from cluster.registry import Registry
 
 RESOURCE_FORKS = "__MACOSX/"
 """What macOS adds to the zips it makes: companions of every file, under the same names."""
-
-
-@dataclass(frozen=True)
-class Cutting:
-    """The settings that a reader may use: steps of a window, steps between two windows, seed of invented recordings."""
-
-    window_steps: int
-    window_stride: int
-    seed: int
 
 
 class Reader(ABC):
@@ -47,14 +37,14 @@ class Reader(ABC):
     settings: ClassVar[tuple[str, ...]]
     """The fields of Cutting that decide the result."""
 
-    @classmethod
-    def wanted(cls, names: Sequence[str]) -> tuple[str, ...]:
+    @staticmethod
+    def wanted(names: Sequence[str]) -> tuple[str, ...]:
         """The files that decide the result, of all names in a set."""
         return tuple(names)
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def read(cls, opened: Any, cutting: Cutting, report: Report) -> Recordings:
+    def read(opened: Any, cutting: Cutting, report: Report, /) -> Recordings:
         """The windows in `opened`: a Tree of a set, the Path of a file, None otherwise. Raises DataError."""
 
 

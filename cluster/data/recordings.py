@@ -20,6 +20,15 @@ def silent(stage: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
+class Cutting:
+    """The settings that a reader may use: steps of a window, steps between two windows, seed of invented recordings."""
+
+    window_steps: int
+    window_stride: int
+    seed: int
+
+
+@dataclass(frozen=True)
 class Recordings:
     """Labelled windows, the training rows first.
 
@@ -71,16 +80,16 @@ def check(recordings: Recordings, where: str) -> Recordings:
     return recordings
 
 
-def check_window(window_steps: int, window_stride: int) -> None:
+def check_window(cutting: Cutting) -> None:
     """Raises DataError when a window or its stride is shorter than one step."""
-    for name, value in (("window_steps", window_steps), ("window_stride", window_stride)):
+    for name, value in (("window_steps", cutting.window_steps), ("window_stride", cutting.window_stride)):
         if value < 1:
             raise DataError(f"{name}: expected at least 1 step, got {value}; the published sets use 128 at stride 64")
 
 
-def cut(samples: NDArray[np.float32], window_steps: int, window_stride: int) -> NDArray[np.float32]:
+def cut(samples: NDArray[np.float32], cutting: Cutting) -> NDArray[np.float32]:
     """Windows (count, window_steps, channels) of samples (steps, channels), as views; count is 0 when too short."""
-    if len(samples) < window_steps:
-        return np.empty((0, window_steps, samples.shape[1]), dtype=samples.dtype)
-    views = np.lib.stride_tricks.sliding_window_view(samples, window_steps, axis=0)[::window_stride]
+    if len(samples) < cutting.window_steps:
+        return np.empty((0, cutting.window_steps, samples.shape[1]), dtype=samples.dtype)
+    views = np.lib.stride_tricks.sliding_window_view(samples, cutting.window_steps, axis=0)[:: cutting.window_stride]
     return views.transpose(0, 2, 1)

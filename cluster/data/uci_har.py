@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
 from cluster.data.filters import CHANNELS
-from cluster.data.reader import Cutting, Reader
-from cluster.data.recordings import Recordings, Report
+from cluster.data.reader import Reader
+from cluster.data.recordings import Cutting, Recordings, Report
 from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
@@ -29,16 +29,16 @@ def wanted(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in fixed)
 
 
-def read(tree: Tree, window_steps: int, report: Report) -> Recordings:
+def read(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
     """The published windows, float32 (windows, 128, 9), training rows first.
 
-    `window_steps` must be the published 128: the signals between windows are not in this set. Raises DataError naming
-    file, line and remedy.
+    The steps of a window must be the published 128: the signals between windows are not in this set. Raises DataError
+    naming file, line and remedy.
     """
-    if window_steps != WINDOW_STEPS:
+    if cutting.window_steps != WINDOW_STEPS:
         raise DataError(
-            f"{tree.where}: window_steps: this set comes cut into windows of {WINDOW_STEPS} steps, got {window_steps}; "
-            f"use {WINDOW_STEPS}, or the raw HAPT recordings, which can be cut to any length"
+            f"{tree.where}: window_steps: this set comes cut into windows of {WINDOW_STEPS} steps, got "
+            f"{cutting.window_steps}; use {WINDOW_STEPS}, or the raw HAPT recordings, which can be cut to any length"
         )
     labels = activity_labels(tree)
     sets = [_read_set(tree, part, len(labels), report) for part in SETS]
@@ -98,13 +98,5 @@ class UciHar(Reader):
     suffix = None
     usual_names = ("UCI HAR Dataset.zip", "UCI HAR Dataset")
     settings = ("window_steps", "window_stride")
-
-    @classmethod
-    def wanted(cls, names: Sequence[str]) -> tuple[str, ...]:
-        """See Reader."""
-        return wanted(names)
-
-    @classmethod
-    def read(cls, opened: Tree, cutting: Cutting, report: Report) -> Recordings:
-        """See Reader."""
-        return read(opened, cutting.window_steps, report)
+    wanted = staticmethod(wanted)
+    read = staticmethod(read)

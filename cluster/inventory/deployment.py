@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from cluster.inventory.fields import AbsolutePath, Name, Port, Section, Text
-from cluster.logs.settings import LogFormat, LogLevel
+from cluster.logs.lines import LogFormat, LogLevel
 
 User = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")]
 SshPort = Annotated[int, Field(ge=1, le=65535)]

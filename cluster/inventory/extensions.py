@@ -7,6 +7,7 @@ A fact that depends on the options is a class method. docs/how-to-add/ has an ex
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cluster.registry import Registry
@@ -94,6 +95,7 @@ class ModelFacts:
     Options: ClassVar[type[Choice]]
 
     @classmethod
+    @abstractmethod
     def widest_layer(cls, options: Any) -> int:
         """Units of the widest layer, both directions together: what the memory estimate goes by."""
         raise NotImplementedError

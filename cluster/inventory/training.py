@@ -247,7 +247,7 @@ class TrainJob(_KeysAndModes):
     @property
     def mode_options(self) -> Any:
         """The section of the job's mode; None if the mode has none."""
-        return getattr(self, self.mode, None)
+        return None if self.facts.Options is None else getattr(self, self.mode)
 
     @property
     def pieces(self) -> int:

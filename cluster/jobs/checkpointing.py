@@ -14,8 +14,7 @@ from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
 from cluster.jobs.role_metrics import WireMeter
 from cluster.status.events import CheckpointWritten, Consumer
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import Totals, VectorState
+from ps_node.shard import PlacedVector, Totals, VectorState
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.drain import DrainRequests
+from cluster.control.actions import Actions, DrainRequests
 from cluster.engine.membership import Membership
 from cluster.inventory import Task
-from cluster.metrics.cost import Cost
 from cluster.metrics.exporter import Exporter, serve
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
 from cluster.server.ports import explain
 from cluster.status.events import Consumer, Event, Stream
@@ -58,8 +58,8 @@ class CoordinatorMetrics:
         with ExitStack() as stack:
             try:
                 exporter = serve(
-                    self.registry, coordinator.host, coordinator.metrics_port, lambda: True, drains=drains,
-                    cost=self.cost,
+                    self.registry, coordinator.host, coordinator.metrics_port, lambda: True,
+                    actions=Actions(drains), cost=self.cost,
                 )  # fmt: skip
             except OSError as problem:
                 raise explain(

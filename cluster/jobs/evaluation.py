@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.messages import Item, Outcome, Source
+from cluster.engine.messages import Item, ItemSource, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import chunks
 from cluster.models.network import Network
 from cluster.status.events import Advanced, Consumer, FiguresComputed, StageBegan
 from cluster.status.parts import Figures
-from ps_node.placed_vector import PlacedVector
+from ps_node.shard import PlacedVector
 from worker_node.gradient import cross_entropy
 from worker_node.recordings import Standardization, WorkerWindows
 
@@ -58,7 +58,7 @@ class Runner(Protocol):
         """The workers there are now."""
         ...
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = ...) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = ...) -> Iterator[Outcome]:
         """Yields an Outcome for each item."""
         ...
 

@@ -10,10 +10,8 @@ from prometheus_client.registry import Collector
 
 from cluster.engine.membership import Membership, Phase
 from cluster.metrics import instruments
-from cluster.metrics.counted import Counted
-from cluster.metrics.identity import Identity
-from cluster.metrics.instruments import family
-from cluster.metrics.job_entries import PARTS, STAGES
+from cluster.metrics.catalogue import PARTS, STAGES
+from cluster.metrics.instruments import Counted, Identity, family
 from cluster.status import events
 from cluster.status.events import Event
 from cluster.status.state import Pace

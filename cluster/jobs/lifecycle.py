@@ -18,8 +18,8 @@ from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.jobs.run_log import RunLog
-from cluster.metrics.build import tensorflow_version
 from cluster.metrics.processor import processor
+from cluster.metrics.standard import tensorflow_version
 from cluster.pages.leave import reported
 from cluster.status.events import Ended, Event, Opened, Stream
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
+from cluster.control.actions import END
 from cluster.control.client import NoAnswerError, ask
-from cluster.control.runs import END, PREFIX
+from cluster.control.rules import RUN
 from cluster.control.token import own_token
 from cluster.engine.membership import Membership
 from cluster.inventory import Task
@@ -71,7 +72,7 @@ class RunAnnouncer:
         """The tasks that answered."""
         if not tasks:
             return []
-        path = f"{PREFIX}{self._run}{suffix}"
+        path = f"{RUN}{self._run}{suffix}"
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(tasks)), thread_name_prefix="run") as pool:
             end = time.monotonic() + ALL_ANSWERS_SECONDS
             heard = list(pool.map(lambda task: _post(task, path, end - time.monotonic()), tasks))

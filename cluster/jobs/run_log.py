@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import ClassVar, TextIO
 
 from cluster.logs import LogSettings, Speaker, formatter, last_line, set_level
-from cluster.logs.lines import Bare
-from cluster.logs.setup import log_everything
+from cluster.logs.lines import Bare, log_everything
 from cluster.logs.terminal import say
 
 log = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from cluster.control.drain import DrainRequests
+from cluster.control.actions import DrainRequests
+from cluster.engine.changes import Drain
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
-from cluster.engine.drains import Drain
 from cluster.engine.lost import first_line
 from cluster.engine.membership import Timing
-from cluster.engine.messages import InOrder, Item, Outcome, Source
+from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
 from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
@@ -232,7 +232,7 @@ class Alone:
         """This process, as worker 0."""
         return frozenset({0})
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item; none is begun once `stop()` is true. Raises ClusterError."""
         source = InOrder(items) if isinstance(items, Iterable) else items
         while not stop() and (item := source.draw(0)) is not None:

@@ -17,7 +17,7 @@ from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
-from cluster.server.unprivileged import account_for_roles
+from cluster.server.accounts import account_for_roles
 from cluster.status.events import Advanced, Consumer, StageBegan
 
 

@@ -8,9 +8,8 @@ from pydantic import Field
 
 from cluster.inventory.fields import Choice
 from cluster.lazy import tf
-from cluster.models.layers import BidirectionalLstm, Dense, Dropout
+from cluster.models.layers import BidirectionalLstm, Dense, Dropout, LayerNorm
 from cluster.models.network import Network, Output, Problem, Tensors
-from cluster.models.normalization import LayerNorm
 
 
 class ResidualModel(Choice):

@@ -14,9 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from cluster.inventory.fields import Choice
 from cluster.lazy import tf
-from cluster.models.layers import Dense, Dropout, Lstm
+from cluster.models.layers import Dense, Dropout, Lstm, StepBatchNorm
 from cluster.models.network import Network, Output, Parameter, Part, Problem, Tensors
-from cluster.models.normalization import StepBatchNorm
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from deploy.cluster.address import SshAddress
+from deploy.cluster.connector import (
+    DEADLINE_CODES,
+    KEPT_BYTES,
+    KEPT_ERROR_BYTES,
+    LINE_BYTES,
+    READ_BYTES,
+    NodeDeadlineError,
+    NodeOutputError,
+    NodeUnreachableError,
+    Outcome,
+    shortened,
+)
 from deploy.cluster.host_keys import PinnedKeys
 from deploy.cluster.kept import Kept, NotKeptError
-from deploy.cluster.outcome import DEADLINE_CODES, NodeDeadlineError, NodeOutputError, NodeUnreachableError, Outcome
 from deploy.cluster.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
 from deploy.common.command_line import Words, as_account, checked, quoted, shell
 from deploy.rooted.commands import write_file
@@ -25,18 +36,10 @@ for an answer, and TCP by itself tries on for a quarter of an hour. An upload ma
 GRACE_SECONDS = 5
 """After its deadline a command is asked to end, and killed so much later."""
 
-KEPT_BYTES = 8 << 20
-"""Of what a command prints, its beginning and its end: a node must not fill this machine's memory."""
-KEPT_ERROR_BYTES = 256 << 10
-LINE_BYTES = 1 << 20
-"""A longer line of a stream is passed on in pieces."""
-
 _WRITE = (
     'umask 077; partial=$1.partial; cat >"$partial" && chmod "$2" "$partial" && mv -f "$partial" "$1" '
     '|| { rm -f "$partial"; exit 1; }'
 )
-_CHUNK_BYTES = 256 * 1024
-_WORDS_IN_A_MESSAGE = 120
 
 
 class NodeConnection:
@@ -58,6 +61,11 @@ class NodeConnection:
     def name(self) -> str:
         """The node's name in the inventory."""
         return self.address.name
+
+    @property
+    def account(self) -> str:
+        """See `Connector`."""
+        return self.address.user
 
     def open(self) -> "Connection":
         """The Fabric connection, opened now if it was not. Raises NodeUnreachableError."""
@@ -99,10 +107,10 @@ class NodeConnection:
         except TimeoutError as error:
             raise self._overdue(command, deadline_seconds) from error
         except NotKeptError as error:
-            raise NodeOutputError(f"{self.name}: what `{_short(command)}` prints: {error}") from error
+            raise NodeOutputError(f"{self.name}: what `{shortened(command)}` prints: {error}") from error
         except (OSError, EOFError) as error:
             raise NodeUnreachableError(
-                f"{self.name}: the connection broke during `{_short(command)}`: {error}"
+                f"{self.name}: the connection broke during `{shortened(command)}`: {error}"
             ) from error
         finally:
             channel.close()
@@ -110,7 +118,7 @@ class NodeConnection:
         if code in DEADLINE_CODES and seconds >= deadline_seconds:
             raise self._overdue(command, deadline_seconds)
         if code == -1:
-            raise NodeUnreachableError(f"{self.name}: the connection broke during `{_short(command)}`")
+            raise NodeUnreachableError(f"{self.name}: the connection broke during `{shortened(command)}`")
         said = stderr.content().decode("utf-8", errors="replace")
         return Outcome(command, code, kept.content(), said, seconds, kept.left_out_bytes)
 
@@ -136,7 +144,7 @@ class NodeConnection:
             rest = b""
             while not (stop is not None and stop.is_set()):
                 try:
-                    received = channel.recv(_CHUNK_BYTES)
+                    received = channel.recv(READ_BYTES)
                 except TimeoutError:
                     if not channel.active or not channel.transport.is_active():
                         raise NodeUnreachableError(f"{self.name}: the connection broke") from None
@@ -266,7 +274,7 @@ class NodeConnection:
 
     def _overdue(self, command: str, deadline_seconds: float) -> NodeDeadlineError:
         return NodeDeadlineError(
-            f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{_short(command)}`"
+            f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{shortened(command)}`"
         )
 
 
@@ -287,8 +295,8 @@ def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
     def send() -> None:
         try:
             # In pieces: paramiko's sendall copies all that is left for each packet it sends.
-            for start in range(0, len(stdin or b""), _CHUNK_BYTES):
-                channel.sendall((stdin or b"")[start : start + _CHUNK_BYTES])
+            for start in range(0, len(stdin or b""), READ_BYTES):
+                channel.sendall((stdin or b"")[start : start + READ_BYTES])
             channel.shutdown_write()
         except OSError as error:  # the command ended without reading it all, or the deadline closed the channel
             failure.append(error)
@@ -297,7 +305,7 @@ def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
 
     def read_errors() -> None:
         try:
-            while received := channel.recv_stderr(_CHUNK_BYTES):
+            while received := channel.recv_stderr(READ_BYTES):
                 errors.add(received)
         except OSError as error:
             failure.append(error)
@@ -306,7 +314,7 @@ def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
     for thread in threads:
         thread.start()
     try:
-        while received := channel.recv(_CHUNK_BYTES):
+        while received := channel.recv(READ_BYTES):
             output.add(received)
     except BaseException:
         channel.close()
@@ -323,10 +331,3 @@ _DIES_WITH_ITS_INPUT = (
     "{ cat <&3 >/dev/null; kill $child 2>/dev/null; } & watcher=$!; "
     "wait $child; code=$?; kill $watcher 2>/dev/null; exit $code"
 )
-
-
-def _short(command: str) -> str:
-    line = " ".join(command.split())
-    if len(line) <= _WORDS_IN_A_MESSAGE:
-        return line
-    return f"{line[: _WORDS_IN_A_MESSAGE // 2]} ... {line[-_WORDS_IN_A_MESSAGE // 2 :]}"

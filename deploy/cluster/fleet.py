@@ -1,4 +1,4 @@
-"""All nodes of an inventory, worked on at the same time by a bounded number of threads."""
+"""All nodes of an inventory, worked on side by side by a bounded number of threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from cluster.errors import ClusterError
 from deploy.cluster.address import addresses, jump_address
 from deploy.cluster.connection import NodeConnection
+from deploy.cluster.connector import Connector
 from deploy.cluster.host_keys import PinnedKeys
+from deploy.cluster.local import Local
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -18,10 +20,10 @@ T = TypeVar("T")
 
 
 class Fleet:
-    """One connection a node. Closing it hangs up everywhere."""
+    """One connector a node. Closing it disconnects all of them."""
 
-    def __init__(self, nodes: Sequence[NodeConnection], parallel: int, jump: NodeConnection | None = None) -> None:
-        self.nodes: Mapping[str, NodeConnection] = {node.name: node for node in nodes}
+    def __init__(self, nodes: Sequence[Connector], parallel: int, jump: NodeConnection | None = None) -> None:
+        self.nodes: Mapping[str, Connector] = {node.name: node for node in nodes}
         self._parallel = parallel
         self._jump = jump
 
@@ -31,28 +33,33 @@ class Fleet:
         return self._jump
 
     @classmethod
+    def here(cls, inventory: "Inventory", environment: Mapping[str, str] | None = None) -> "Fleet":
+        """Every node of an inventory as this machine, one after another; `environment` adds variables to ours."""
+        return cls([Local(node.name, environment) for node in inventory.nodes], parallel=1)
+
+    @classmethod
     def of(cls, inventory: "Inventory", known_hosts: Path) -> "Fleet":
-        """The nodes of an inventory; nobody is connected to before it is needed."""
+        """The nodes of an inventory over SSH; each is connected to when it is first used."""
         pinned = PinnedKeys(known_hosts)
         through = jump_address(inventory)
         jump = None if through is None else NodeConnection(through, pinned)
         nodes = [NodeConnection(address, pinned, jump) for address in addresses(inventory)]
         return cls(nodes, inventory.ssh.parallel, jump)
 
-    def each(
-        self, work: Callable[[NodeConnection], T], names: Sequence[str] | None = None
-    ) -> dict[str, T | ClusterError]:
-        """`work` on each node (of `names`); a node on which it raises ClusterError has the error as its result."""
+    def each(self, work: Callable[[Connector], T], names: Sequence[str] | None = None) -> dict[str, T | ClusterError]:
+        """Call `work` with each node (of `names`); the result of a call that raises ClusterError is the error."""
         chosen = [self.nodes[name] for name in (self.nodes if names is None else names)]
         if not chosen:
             return {}
 
-        def guarded(node: NodeConnection) -> T | ClusterError:
+        def guarded(node: Connector) -> T | ClusterError:
             try:
                 return work(node)
             except ClusterError as error:
                 return error
 
+        if self._parallel == 1:  # in this thread, which Ctrl-C interrupts at once
+            return {node.name: guarded(node) for node in chosen}
         if self._jump is not None:
             try:
                 self._jump.open()  # once and first: threads that open it together get in each other's way
@@ -69,7 +76,7 @@ class Fleet:
         return {node.name: result for node, result in zip(chosen, results, strict=True)}
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Disconnect all of them."""
         for node in self.nodes.values():
             node.close()
         if self._jump is not None:

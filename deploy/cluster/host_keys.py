@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from deploy.cluster.address import SshAddress
-from deploy.cluster.outcome import NodeUnreachableError
+from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
 
 if TYPE_CHECKING:

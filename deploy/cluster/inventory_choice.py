@@ -76,7 +76,7 @@ class InventoryOpener:
             )
         self._used = path
         inventory = load(choice.path, overrides, check_interfaces=check_interfaces)
-        if inventory.connection == "ssh" and not check_interfaces:
+        if not check_interfaces:
             inventory = located(inventory, this_machine())  # the keys are pinned for addresses
         say(f"cluster {inventory.cluster}: {choice.path} (from {choice.origin})", error=to_stderr)
         return inventory

@@ -12,6 +12,8 @@ RELEASES = f"{ROOT}/releases"
 CURRENT = f"{ROOT}/current"
 STATE = "/var/lib/pscluster"
 """The service account's own folder: jobs on the coordinator's node."""
+ACCOUNT_HOME = "home"
+"""In STATE: the only folder there that belongs to the account (docs/architecture.md)."""
 DATA = f"{ROOT}/prepared"
 """Prepared windows on the node's own disk: a worker maps them, and random pages over NFS would come one by one."""
 DEPLOY_STATE = "/var/lib/pscluster-deploy"
@@ -59,6 +61,24 @@ class SharedFolders:
     def seen(self, kind: str, key: str) -> str:
         """The same as every node sees it."""
         return f"{self.shared_mount}/{kind}/{key}"
+
+
+@dataclass(frozen=True)
+class NodePlaces:
+    """Where things lie on the coordinator's node."""
+
+    release: str = CURRENT
+    state: str = STATE
+    user: str = SERVICE_USER
+
+    @property
+    def python(self) -> str:
+        """The Python that has TensorFlow."""
+        return f"{self.release}/environment/bin/python"
+
+    def runs(self, inventory: "Inventory") -> str:
+        """The folder that holds the runs: on the shared storage where there is one."""
+        return f"{self.state}/runs" if inventory.storage is None else shared_folders(inventory).runs_mount
 
 
 def shared_folders(inventory: "Inventory") -> SharedFolders:

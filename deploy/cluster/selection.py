@@ -1,9 +1,13 @@
-"""Naming some roles of a cluster: `--role worker`, `--role worker:1`, `--node rpi03`. Pure."""
+"""Naming some roles or nodes of a cluster: `--role worker:1`, `--node rpi03`, `--limit storage`. Pure."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
 from cluster.inventory.task import Task
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
 
 
 def select(tasks: Sequence[Task], roles: Sequence[str], nodes: Sequence[str]) -> tuple[Task, ...]:
@@ -25,3 +29,25 @@ def select(tasks: Sequence[Task], roles: Sequence[str], nodes: Sequence[str]) ->
     if not chosen:
         raise UsageError(f"no {' or '.join(roles)} on {' or '.join(nodes)}: leave --role or --node out")
     return chosen
+
+
+def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...]:
+    """The nodes that `--limit` names, by node or by role; all without it. Raises UsageError for an unknown name."""
+    names = [node.name for node in inventory.nodes]
+    if not limit:
+        return tuple(names)
+    of_role: dict[str, set[str]] = {"storage": set()}
+    for node in inventory.nodes:
+        for entry in node.roles:
+            of_role.setdefault(entry.role, set()).add(node.name)
+    for task in inventory.tasks():
+        of_role[task.name] = {task.node}
+    chosen: set[str] = set()
+    for word in [part for given in limit for part in given.split(",") if part]:
+        if word in names:
+            chosen.add(word)
+        elif word in of_role:
+            chosen |= of_role[word]
+        else:
+            raise UsageError(f"--limit {word}: expected a node or a role: {', '.join([*names, *of_role])}")
+    return tuple(name for name in names if name in chosen)

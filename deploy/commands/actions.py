@@ -1,54 +1,38 @@
-"""The actions of `fab deploy`."""
+"""The actions of `fab deploy` that every kind of cluster has."""
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.role_status import ClusterStatus, other_inventory
-from deploy.cluster.services import Services
 from deploy.commands import watching
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
 from deploy.commands.job_settings import data_settings, log_settings
-from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
+from deploy.commands.logs import logs
+from deploy.commands.machine_actions import push, reset, ssh, storage, trust
 from deploy.commands.monitor import monitor
-from deploy.commands.opening import Names, only_over_ssh, opened_inventory, services_of, ssh_cluster
-from deploy.common.hints import command
+from deploy.commands.opening import Names, Opened, open_cluster
+from deploy.commands.rollback import rollback
 from deploy.common.waiting import waiting_for
-from deploy.terminal.job_progress import of_coordinator, progress_line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from cluster.inventory import Inventory, Task
+    from deploy.cluster.fleet import Fleet
+    from deploy.converge.deployment import Order, Outlook, Result
 
 
 @at_the_edge
 def check(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
-    """Could the cluster be started: ports, TensorFlow, memory, port guard, data. Changes nothing."""
-    opened = opened_inventory(inventory, set_, json_)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_start
-
-        ssh_start.check(ssh_cluster(opened, set_), json_)
-        return
-    services = services_of(opened, set_)
-    from deploy.converge.check import check_node
-    from deploy.converge.facts import gather_here
-    from deploy.converge.memory_estimate import of_inventory
+    """Whether the cluster can start: ports, TensorFlow, memory, disks, clocks, data. Changes nothing."""
+    opened = open_cluster(inventory, set_, json_)
+    from deploy.converge.deployment import LOOKING
     from deploy.terminal.console import show_findings
 
-    tasks = opened.tasks()
-    ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
-    facts = gather_here(ports, opened.jobs.train.data.source)
-    memory = of_inventory(opened, {node.name: facts.cores for node in opened.nodes})
-    findings = check_node(tasks, services.status(), facts, memory, services.running_job() is not None)
+    with opened.cluster.fleet() as fleet, waiting_for(LOOKING):
+        findings = opened.desired.check(fleet)
     if json_:
-        say_json({"cluster": opened.cluster, "findings": [finding.to_json() for finding in findings]})
+        say_json({"cluster": opened.inventory.cluster, "findings": [finding.to_json() for finding in findings]})
     else:
         show_findings(findings)
     if any(finding.level == "problem" for finding in findings):
@@ -66,7 +50,7 @@ def plan(
     json_: bool = False,
 ) -> None:
     """What `start` would do now. Changes nothing."""
-    _show_plan(opened_inventory(inventory, set_, json_), set_, _wanted(jobs, no_jobs), limit, False, json_)
+    _show_plan(open_cluster(inventory, set_, json_), _wanted(jobs, no_jobs), limit, False, json_)
 
 
 @at_the_edge
@@ -89,67 +73,41 @@ def start(
     wanted = _wanted(jobs, no_jobs)
     overrides = [*data_settings(data), *log_settings(log_format, log_level), *(set_ or ())]
     if json_ and not dry_run:
-        raise UsageError("--json: goes with --dry-run; `fab deploy status --json` tells what came of a start")
+        raise UsageError("--json: goes with --dry-run; `fab deploy status --json` shows the cluster after a start")
+    opened = open_cluster(inventory, overrides, json_)
     if dry_run:
-        _show_plan(opened_inventory(inventory, overrides, json_), overrides, wanted, limit, retry, json_)
+        _show_plan(opened, wanted, limit, retry, json_)
         return
-    opened = opened_inventory(inventory, overrides)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_start
-
-        ssh_start.start(ssh_cluster(opened, overrides), limit or (), retry, wanted, quiet)
-        return
-    only_over_ssh({"--limit": limit, "--retry": retry})
-    services = services_of(opened, overrides)
-    from deploy.converge.plan import plan_start
-
-    made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
-    if made.refusals:
-        raise UsageError(made.refusals[0].detail)
-    _refuse_missing_recordings(opened, {step.subject for step in made.steps if step.kind == "run"})
-    skipped = [step for step in made.steps if step.kind == "skip"]
-    if any(step.kind in ("start", "restart", "wait") for step in made.steps):
-        _bring_up(services, opened.tasks(), opened.path, quiet)
-    elif wanted is not None or not skipped:
-        say(f"already running: {_counts(services.status())}")
-    if skipped:
-        say(skipped[0].detail if wanted is None else "jobs not run: --no-jobs")
-    for step in made.steps:
-        if step.kind == "run":
-            say(f"{step.detail}: {step.subject}")
-            end_as_the_job_did(services.run_job(step.subject, ["--quiet"] if quiet else []))
-
-
-def _refuse_missing_recordings(opened: Any, jobs: Collection[str]) -> None:
-    """Before roles are started and pi has run: a wrong path is told at once."""
-    source = opened.jobs.train.data.source
-    if source is None or not {"train", "evaluate"} & set(jobs):
-        return
-    from deploy.converge.facts import recordings_here
-
-    found = recordings_here(source)
-    if not found.holds:
-        raise UsageError(found.line)
+    order = _order(opened, "start", limit, retry, wanted)
+    gone = opened.cluster.nodes_gone()
+    if gone:
+        say(
+            f"no longer in the inventory, and not touched: {', '.join(gone)}; `fab deploy reset --limit NODE` with the "
+            "inventory that still has them ends their roles",
+            error=True,
+        )
+    with opened.cluster.fleet() as fleet:
+        result = _started(opened, fleet, order, wanted, quiet)
+    if not result.whole or result.recap.notes:
+        raise Exit(None, ExitCode.DEGRADED)
+    opened.cluster.remember_nodes()
+    _run_jobs(opened, result, wanted, quiet)
+    if result.recap.failures:
+        raise Exit(None, ExitCode.DEGRADED)
 
 
 @at_the_edge
 def stop(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
-    opened = opened_inventory(inventory, set_, as_written=True)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_day_two
+    opened = open_cluster(inventory, set_, as_written=True)
+    from deploy.cluster.selection import select_nodes
 
-        ssh_day_two.stop(ssh_cluster(opened, set_), limit or ())
-        return
-    only_over_ssh({"--limit": limit})
-    services = services_of(opened, set_)
-    with waiting_for("stopping the job, if one runs, and the roles"):
-        report = services.stop()
-    line = "stopped" if report.ran else "nothing was running"
-    if report.killed:
-        line += f"; had to be killed: {', '.join(report.killed)}"
-    other = other_inventory(report.inventory, opened.path)
-    say(f"{line}; {_started_from(other, opened.path)}" if other else line)
+    names = select_nodes(opened.inventory, limit or ())
+    with opened.cluster.fleet() as fleet, waiting_for("stopping the job, if one runs, and the roles"):
+        stopped = opened.cluster.services.stop(fleet, names)
+    opened.view.stopped(stopped)
+    if stopped.failed:
+        raise DegradedError("\n".join(map(str, stopped.failed.values())))
 
 
 @at_the_edge
@@ -161,29 +119,27 @@ def restart(
     node: Names = None,
     serial: str = "0",
 ) -> None:
-    """Stop and start every role with the inventory as it is now, or only some roles. Runs no jobs."""
+    """Stop and start every role, or only some, `--serial` nodes at a time. Runs no jobs.
+
+    The workers of a batch are drained first, if a job runs and other workers can go on with it. A batch that does not
+    come up ends the command.
+    """
     count = whole_number("--serial", serial, 0, 1024)
-    opened = opened_inventory(inventory, set_)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_day_two
-
-        ssh_day_two.restart(ssh_cluster(opened, set_), role or (), node or (), count)
-        return
-    only_over_ssh({"--serial": count})
-    services = services_of(opened, set_)
-    if not role and not node:
-        with waiting_for("stopping the roles"):
-            services.stop()
-        _bring_up(services, opened.tasks(), opened.path)
-        return
+    opened = open_cluster(inventory, set_)
     from deploy.cluster.selection import select
-    from deploy.terminal.console import progress_of_start
+    from deploy.commands.drain import drain
+    from deploy.converge.systemd import batches, kept_tasks
+    from deploy.converge.this_machine import require_ready
 
-    names = [task.name for task in select(_kept(opened), role or (), node or ())]
-    with progress_of_start() as report:
-        now = services.restart(names, report)
-    _require_running(now, opened.path)
-    say(f"restarted {', '.join(names)}")
+    tasks = select(kept_tasks(opened.inventory), role or (), node or ())
+    with opened.cluster.fleet() as fleet:
+        for batch in batches(list(dict.fromkeys(task.node for task in tasks)), count):
+            chosen = [task for task in tasks if task.node in batch]
+            drain(opened.inventory, fleet, chosen)
+            with waiting_for(f"restarting on {', '.join(batch)}"):
+                now = opened.cluster.services.restart(fleet, chosen)
+            require_ready(now, [task.name for task in chosen], opened.inventory.path)
+            opened.view.restarted(chosen, now)
 
 
 @at_the_edge
@@ -199,144 +155,103 @@ def status(
     if watch is not None and json_:
         raise UsageError("--watch and --json: give one of them; a program asks again with --json when it wants to")
     every_seconds = None if watch is None else watching.interval(watch)
-    opened = opened_inventory(inventory, set_, json_, as_written=True)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_day_two
+    opened = open_cluster(inventory, set_, json_, as_written=True)
+    from deploy.cluster.selection import select_nodes
+    from deploy.terminal.console import console
 
-        ssh_day_two.status(ssh_cluster(opened, set_), limit or (), json_, every_seconds)
-        return
-    only_over_ssh({"--limit": limit})
-    services = services_of(opened, set_)
-    if every_seconds is not None:
-        watching.watch(every_seconds, lambda: _seen(opened, services))
-        return
-    now, job_pid = services.status(), services.running_job()
+    names, view = select_nodes(opened.inventory, limit or ()), opened.view
+    with opened.cluster.fleet() as fleet:
+        if every_seconds is not None:  # over connections that stay open
+            watching.watch(every_seconds, lambda: view.status(fleet, names, with_job=True).parts(watching.columns()))
+            return
+        picture = view.status(fleet, names, with_job=False)
     if json_:
-        say_json({**now.to_json(), "job_pid": job_pid})
+        say_json(picture.json)
     else:
-        from deploy.terminal.console import show_status
-
-        show_status(now, job_pid)
-        other = other_inventory(now.inventory, opened.path)
-        if other:
-            say(_started_from(other, opened.path))
-    if not now.running:
+        screen = console()
+        for part in picture.parts(screen.width):
+            screen.print(part)
+    if not picture.well:
         raise Exit(None, ExitCode.DEGRADED)
 
 
-@at_the_edge
-def logs(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    role: Names = None,
-    node: Names = None,
-    lines: str | None = None,
-    since: str | None = None,
-    run: str | None = None,
-    follow: bool = False,
-    json_: bool = False,
-) -> None:
-    """The logs of all roles and of the coordinator as one story; with --follow also what comes."""
-    # What was asked for by its time or its run is shown whole.
-    count = whole_number("--lines", lines or ("1_000_000" if since or run else "20"), 0, 1_000_000)
-    opened = opened_inventory(inventory, set_, json_, as_written=True)
-    asked = (role or (), node or (), count, since, run, follow, json_)
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_logs
+def _started(opened: Opened, fleet: "Fleet", order: "Order", wanted: bool | None, quiet: bool) -> "Result":
+    from deploy.converge.deployment import converge
 
-        ssh_logs.logs(ssh_cluster(opened, set_), *asked)
-        return
-    from deploy.commands import local_logs
+    pending = opened.jobs.pending
 
-    local_logs.logs(opened, services_of(opened, set_), *asked)
+    def before(outlook: "Outlook") -> None:
+        due = wanted or (wanted is None and (outlook.counts_as_start or pending.noted))
+        if due:
+            opened.jobs.refuse_missing_data()
+            if not pending.noted:
+                pending.note()
+
+    with opened.view.progress(quiet) as progress:
+        result = converge(opened.cluster, fleet, opened.desired, order, progress, before)
+    if wanted and not pending.noted:
+        pending.note()
+    idle_said = bool(opened.inventory.jobs.order) and wanted is None and not pending.noted
+    opened.view.result(result, fleet, idle_said)
+    if result.whole and result.recap.changed:
+        names = [name for name in order.names if name not in result.recap.failures]
+        for problem in result.outlook.desired.tidy(fleet, result.outlook.survey, names):
+            say(f"left in place: {problem}", error=True)
+    return result
 
 
-def _show_plan(
-    opened: "Inventory", overrides: Names, wanted: bool | None, limit: Names, retry: bool, json_: bool
-) -> None:
-    if opened.connection == "ssh":
-        from deploy.commands import ssh_start
-
-        ssh_start.show_plan(ssh_cluster(opened, overrides), limit or (), wanted, json_, retry)
-        return
-    only_over_ssh({"--limit": limit, "--retry": retry})
-    services = services_of(opened, overrides)
-    from deploy.converge.plan import plan_start
-    from deploy.terminal.console import show_plan
-
-    made = plan_start(_kept(opened), services.status(), opened.jobs.order, wanted, opened.path)
-    if json_:
-        say_json({"cluster": opened.cluster, **made.to_json()})
+def _run_jobs(opened: Opened, result: "Result", wanted: bool | None, quiet: bool) -> None:
+    """Run the inventory's jobs, unless the person or a cluster that ran before the start says otherwise."""
+    pending, order = opened.jobs.pending, opened.inventory.jobs.order
+    if wanted is False:
+        later = "; the next start without it runs those that an earlier one did not submit" if pending.noted else ""
+        if order:
+            say(f"jobs not run: --no-jobs{later}")
+    elif not pending.noted:
+        if order:
+            say("already running, jobs not repeated (--jobs runs them)")
     else:
-        show_plan(made, opened.path)
-    if made.refusals:
-        raise Exit(None, ExitCode.BAD_USAGE)
+        if wanted is None and not result.outlook.counts_as_start:
+            say("an earlier start did not come to submit all its jobs: they are run now")
+        end_as_the_job_did(opened.jobs.run_jobs(order, ["--quiet"] if quiet else []))
 
 
-def _seen(opened: "Inventory", services: Services) -> "list[RenderableType]":
-    from deploy.terminal.console import status_parts
+def _show_plan(opened: Opened, wanted: bool | None, limit: Names, retry: bool, json_: bool) -> None:
+    from deploy.converge.deployment import LOOKING, look
 
-    job_pid = services.running_job()
-    progress = "" if job_pid is None else progress_line(of_coordinator(opened.task("coordinator", 0).metrics_address))
-    return status_parts(services.status(), job_pid, progress, watching.columns())
+    order = _order(opened, "start", limit, retry, wanted)
+    with opened.cluster.fleet() as fleet, waiting_for(LOOKING) as tell:
+        outlook = look(fleet, opened.desired, order, tell)
+    code = opened.view.plan(outlook, wanted, json_)
+    if code:
+        raise Exit(None, code)
 
 
-def _kept(inventory: "Inventory") -> "tuple[Task, ...]":
-    from deploy.supervisor.launches import kept_tasks
+def _order(opened: Opened, action: str, limit: Names, retry: bool, wanted: bool | None) -> "Order":
+    from deploy.cluster.selection import select_nodes
+    from deploy.converge.deployment import Order
+    from deploy.converge.recap import to_do_again
+    from deploy.jobs.request import needs_data
 
-    return kept_tasks(inventory.tasks())
+    with_data = wanted is not False and any(map(needs_data, opened.inventory.jobs.order))
+    publications = opened.jobs.publications if with_data else None
+    if not retry:
+        return Order(action, select_nodes(opened.inventory, limit or ()), publications=publications)
+    if limit:
+        raise UsageError("--limit and --retry: give one of them")
+    again = to_do_again(opened.cluster.deployments)
+    names = tuple(node.name for node in opened.inventory.nodes if node.name in again.nodes)
+    if not names:
+        raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
+    why = "the last deployment was cut short; " if again.cut_short else ""
+    say(f"{why}once more: {', '.join(names)}", error=True)
+    return Order(action, names, publications=publications)
 
 
 def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
     if jobs and no_jobs:
         raise UsageError("--jobs and --no-jobs: give one of them")
     return True if jobs else False if no_jobs else None
-
-
-def _bring_up(services: Services, tasks: "Sequence[Task]", inventory: Path, quiet: bool = False) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    from deploy.converge.check import open_to_accounts
-    from deploy.converge.facts import guard_here
-    from deploy.terminal.console import progress_of_start
-
-    try:
-        # The roles take longer to start than the question, which therefore costs no time.
-        with ThreadPoolExecutor(1) as beside, progress_of_start(quiet=quiet) as report:
-            asked = beside.submit(guard_here)
-            now = services.start(report)
-    except KeyboardInterrupt:
-        stop_command = command("deploy stop", inventory)
-        say(f"interrupted while the roles start; they stay until `{stop_command}`", error=True)
-        raise
-    _require_running(now, inventory)
-    say(f"running: {_counts(now)}")
-    _, accounts, privileges = asked.result()
-    if not accounts.holds:
-        say(f"warning: {open_to_accounts(tasks, accounts)}", error=True)
-    if not privileges.holds:
-        say(f"warning: {privileges.line}", error=True)
-
-
-def _counts(now: ClusterStatus) -> str:
-    """`1 ps, 2 workers`."""
-    counts = {role: sum(one.role == role for one in now.roles) for role in ("ps", "worker")}
-    return f"{counts['ps']} ps, {counts['worker']} workers"
-
-
-def _require_running(now: ClusterStatus, inventory: Path) -> None:
-    if now.running:
-        return
-    unwell = [f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason]
-    alive = sum(role.pid is not None for role in now.roles)
-    left = f"{alive} of {len(now.roles)} roles {'runs' if alive == 1 else 'run'}"
-    ends = {0: "the supervisor", 1: "it"}.get(alive, "them")
-    raise DegradedError("\n".join([*unwell, f"{left}; `{command('deploy stop', inventory)}` ends {ends}"]))
-
-
-def _started_from(other: str, inventory: Path) -> str:
-    return f"the cluster was started from {other}, not from {inventory}: both files give it the same name"
 
 
 ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, monitor, ssh)

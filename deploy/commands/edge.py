@@ -9,19 +9,16 @@ from typing import ParamSpec
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode
-from cluster.logs.foreign import visible
+from cluster.logs.terminal import visible
+from deploy.cluster.services import DegradedError
 from deploy.common.interrupts import a_command_begins
+
+__all__ = ["CONTRACT", "DegradedError", "at_the_edge", "end_as_the_job_did"]
 
 P = ParamSpec("P")
 
 CONTRACT = frozenset({ExitCode.DONE, ExitCode.FAILED, ExitCode.BAD_USAGE, ExitCode.DEGRADED, ExitCode.CANCELLED})
 """What a script may meet (docs/commands.md). The other codes are between role processes and their supervisor."""
-
-
-class DegradedError(ClusterError):
-    """The command was carried out and some role is not well."""
-
-    exit_code = ExitCode.DEGRADED
 
 
 def end_as_the_job_did(code: int) -> None:

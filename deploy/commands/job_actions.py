@@ -11,8 +11,8 @@ from deploy.commands.opening import Names, open_cluster
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
-    from deploy.cluster.services import JobServices
     from deploy.jobs.node_jobs import NodeJobs
+    from deploy.jobs.services import JobServices
 
 LINES_AT_FIRST = 20
 """Of the output so far that `attach` shows."""
@@ -21,12 +21,12 @@ LINES_AT_FIRST = 20
 @at_the_edge
 def list_(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
     """The jobs that the coordinator's node remembers, the newest last."""
-    opened, services = open_cluster(inventory, set_ or (), json_, as_written=True)
-    with services.node_jobs() as jobs:
-        pid = services.running_job() if jobs is None else None
+    opened = open_cluster(inventory, set_, json_, as_written=True)
+    with opened.jobs.node_jobs() as jobs:
+        pid = opened.jobs.running_job() if jobs is None else None
         records = [] if jobs is None else jobs.records()
     if json_:
-        shown = {"cluster": opened.cluster, "jobs": [record.to_json() for record in records]}
+        shown = {"cluster": opened.inventory.cluster, "jobs": [record.to_json() for record in records]}
         say_json({**shown, "foreground_pid": pid} if jobs is None else shown)
     elif jobs is None:
         say("no job runs" if pid is None else f"a job runs in the foreground of another command (fab, pid {pid})")
@@ -72,10 +72,10 @@ def cancel(context: Any, inventory: str | None = None, set_: Names = None, job: 
 
 @contextmanager
 def _jobs(inventory: str | None, overrides: Names, for_programs: bool = False) -> "Iterator[NodeJobs]":
-    opened, services = open_cluster(inventory, overrides or (), for_programs, as_written=True)
-    with services.node_jobs() as jobs:
+    opened = open_cluster(inventory, overrides, for_programs, as_written=True)
+    with opened.jobs.node_jobs() as jobs:
         if jobs is None:
-            raise UsageError(f"{opened.path}: connection: local: {_where_local_jobs_are(services)}")
+            raise UsageError(f"{opened.inventory.path}: connection: local: {_where_local_jobs_are(opened.jobs)}")
         yield jobs
 
 

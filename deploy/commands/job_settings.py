@@ -38,6 +38,6 @@ def number_settings(keys: Mapping[str, tuple[str, str | None]]) -> list[str]:
 def run_flags(resume: bool, run: str | None, chaos: str | None) -> list[str]:
     """`--resume [RUN]` and `--chaos TEXT` for the coordinator. Raises UsageError for a run without --resume."""
     if run is not None and not resume:
-        raise UsageError("--run: names the training run that --resume goes on with; give both, or neither")
+        raise UsageError("--run: names the training run for --resume; give both, or neither")
     resumed = [] if not resume else ["--resume"] if run is None else ["--resume", run]
     return [*resumed, *([] if chaos is None else ["--chaos", chaos])]

@@ -8,6 +8,7 @@ from deploy.commands.edge import at_the_edge, end_as_the_job_did
 from deploy.commands.job_settings import data_settings, log_settings, number_settings, run_flags, settings
 from deploy.commands.opening import Names, open_cluster
 from deploy.common.hints import command
+from deploy.common.waiting import waiting_for
 
 
 @at_the_edge
@@ -103,17 +104,19 @@ def _run(
     quiet: bool,
     flags: Sequence[str] = (),
 ) -> None:
-    opened, services = open_cluster(inventory, overrides, for_programs)
-    if opened.needs_roles(job):
-        now = services.status()
+    opened = open_cluster(inventory, overrides, for_programs)
+    cluster = opened.inventory
+    if cluster.needs_roles(job):
+        with opened.cluster.fleet() as fleet, waiting_for("looking at the nodes"):
+            now = opened.cluster.services.state(fleet)
         if not now.serves_jobs:
             raise ClusterError(
-                f"cluster {opened.cluster} is {now.summary}: a job needs every parameter server and at least one "
-                f"worker; `{command('deploy start --no-jobs', opened.path)}` starts them, "
-                f"`{command('deploy status', opened.path)}` shows them"
+                f"cluster {cluster.cluster} is {now.summary}: a job needs every parameter server and at least one "
+                f"worker; `{command('deploy start --no-jobs', cluster.path)}` starts them, "
+                f"`{command('deploy status', cluster.path)}` shows them"
             )
     shown = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
-    end_as_the_job_did(services.run_job(job, [*shown, *flags]))
+    end_as_the_job_did(opened.jobs.run_job(job, [*shown, *flags]))
 
 
 JOBS = (train, evaluate, pi)

@@ -1,37 +1,60 @@
-"""The actions of `fab deploy` that only machines reached over SSH have."""
+"""The actions of `fab deploy` that only machines have."""
 
-from typing import Any
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from deploy.commands.edge import at_the_edge
-from deploy.commands.flags import whole_number
-from deploy.commands.opening import Names, ssh_only
+from invoke.exceptions import Exit
+
+from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.logs.terminal import say, visible
+from deploy.commands.edge import DegradedError, at_the_edge
+from deploy.commands.opening import Names, Opened, open_cluster
+from deploy.common.waiting import waiting_for
+
+if TYPE_CHECKING:
+    from deploy.cluster.connector import Connector
+    from deploy.cluster.host_keys import PinnedKeys, Sighting
+    from deploy.converge.reset import Traces
+
+RESET_SECONDS = 900.0
 
 
 @at_the_edge
 def push(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
     """Bring environment and code onto the nodes, without restarting anything."""
-    from deploy.commands import ssh_start
+    from deploy.converge.deployment import PUSH_PHASES
 
-    ssh_start.run_phases(ssh_only("push", inventory, set_), "push", limit or ())
+    opened = open_cluster(inventory, set_).for_machines("push")
+    run_phases(opened, "push", limit, PUSH_PHASES, with_data=False)
 
 
 @at_the_edge
 def storage(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
     """Set up the shared folder on its server and on the nodes, with the prepared recordings in it."""
-    from deploy.commands import ssh_start
+    from deploy.converge.deployment import STORAGE_PHASES
+    from deploy.jobs.request import needs_data
 
-    ssh_start.run_phases(ssh_only("storage", inventory, set_), "storage", limit or ())
+    opened = open_cluster(inventory, set_).for_machines("storage")
+    with_data = any(map(needs_data, opened.inventory.jobs.order))
+    run_phases(opened, "storage", limit, STORAGE_PHASES, with_data=with_data)
 
 
-@at_the_edge
-def rollback(
-    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
-) -> None:
-    """Go back to the release that was current before, and restart the roles from it."""
-    count = whole_number("--serial", serial, 0, 1024)
-    from deploy.commands import ssh_rollback
+def run_phases(opened: Opened, action: str, limit: Names, phases: tuple[str, ...], *, with_data: bool) -> None:
+    """A part of a start; the command ends degraded where a node failed."""
+    from deploy.cluster.selection import select_nodes
+    from deploy.converge.deployment import Order, converge
 
-    ssh_rollback.rollback(ssh_only("rollback", inventory, set_), limit or (), count)
+    publications = opened.jobs.publications if with_data else None
+    order = Order(action, select_nodes(opened.inventory, limit or ()), phases, publications)
+    with opened.cluster.fleet() as fleet:
+        with opened.view.progress(quiet=False) as progress:
+            result = converge(opened.cluster, fleet, opened.desired, order, progress)
+        opened.view.result(result, fleet, idle_said=False)
+    if result.recap.failures or not result.whole:
+        raise Exit(None, ExitCode.DEGRADED)
 
 
 @at_the_edge
@@ -44,9 +67,39 @@ def reset(
     with_data: bool = False,
 ) -> None:
     """Remove everything that was ever installed on the nodes; data and runs only with --with-data. Asks first."""
-    from deploy.commands import ssh_day_two
+    opened = open_cluster(inventory, set_).for_machines("reset")
+    from deploy.cluster.selection import select_nodes
+    from deploy.converge.reset import Traces
 
-    ssh_day_two.reset(ssh_only("reset", inventory, set_), limit or (), yes, with_data)
+    names = select_nodes(opened.inventory, limit or ())
+    what = "everything of pscluster, packages that it added too"
+    what += ", and the shared data and runs" if with_data else ""
+    if not yes and not _agrees(f"remove {what} from {len(names)} nodes?"):
+        raise UsageError("nothing was removed: `--yes` removes without a question")
+    traces = Traces.of(opened.inventory, with_data)
+    server = traces.folders.server
+    with opened.cluster.fleet() as fleet:
+        # The clients first: a mount whose server is gone cannot be taken down in peace.
+        results: dict[str, str | ClusterError] = {}
+        for batch in ([name for name in names if name != server], [name for name in names if name == server]):
+            with waiting_for(f"removing everything from {len(batch)} nodes"):
+                results |= fleet.each(lambda node: _reset_on(node, traces), batch)
+    opened.cluster.forget_nodes([name for name, result in results.items() if isinstance(result, str)])
+    for name, result in results.items():
+        if isinstance(result, str):
+            say(f"{name}: {result}")
+    _end_degraded(results)
+
+
+def _reset_on(node: "Connector", traces: "Traces") -> str:
+    from deploy.common.command_line import shell
+    from deploy.converge.reset import reset_script
+    from deploy.converge.systemd import by_hand
+
+    done = node.run(shell(reset_script(traces, node.name)), root=True, deadline_seconds=RESET_SECONDS)
+    if not done.ok:
+        raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}")
+    return " ".join(done.text.split())
 
 
 @at_the_edge
@@ -54,9 +107,52 @@ def trust(
     context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, yes: bool = False
 ) -> None:
     """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
-    from deploy.commands import ssh_day_two
+    opened = open_cluster(inventory, set_).for_machines("trust")
+    from deploy.cluster.address import addresses
+    from deploy.cluster.host_keys import PinnedKeys, Sighting, ask_for_key
+    from deploy.cluster.selection import select_nodes
 
-    ssh_day_two.trust(ssh_only("trust", inventory, set_), limit or (), yes)
+    pinned = PinnedKeys(opened.cluster.known_hosts)
+    names = select_nodes(opened.inventory, limit or ())
+    address_of = {address.name: address for address in addresses(opened.inventory)}
+    with opened.cluster.fleet() as fleet:
+        jump = fleet.jump
+        if jump is not None:
+            _pin(pinned, [pinned.standing(jump.address, ask_for_key(jump.address))], yes)
+        through = None if jump is None else jump.open()
+
+        def sight(node: "Connector") -> Sighting:
+            address = address_of[node.name]
+            return pinned.standing(address, ask_for_key(address, through))
+
+        found = fleet.each(sight, names)
+    silent = [result for result in found.values() if isinstance(result, ClusterError)]
+    _pin(pinned, [result for result in found.values() if isinstance(result, Sighting)], yes)
+    for error in silent:
+        say(error, error=True)
+    if silent:
+        raise Exit(None, ExitCode.DEGRADED)
+
+
+def _pin(pinned: "PinnedKeys", sightings: "list[Sighting]", yes: bool) -> None:
+    for sighting in sightings:
+        say(sighting.line)
+    other = [sighting for sighting in sightings if sighting.standing != "known"]
+    if not sightings:
+        return
+    if not other:
+        say(f"all {len(sightings)} are pinned in {pinned.path}")
+        return
+    if not yes and not _agrees("compare them with `ssh-keygen -lf` of the key on each node; pin them?"):
+        raise UsageError("nothing was pinned: `--yes` pins without a question")
+    pinned.record(other)
+    say(f"pinned {len(other)} in {pinned.path}")
+
+
+def _agrees(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(visible(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
 
 
 @at_the_edge
@@ -68,6 +164,36 @@ def ssh(
     run_command: str | None = None,
 ) -> None:
     """A shell on one node (--node NAME), or one command there."""
-    from deploy.commands import ssh_day_two
+    opened = open_cluster(inventory, set_).for_machines("ssh")
+    from deploy.cluster.address import addresses
 
-    ssh_day_two.ssh(ssh_only("ssh", inventory, set_), node or (), run_command)
+    if len(node or ()) != 1:
+        raise UsageError("expected one --node NAME")
+    (name,) = node or ()
+    address_of = {address.name: address for address in addresses(opened.inventory)}
+    if name not in address_of:
+        raise UsageError(f"--node {name}: expected one of {', '.join(address_of)}")
+    address, settings = address_of[name], opened.inventory.ssh
+    options = [f"UserKnownHostsFile={_quoted(opened.cluster.known_hosts)}", "StrictHostKeyChecking=yes"]
+    if settings.jump is not None:
+        # OpenSSH gives a jump host none of these options: it looks into the user's own known_hosts there.
+        options.append(f"ProxyJump={settings.jump.user or settings.user}@{settings.jump.host}:{settings.jump.port}")
+    words = ["ssh", *(word for option in options for word in ("-o", option)), "-p", str(address.port)]
+    if address.key is not None:
+        words += ["-i", str(Path(address.key).expanduser())]
+    words += [f"{address.user}@{address.host}", *([run_command] if run_command else [])]
+    sys.stdout.flush()
+    os.execvp("ssh", words)
+
+
+def _quoted(path: Path) -> str:
+    """One file for an option of OpenSSH that takes several, in which %h and the like stand for something."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def _end_degraded(results: Mapping[str, object]) -> None:
+    """Raise DegradedError with the errors among the results of nodes."""
+    errors: Sequence[str] = [str(result) for result in results.values() if isinstance(result, ClusterError)]
+    if errors:
+        raise DegradedError("\n".join(errors))

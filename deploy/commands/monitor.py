@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import UsageError
 from cluster.logs.terminal import say
 from deploy.commands.edge import at_the_edge
-from deploy.commands.opening import Names, opened_inventory, ssh_cluster
+from deploy.commands.machine_actions import run_phases
+from deploy.commands.opening import Names, Opened, open_cluster, opened_inventory
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -15,21 +16,26 @@ if TYPE_CHECKING:
 @at_the_edge
 def monitor(context: Any, inventory: str | None = None, set_: Names = None, out: str | None = None) -> None:
     """Watch the cluster with a Prometheus of its own, or with --out write the files for one that exists."""
-    # Files are for whoever reads them: this machine may have none of the cluster's addresses.
-    opened = opened_inventory(inventory, set_, as_written=out is not None)
     if out is not None:
-        _write(opened, Path(out))
-    elif opened.connection == "ssh":
-        from deploy.commands import ssh_start
-
-        if opened.monitor_node is None:
-            raise UsageError(
-                f"{opened.path}: no node has the role `monitor`: give it to one, or write the files for a Prometheus "
-                "that exists with --out DIR"
-            )
-        ssh_start.start_monitor(ssh_cluster(opened, set_))
+        # Files are for another Prometheus: this machine may have none of the cluster's addresses.
+        _write(opened_inventory(inventory, set_, as_written=True), Path(out))
     else:
-        _run_here(opened)
+        open_cluster(inventory, set_).monitor()
+
+
+def run_on_its_node(opened: Opened) -> None:
+    """The part of a start that concerns the monitor's node. Raises UsageError without one."""
+    from deploy.converge.deployment import MONITOR_PHASES
+    from deploy.monitor.files import url
+
+    node = opened.inventory.monitor_node
+    if node is None:
+        raise UsageError(
+            f"{opened.inventory.path}: no node has the role `monitor`: give it to one, or write the files for a "
+            "Prometheus that exists with --out DIR"
+        )
+    run_phases(opened, "monitor", (node,), MONITOR_PHASES, with_data=False)
+    say(f"Prometheus: {url(opened.inventory)}")
 
 
 def _write(opened: "Inventory", folder: Path) -> None:
@@ -40,10 +46,10 @@ def _write(opened: "Inventory", folder: Path) -> None:
     say(f"{len(files)} files in {folder}, {len(written)} new or changed; docs/monitoring.md says what reads them")
 
 
-def _run_here(opened: "Inventory") -> None:
-    from deploy.common.state_folder import StateFolder
+def run_here(opened: Opened) -> None:
+    """A Prometheus in the foreground."""
     from deploy.monitor import local_prometheus
 
-    state = StateFolder.beside(opened.path, opened.cluster)
+    state = opened.cluster.folder
     state.create()
-    local_prometheus.run(opened, state.path / "monitor", lambda line: say(line))
+    local_prometheus.run(opened.inventory, state.path / "monitor", lambda line: say(line))

@@ -1,15 +1,19 @@
-"""From the flags of a command to its inventory and to what runs it."""
+"""From the flags of a command to its cluster. `open_cluster` alone asks for the kind of an inventory's connection."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
 from deploy.cluster.inventory_choice import InventoryOpener
-from deploy.cluster.services import JobServices, Services
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
-    from deploy.cluster.ssh_cluster import SshCluster
+    from deploy.cluster.cluster import Cluster
+    from deploy.commands.views import View
+    from deploy.converge.deployment import Desired
+    from deploy.jobs.services import JobServices
 
 OPENER = InventoryOpener()
 """One for the process: several tasks of one call must mean one inventory."""
@@ -17,17 +21,58 @@ OPENER = InventoryOpener()
 Names = Sequence[str] | None
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What one kind of cluster has of its own. `machines_only` is why an action for machines is refused."""
+
+    cluster: "Cluster"
+    jobs: "JobServices"
+    view: "Callable[[Opened], View]"
+    desired: "Callable[[], Desired]"
+    monitor: "Callable[[Opened], None]"
+    machines_only: str = ""
+
+
+class Opened:
+    """One cluster for the whole of a command: nodes and services, what they have to be, its jobs, its looks."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.cluster = parts.cluster
+        self.inventory = parts.cluster.inventory
+        self.jobs = parts.jobs
+
+    @property
+    def desired(self) -> "Desired":
+        """What the nodes have to be."""
+        return self._parts.desired()
+
+    @property
+    def view(self) -> "View":
+        """How this kind of cluster is shown."""
+        return self._parts.view(self)
+
+    def monitor(self) -> None:
+        """Watch the cluster with a Prometheus of its own. Raises ClusterError."""
+        self._parts.monitor(self)
+
+    def for_machines(self, action: str) -> "Opened":
+        """This cluster, for an action of machines. Raises UsageError where every role is a process of this machine."""
+        if self._parts.machines_only:
+            raise UsageError(self._parts.machines_only.format(action=action))
+        return self
+
+
 def open_cluster(
-    inventory: str | None, overrides: Sequence[str], for_programs: bool = False, as_written: bool = False
-) -> "tuple[Inventory, JobServices]":
-    """The inventory of this call, its name said (on stderr when stdout is for programs), and where its jobs run.
+    inventory: str | None, overrides: Names, for_programs: bool = False, as_written: bool = False
+) -> Opened:
+    """The cluster of this call, its name said first (on stderr when stdout is for programs).
 
-    `as_written` does not hold the addresses against this machine's interfaces.
+    `as_written` does not hold the addresses against this machine's interfaces. Raises UsageError.
     """
-    from deploy.cluster.connections import job_services_for
-
     opened = opened_inventory(inventory, overrides, for_programs, as_written)
-    return opened, job_services_for(opened, overrides)
+    kinds = {"local": _this_machine, "ssh": _machines}
+    return Opened(kinds[opened.connection](opened, tuple(overrides or ())))
 
 
 def opened_inventory(
@@ -37,33 +82,42 @@ def opened_inventory(
     return OPENER.open(inventory, overrides or (), to_stderr=for_programs, check_interfaces=not as_written)
 
 
-def services_of(inventory: "Inventory", overrides: Names) -> Services:
-    """What keeps the roles of a cluster on this machine."""
-    from deploy.cluster.connections import services_for
+def _this_machine(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
+    from deploy.cluster.cluster import local
+    from deploy.commands.monitor import run_here
+    from deploy.commands.views import ViewOfThisMachine
+    from deploy.converge.this_machine import ThisMachine
+    from deploy.jobs.local_jobs import LocalJobs
+    from deploy.supervisor.services import Supervised
 
-    return services_for(inventory, overrides or ())
+    services = Supervised(inventory, overrides)
+    cluster = local(inventory, overrides, services)
+    return Parts(
+        cluster,
+        LocalJobs(cluster, services),
+        ViewOfThisMachine,
+        lambda: ThisMachine(inventory, services),
+        run_here,
+        f"{inventory.path}: connection: local: `{{action}}` is for machines reached over SSH; here every role is a "
+        "process of this machine",
+    )
 
 
-def ssh_cluster(inventory: "Inventory", overrides: Names) -> "SshCluster":
-    """The operator's end of a cluster of machines."""
-    from deploy.cluster.ssh_cluster import SshCluster
+def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
+    from deploy.cluster.cluster import over_ssh
+    from deploy.commands.monitor import run_on_its_node
+    from deploy.commands.views import ViewOfMachines
+    from deploy.converge.desired import Machines
+    from deploy.converge.release_choice import ReleaseChoice
+    from deploy.converge.systemd import Systemd
+    from deploy.jobs.ssh_jobs import SshJobs
 
-    return SshCluster(inventory, overrides or ())
-
-
-def ssh_only(action: str, inventory: str | None, overrides: Names) -> "SshCluster":
-    """The same for an action that only machines have. Raises UsageError for `connection: local`."""
-    opened = opened_inventory(inventory, overrides)
-    if opened.connection != "ssh":
+    if inventory.storage is None:
         raise UsageError(
-            f"{opened.path}: connection: {opened.connection}: `{action}` is for machines reached over SSH; here every "
-            "role is a process of this machine"
+            f"{inventory.path}: no section `storage`: the nodes share data and runs through it; add "
+            "`storage: {server: NODE}` and give that node the role storage"
         )
-    return ssh_cluster(opened, overrides)
-
-
-def only_over_ssh(flags: Mapping[str, object]) -> None:
-    """Raises UsageError when one of the flags was given, which `connection: local` has no use for."""
-    given = [flag for flag, value in flags.items() if value]
-    if given:
-        raise UsageError(f"{', '.join(given)}: goes with `connection: ssh`")
+    cluster = over_ssh(inventory, overrides, Systemd(inventory))
+    machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
+    view = partial(ViewOfMachines, machines=machines)
+    return Parts(cluster, SshJobs(cluster), view, machines, run_on_its_node)

@@ -1,15 +1,22 @@
-"""Ctrl-C before a command has begun ends `fab` quietly (see tools/fab_begins.py); a bug is shown harmlessly."""
+"""Signals that interrupt: before a command has begun, quietly (see tools/fab_begins.py); then as KeyboardInterrupt.
+
+A bug is shown harmlessly.
+"""
 
 import os
 import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def leave_before_anything_began(_number: int, _frame: object) -> None:
@@ -34,6 +41,27 @@ def a_command_begins() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if getattr(handler, "__name__", "") == leave_before_anything_began.__name__:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interrupts() -> list[signal.Signals]:
+    """The signals that interrupt a job. SIGINT is one also under a shell's `&`, which ignores it."""
+    # nohup ignores SIGHUP, and means it.
+    return [n for n in _INTERRUPTS if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, every signal of `interrupts` raises KeyboardInterrupt. Main thread only."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in interrupts()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def show_bugs() -> None:

@@ -1,4 +1,4 @@
-"""The steps of changes, carried out on one node; what came of each."""
+"""Carrying out the steps of changes on one node."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.errors import ClusterError
-from deploy.cluster.connection import NodeConnection
-from deploy.cluster.outcome import DEADLINE_CODES, Outcome
+from deploy.cluster.connector import DEADLINE_CODES, Connector, Outcome
 from deploy.common.command_line import Words, shell
 from deploy.converge import batch
-from deploy.converge.change import Change, Publish, Reconnect, Shell, Step, Upload
+from deploy.converge.change import SILENT, Call, Change, Progress, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
@@ -54,11 +53,11 @@ class StepFailure:
 
 
 Done = Callable[[Change, float], None]
-"""Told of each change that is complete, with the seconds it took."""
+"""Called with each change that is complete and the seconds it took."""
 
 
-def apply(node: NodeConnection, phase: str, changes: Sequence[Change], done: Done) -> None:
-    """Carry out changes in their order, as many steps as can be in one command. Raises StepFailedError."""
+def apply(node: Connector, phase: str, changes: Sequence[Change], done: Done, progress: Progress = SILENT) -> None:
+    """Carry out changes in their order, with as many steps as possible in one command. Raises StepFailedError."""
     items = [batch.Item(position, step) for position, change in enumerate(changes) for step in change.steps]
     left = [len(change.steps) for change in changes]
     seconds = [0.0 for _ in changes]
@@ -76,7 +75,7 @@ def apply(node: NodeConnection, phase: str, changes: Sequence[Change], done: Don
             if batch.script_of(step) is not None:
                 step = _run_batch(node, group, count)
             else:
-                _carry_out(node, step)
+                _carry_out(node, step, progress)
                 count(group[0], time.monotonic() - begun)
         except _RefusedError as refused:
             step = refused.step or step
@@ -103,7 +102,7 @@ class _RefusedError(Exception):
         return tuple(said.splitlines()[-LAST_LINES:])
 
 
-def _run_batch(node: NodeConnection, group: Sequence[batch.Item], count: Callable[[batch.Item, float], None]) -> Step:
+def _run_batch(node: Connector, group: Sequence[batch.Item], count: Callable[[batch.Item, float], None]) -> Step:
     script = batch.batch_script(group).encode()
     outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=batch.deadline_seconds(group), root=True)
     ran = [one for one in batch.read(outcome.text) if 0 <= one.position < len(group)]
@@ -125,7 +124,7 @@ class _OverdueError(ClusterError):
         self.step = step
 
 
-def _carry_out(node: NodeConnection, step: Step) -> None:
+def _carry_out(node: Connector, step: Step, progress: Progress) -> None:
     match step:
         case Shell():
             content = None if step.stdin is None else step.stdin.read_bytes()
@@ -138,10 +137,12 @@ def _carry_out(node: NodeConnection, step: Step) -> None:
             _run(node, ["true"], step.deadline_seconds)
         case Publish():
             _publish(node, step)
+        case Call():
+            step.action(progress)
 
 
 def _run(
-    node: NodeConnection, words: Words, deadline_seconds: float, user: str | None = None, stdin: bytes | None = None
+    node: Connector, words: Words, deadline_seconds: float, user: str | None = None, stdin: bytes | None = None
 ) -> Outcome:
     outcome = node.run(words, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user)
     if not outcome.ok:
@@ -149,7 +150,7 @@ def _run(
     return outcome
 
 
-def _publish(node: NodeConnection, step: Publish) -> None:
+def _publish(node: Connector, step: Publish) -> None:
     sums = {file.name: file.sha256 for file in step.files}
     seconds = 30.0 + step.size_bytes / 1e6 * _SECONDS_A_MEGABYTE
     sizes = {file.name: file.size_bytes for file in step.files}

@@ -1,11 +1,12 @@
 """What is to be changed on a node, and the steps that change it. Pure data."""
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from deploy.converge.machine_facts import MachineFacts
+from deploy.cluster.role_status import ClusterStatus
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,45 @@ class Publish:
         return sum(file.size_bytes for file in self.files)
 
 
-Step = Shell | Upload | Reconnect | Publish
+class Progress(Protocol):
+    """What a person sees of a deployment while it runs. Every method may be called from any thread."""
+
+    def line(self, node: str, line: str) -> None:
+        """Something was done on `node`, or (without a node) is being done."""
+
+    def roles(self, status: ClusterStatus) -> None:
+        """The roles as they are now, while they start."""
+
+    def warning(self, line: str) -> None:
+        """A line to show once the deployment has ended."""
+
+
+class Silent:
+    """A `Progress` that shows nothing."""
+
+    def line(self, node: str, line: str) -> None:
+        """See `Progress`."""
+
+    def roles(self, status: ClusterStatus) -> None:
+        """See `Progress`."""
+
+    def warning(self, line: str) -> None:
+        """See `Progress`."""
+
+
+SILENT = Silent()
+
+
+@dataclass(frozen=True)
+class Call:
+    """Something that this process does for a node, such as asking a service manager. It raises ClusterError."""
+
+    what: str
+    action: Callable[[Progress], None]
+    deadline_seconds: float = 60.0
+
+
+Step = Shell | Upload | Reconnect | Publish | Call
 
 
 @dataclass(frozen=True)
@@ -91,8 +130,8 @@ class Change:
 class Resource(Protocol):
     """Something that has to be so on a node."""
 
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """What to change, nothing where it is so already."""
+    def changes(self, facts: Any) -> tuple[Change, ...]:
+        """What to change; empty where it is so already. `facts` are those of the cluster's kind (`Desired.ask`)."""
 
 
 def text_diff(path: str, before: bytes | None, after: bytes) -> str:

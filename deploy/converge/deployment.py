@@ -1,125 +1,225 @@
-"""A deployment from facts to recap: the effects around pure plans, on all nodes at once."""
+"""A deployment from facts to recap: look, plan, carry out, verify. One program for every kind of cluster."""
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.errors import ClusterError
-from deploy.cluster.connection import NodeConnection
+from deploy.cluster.cluster import Cluster
+from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import Change
+from deploy.converge.change import Change, Progress, Resource
 from deploy.converge.check import Finding
-from deploy.converge.desired import PHASES, Wish
-from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import fact_script
-from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.memory_estimate import RoleMemory
-from deploy.converge.preflight import NodeWish, examine
-from deploy.converge.publication import room_needed
+from deploy.converge.publication import Publication
+from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap
+from deploy.converge.rollback_plan import UnfinishedRollback
+from deploy.converge.survey import Survey, failure_of, survey
 
-FACTS_SECONDS = 90.0
-"""For one question; a Pi 3 that is busy training answers within ten."""
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
 
-_NOT_FOUND = 127
-"""A shell's exit code for a command that is not there."""
+PHASES = ("prepare", "storage", "mounts", "publish", "code", "firewall", "services", "monitor")
+"""Each ends on all nodes before the next begins: a mount needs its server, an installation its wheels."""
+PUSH_PHASES = ("prepare", "mounts", "publish", "code")
+STORAGE_PHASES = ("prepare", "storage", "mounts", "publish")
+MONITOR_PHASES = ("prepare", "firewall", "monitor")
+START_KINDS = frozenset({"unit", "link", "role"})
+"""Kinds of change after which a start runs the inventory's jobs."""
 
-Event = Callable[[str, str], None]
-"""Told of a node and a line about it, from any thread."""
+LOOKING = "looking at the nodes"
+Plans = Mapping[str, Mapping[str, Sequence[Change]]]
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What the nodes answered; `lost` has the failure of those that did not."""
+class Order:
+    """What one command asks for. `publications` prepares the windows of the jobs; None where no job needs any."""
 
-    facts: Mapping[str, MachineFacts]
-    lost: Mapping[str, StepFailure]
-
-
-def survey(fleet: Fleet, wish: Wish, names: Sequence[str] | None = None) -> Survey:
-    """Ask every node (of `names`) at once."""
-    found = fleet.each(lambda node: ask(node, wish), names)
-    facts = {name: answer for name, answer in found.items() if isinstance(answer, MachineFacts)}
-    lost = {name: _lost(name, error) for name, error in found.items() if isinstance(error, ClusterError)}
-    return Survey(facts, lost)
+    action: str
+    names: tuple[str, ...]
+    phases: tuple[str, ...] = PHASES
+    publications: Callable[[], Sequence[Publication]] | None = None
 
 
-def ask(node: NodeConnection, wish: Wish) -> MachineFacts:
-    """The facts of one node. Raises ClusterError, naming sudo when that is what is missing."""
-    node.open()
-    asked = time.time()
-    script = fact_script(wish.questions(node.name)).encode()
-    outcome = node.run(["sh", "-s"], stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
-    answered = time.time()
-    if "section" not in outcome.text and "@@" not in outcome.text and not outcome.ok:
-        said = " ".join(outcome.last_lines)
-        if outcome.return_code == _NOT_FOUND and "sudo" in said:
-            raise ClusterError(f"{node.name}: there is no sudo ({said}): `su -c 'apt-get install sudo'` there")
-        if "sudo" in said:
-            user = node.address.user
-            file = f"010_{user.replace('.', '_')}-nopasswd"  # sudo ignores names with a dot
-            raise ClusterError(
-                f"{node.name}: {user} may not use sudo without a password ({said}): "
-                f"`echo '{user} ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/{file}` there"
-            )
-        raise ClusterError(
-            f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said}; "
-            f"`fab deploy ssh --node {node.name}` looks at it by hand"
+class Desired(Protocol):
+    """What the nodes of one cluster have to be: `Machines` and `ThisMachine` differ in their facts and resources."""
+
+    @property
+    def inventory(self) -> "Inventory":
+        """The inventory it is made of."""
+
+    @property
+    def publisher(self) -> str:
+        """The node that shares folders with all others; empty where none are shared."""
+
+    def ask(self, node: Connector) -> Any:
+        """The facts of one node. Raises ClusterError."""
+
+    def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+        """The nodes to look at for these."""
+
+    def check(self, fleet: Fleet) -> tuple[Finding, ...]:
+        """Everything that would make a start fail, and what else is worth knowing."""
+
+    def findings(self, seen: Survey[Any]) -> tuple[Finding, ...]:
+        """What a deployment has to know before it plans; a problem keeps its node out of the run."""
+
+    def refuse(self, seen: Survey[Any]) -> None:
+        """Raise ClusterError where a start would make a cluster that no inventory describes."""
+
+    def supplied(self, fit: Mapping[str, Any], order: Order, tell: Tell) -> "Desired":
+        """The same with everything that the nodes will need for the order; `tell` gets what takes time."""
+
+    def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
+        """The resources of one phase on one node, in order; empty where the phase means nothing there."""
+
+    def tidy(self, fleet: Fleet, seen: Survey[Any], names: Sequence[str]) -> list[str]:
+        """Remove what no node needs any more after a deployment that worked; the problems, which stop no job."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What was found before anything is changed, and what would be changed."""
+
+    desired: Desired
+    survey: Survey[Any]
+    unfit: Mapping[str, StepFailure]
+    plans: Plans
+
+    @property
+    def changes(self) -> int:
+        """How many changes the plans hold."""
+        return sum(len(changes) for phase in self.plans.values() for changes in phase.values())
+
+    @property
+    def counts_as_start(self) -> bool:
+        """Whether the jobs run after it: a unit, a link or a role changes."""
+        return any(
+            change.kind in START_KINDS
+            for phase in self.plans.values()
+            for changes in phase.values()
+            for change in changes
         )
-    return read_facts(outcome.text, asked, answered)
 
 
-def _lost(name: str, error: ClusterError) -> StepFailure:
-    if isinstance(error, StepFailedError):
-        return error.record
-    said = str(error).removeprefix(name).lstrip(": ")
-    return StepFailure(name, "facts", "look at the node", "", None, (said,), "")
+@dataclass(frozen=True)
+class Result:
+    """A deployment that ended; not `whole` when it stopped before the last phase."""
+
+    recap: Recap
+    outlook: Outlook
+    whole: bool
+    path: Path
+    """Of the recap."""
 
 
-def findings(wish: Wish, survey: Survey, memory: RoleMemory) -> tuple[Finding, ...]:
-    """Everything that would make a start fail, and what else is worth knowing, node by node."""
-    found: dict[str, tuple[Finding, ...]] = {}
-    for name, failure in survey.lost.items():
-        found[name] = (Finding("problem", f"{name} connection", failure.last_lines[0], name),)
-    needed: set[str] = set()
-    # The publisher last: it has to take what those that are fit will install.
-    for name, facts in sorted(survey.facts.items(), key=lambda one: one[0] == wish.publisher):
-        environment = wish.release.environment_for(facts)
-        lacks = set() if environment is None or environment in facts.environments else {environment}
-        publishes_bytes = 0
-        if name == wish.publisher:
-            publishes_bytes = room_needed(wish.publications, needed | lacks, facts.published, wish.folders)
-        one = NodeWish.of(wish.inventory, name, memory, environment, publishes_bytes)
-        found[name] = examine(one, facts)
-        if not any(finding.level == "problem" for finding in found[name]):
-            needed |= lacks
-    return tuple(finding for node in wish.inventory.nodes for finding in found.get(node.name, ()))
+def look(fleet: Fleet, desired: Desired, order: Order, tell: Tell) -> Outlook:
+    """Survey and plan. `tell` gets what takes time."""
+    seen = survey(fleet, desired.ask, desired.asked(order.names, order.phases))
+    unfit = dict(seen.lost)
+    for one in desired.findings(seen):
+        if one.level == "problem" and one.node not in unfit:
+            unfit[one.node] = StepFailure(one.node, "facts", one.topic, "", None, (one.line,), "")
+    fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
+    desired = desired.supplied(fit, order, tell)
+    plans = plan(desired, fit)
+    if desired.publisher not in order.names:
+        for phase in set(PHASES) - set(STORAGE_PHASES):
+            plans[phase].pop(desired.publisher, None)
+    return Outlook(desired, seen, unfit, plans)
 
 
-def plan(wish: Wish, facts: Mapping[str, MachineFacts]) -> dict[str, dict[str, tuple[Change, ...]]]:
+def plan(desired: Desired, facts: Mapping[str, Any]) -> dict[str, dict[str, tuple[Change, ...]]]:
     """The changes by phase and node; pure."""
     return {
         phase: {
-            name: tuple(change for resource in wish.phase(phase, name, seen) for change in resource.changes(seen))
+            name: tuple(change for resource in desired.phase(phase, name, seen) for change in resource.changes(seen))
             for name, seen in facts.items()
         }
         for phase in PHASES
     }
 
 
-class Deployment:
-    """Carries out plans; a node that fails a step leaves the run, and the others go on."""
+def converge(
+    cluster: Cluster, fleet: Fleet, desired: Desired, order: Order, progress: Progress,
+    before: Callable[[Outlook], None] = lambda outlook: None,
+) -> Result:  # fmt: skip
+    """Bring the nodes to what the inventory says, and write the recap.
 
-    def __init__(self, fleet: Fleet, wish: Wish, recap: Recap, event: Event, begun: float | None = None) -> None:
-        """`begun`: when it all began, by the monotonic clock; now without it."""
+    `before` is called before the first change, if there may be one. Raises what `Desired.refuse` raises.
+    """
+    recap = Recap(order.action, cluster.inventory.cluster, desired.asked(order.names, order.phases), order.names)
+    kept_as = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{order.action}"
+    begun = time.monotonic()
+    progress.line("", LOOKING)
+    outlook = look(fleet, desired, order, lambda words: progress.line("", words))
+    desired.refuse(outlook.survey)
+    deployment = Deployment(fleet, outlook.desired, recap, progress, begun)
+    for failure in outlook.unfit.values():
+        deployment.lose(failure)
+    reason = quorum.missing(cluster.inventory, recap.failures)
+    whole = False
+    if reason:
+        recap.notes.append(f"nothing was changed: {reason}")
+    else:
+        before(outlook)
+        if "code" in order.phases:
+            UnfinishedRollback.of(cluster).forget()
+        if outlook.changes:
+            recap.write(cluster.deployments, kept_as)  # what stays of a deployment that is killed
+        try:
+            whole = deployment.carry_out({phase: outlook.plans[phase] for phase in order.phases}, order.phases)
+        except BaseException:
+            deployment.finish().write(cluster.deployments, kept_as)
+            raise
+    if recap.changed and whole:
+        _verify(fleet, outlook, deployment, order.phases)
+    if whole and "services" in order.phases:
+        for failure in unreachable(cluster.inventory, fleet, set(order.names) - set(recap.failures)):
+            deployment.lose(failure)
+        reason = quorum.missing(cluster.inventory, recap.failures)
+        if reason:
+            recap.notes.append(f"no job can run: {reason}")
+    recap.complete = whole and not recap.notes
+    path = deployment.finish().write(cluster.deployments, kept_as)
+    return Result(recap, outlook, whole, path)
+
+
+def _verify(fleet: Fleet, outlook: Outlook, deployment: "Deployment", phases: Sequence[str]) -> None:
+    """Look again: a change that is still needed has not worked, whatever its exit code said."""
+    names = [name for name in outlook.survey.facts if name not in deployment.recap.failures]
+    seen = survey(fleet, outlook.desired.ask, names)
+    for failure in seen.lost.values():
+        deployment.lose(failure)
+    again = plan(outlook.desired, seen.facts)
+    for phase in phases:
+        for name, changes in again[phase].items():
+            if changes and name in outlook.plans[phase]:
+                words = "; ".join(
+                    f"{change.action} {change.kind} {change.subject}: {change.detail}" for change in changes
+                )
+                hint = "run it again; if it stays so, something on the node changes it back"
+                what = "still to change after it was done"
+                deployment.lose(StepFailure(name, "verify", what, "", None, (words,), hint))
+
+
+class Deployment:
+    """Carries out plans. A node that fails a step leaves the run, and the others go on."""
+
+    def __init__(
+        self, fleet: Fleet, desired: Desired, recap: Recap, progress: Progress, begun: float | None = None
+    ) -> None:
+        """`begun`: when the command began, by the monotonic clock; now without it."""
         self._fleet = fleet
-        self._wish = wish
+        self._desired = desired
         self.recap = recap
-        self._event = event
+        self._progress = progress
         self._telling = threading.Lock()
         self._begun = time.monotonic() if begun is None else begun
 
@@ -127,39 +227,39 @@ class Deployment:
         """A node leaves the run."""
         with self._telling:
             self.recap.failures.setdefault(failure.node, failure)
-        self._event(failure.node, failure.line.removeprefix(f"{failure.node}: "))
+        self._progress.line(failure.node, failure.line.removeprefix(f"{failure.node}: "))
 
-    def carry_out(self, plans: Mapping[str, Mapping[str, Sequence[Change]]], phases: Sequence[str] = PHASES) -> bool:
+    def carry_out(self, plans: Plans, phases: Sequence[str] = PHASES) -> bool:
         """The phases in order; False when too few nodes were left to start roles on."""
         for phase in phases:
             if phase == "services":
-                reason = quorum.missing(self._wish.inventory, self.recap.failures)
+                reason = quorum.missing(self._desired.inventory, self.recap.failures)
                 if reason:
                     self.recap.notes.append(f"roles were not started: {reason}")
                     return False
             self._phase(phase, plans.get(phase, {}))
-            if phase in ("storage", "publish", "mounts") and self._wish.publisher in self.recap.failures:
-                self.recap.notes.append(f"stopped after {phase}: nothing can be shared without {self._wish.publisher}")
+            if phase in ("storage", "publish", "mounts") and self._desired.publisher in self.recap.failures:
+                publisher = self._desired.publisher
+                self.recap.notes.append(f"stopped after {phase}: nothing can be shared without {publisher}")
                 return False
         return True
 
     def finish(self) -> Recap:
-        """The recap, with the time it all took."""
+        """The recap, with the time since the command began."""
         self.recap.seconds = time.monotonic() - self._begun
         return self.recap
 
     def _phase(self, phase: str, plans: Mapping[str, Sequence[Change]]) -> None:
         names = [name for name, changes in plans.items() if changes and name not in self.recap.failures]
 
-        def work(node: NodeConnection) -> None:
+        def work(node: Connector) -> None:
             def done(change: Change, seconds: float) -> None:
                 with self._telling:
                     self.recap.add(node.name, phase, 1, seconds)
-                self._event(node.name, f"{change.action} {change.kind} {change.subject} ({seconds:.1f} s)")
+                self._progress.line(node.name, f"{change.action} {change.kind} {change.subject} ({seconds:.1f} s)")
 
-            apply(node, phase, plans[node.name], done)
+            apply(node, phase, plans[node.name], done, self._progress)
 
-        results: dict[str, Any] = self._fleet.each(work, names)
-        for name, result in results.items():
+        for name, result in self._fleet.each(work, names).items():
             if isinstance(result, ClusterError):
-                self.lose(_lost(name, result) if not isinstance(result, StepFailedError) else result.record)
+                self.lose(result.record if isinstance(result, StepFailedError) else failure_of(name, result))

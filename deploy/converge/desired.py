@@ -1,11 +1,17 @@
-"""What a cluster's nodes have to be like, phase by phase: the inventory as resources. Pure."""
+"""What the machines of a cluster have to be, phase by phase: the inventory as resources. Its decisions are pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from cluster.errors import ClusterError
+from cluster.logs.terminal import say
+from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.local import Local
 from deploy.cluster.places import (
+    ACCOUNT_HOME,
     CONFIGURATION,
     CURRENT,
     DEPLOY_STATE,
@@ -20,15 +26,22 @@ from deploy.cluster.places import (
 )
 from deploy.common.command_line import quoted
 from deploy.converge.change import Resource, Shell
+from deploy.converge.check import Finding
 from deploy.converge.code import Current, Environment, LocalData, Release
+from deploy.converge.deployment import Order, Tell
 from deploy.converge.fact_script import Questions
+from deploy.converge.facts import recordings_of
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
 from deploy.converge.package_scripts import PLANNED
 from deploy.converge.packages import Packages
-from deploy.converge.publication import Publication, Published, publisher
+from deploy.converge.preflight import NodeWish, examine
+from deploy.converge.pruning import prune, prune_wheels
+from deploy.converge.publication import Publication, Published, of_wheelhouse, publisher, room_needed
 from deploy.converge.release_choice import ReleaseChoice
+from deploy.converge.survey import Survey, machine_facts, survey
 from deploy.converge.system import (
     Exports,
     Firewall,
@@ -39,15 +52,11 @@ from deploy.converge.system import (
     ServiceUser,
     UnitFiles,
 )
-from deploy.jobs.node_job.folders import HOME as ACCOUNT_HOME
-from deploy.release.wheelhouse import Wheelhouse
+from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.render import firewall, job_unit, monitor_unit, roles, storage
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
-
-PHASES = ("prepare", "storage", "mounts", "publish", "code", "firewall", "services", "monitor")
-"""Each is done on all nodes before the next begins: a mount needs its server, an installation its wheels."""
 
 ADDRESSES_PATH = f"{UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf"
 SLICE_PATH = f"{UNIT_FOLDER}/pscluster.slice"
@@ -59,8 +68,8 @@ HOME = f"{STATE}/{ACCOUNT_HOME}"
 
 
 @dataclass(frozen=True)
-class Wish:
-    """Everything that the nodes of an inventory are to be. `publications` are for the node that can write them."""
+class Machines:
+    """`Desired` for machines over SSH. `publications` are for the node that can write them."""
 
     inventory: "Inventory"
     release: ReleaseChoice
@@ -81,6 +90,81 @@ class Wish:
     def tasks(self, node: str) -> "tuple[Task, ...]":
         """The parameter servers and workers of a node."""
         return tuple(task for task in self.inventory.tasks() if task.node == node and task.role in roles.MODULES)
+
+    def ask(self, node: Connector) -> MachineFacts:
+        """See `Desired`."""
+        return machine_facts(node, self.questions(node.name))
+
+    def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+        """See `Desired`. The storage server has to know a new node before that can mount it."""
+        return tuple(dict.fromkeys((*names, self.publisher))) if "mounts" in phases else tuple(names)
+
+    def refuse(self, seen: Survey[MachineFacts]) -> None:
+        """See `Desired`: systemd stops what the inventory does not have, so that every start makes sense."""
+
+    def findings(self, seen: Survey[MachineFacts]) -> tuple[Finding, ...]:
+        """See `Desired`."""
+        memory = of_inventory(self.inventory, {name: facts.cores for name, facts in seen.facts.items()})
+        found: dict[str, tuple[Finding, ...]] = {}
+        for name, failure in seen.lost.items():
+            found[name] = (Finding("problem", f"{name} connection", failure.last_lines[0], name),)
+        needed: set[str] = set()
+        # The publisher last: it has to take what the fit nodes will install.
+        for name, facts in sorted(seen.facts.items(), key=lambda one: one[0] == self.publisher):
+            environment = self.release.environment_for(facts)
+            lacks = set() if environment is None or environment in facts.environments else {environment}
+            publishes_bytes = 0
+            if name == self.publisher:
+                publishes_bytes = room_needed(self.publications, needed | lacks, facts.published, self.folders)
+            one = NodeWish.of(self.inventory, name, memory, environment, publishes_bytes)
+            found[name] = examine(one, facts)
+            if not any(finding.level == "problem" for finding in found[name]):
+                needed |= lacks
+        return tuple(finding for node in self.inventory.nodes for finding in found.get(node.name, ()))
+
+    def check(self, fleet: Fleet) -> tuple[Finding, ...]:
+        """See `Desired`: the nodes, and the recordings on this machine."""
+        found = self.findings(survey(fleet, self.ask))
+        if not any(job in ("train", "evaluate") for job in self.inventory.jobs.order):
+            return found
+        data = recordings_of(Local("this machine"), self.inventory.jobs.train.data.source)
+        return (*found, Finding("ok" if data.holds else "problem", "data", data.line))
+
+    def supplied(self, fit: Mapping[str, MachineFacts], order: Order, tell: Tell) -> Self:
+        """See `Desired`: wheels that a node needs and the cache lacks are downloaded, recordings prepared."""
+        publications: list[Publication] = []
+        wheelhouses: dict[str, Wheelhouse] = {}
+        if fit and {"publish", "code"} & {*order.phases}:
+            missing = {
+                (facts.python_version or "", facts.machine)
+                for facts in fit.values()
+                if self.release.environment_for(facts) not in facts.environments
+            }
+            for python, machine in sorted(missing):
+                tell(f"packages for Python {python} on {machine}: downloading what the cache lacks")
+                wheelhouse = make_wheelhouse(
+                    self.release.requirements, python, machine, say=lambda line: say(line, error=True)
+                )
+                wheelhouses[wheelhouse.key] = wheelhouse
+                publications.append(of_wheelhouse(wheelhouse))
+        if order.publications is not None:
+            tell("preparing the recordings, if they are not yet")
+            publications += order.publications()
+        return replace(self, publications=tuple(publications), wheelhouses=wheelhouses)
+
+    def tidy(self, fleet: Fleet, seen: Survey[MachineFacts], names: Sequence[str]) -> list[str]:
+        """See `Desired`: old releases, environments and wheels."""
+        done = prune(fleet, names, self.inventory.deployment.keep_releases)
+        problems = [str(result) for result in done.values() if isinstance(result, ClusterError)]
+        if {*names} != {node.name for node in self.inventory.nodes}:  # the others' needs are unknown
+            return problems
+        needed = {key for facts in seen.facts.values() for key in facts.environments}
+        needed |= {key for facts in seen.facts.values() if (key := self.release.environment_for(facts)) is not None}
+        try:
+            prune_wheels(fleet.nodes[self.publisher], self.folders, needed)
+        except ClusterError as error:
+            problems.append(str(error))
+        return problems
 
     def questions(self, node: str) -> Questions:
         """What to ask of a node."""

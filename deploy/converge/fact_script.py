@@ -30,16 +30,16 @@ _UNIT_KEYS = (
 class Questions:
     """What depends on the inventory: the files, units, packages, mounts and folders to look at."""
 
-    files: tuple[str, ...]
-    units: tuple[str, ...]
-    packages: tuple[str, ...]
-    service_uid: int
-    published: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    service_uid: int = 0
+    published: tuple[str, ...] = ()
     """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
 
     For the node that publishes alone: below a hard mount whose server is gone whoever looks waits for good.
     """
-    space: tuple[str, ...]
+    space: tuple[str, ...] = ()
     """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
     unfinished: tuple[str, ...] = ()
     """Folders in which sub-folders that are not complete take room that the next attempt has, or uses."""

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import platform
 import socket
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ from typing import Any
 
 import psutil
 
-from deploy.common.project import environment_for_any_folder, module_command
+from deploy.cluster.connector import Connector, NodeDeadlineError
+from deploy.common.project import module_command
 
 _PROBE_DEADLINE_SECONDS = 60.0
 
 # Asked in processes of their own: deploy knows neither room, and on a deployed cluster the question has to be put on
 # the node anyway. Each prints one JSON object.
-_GUARD_PROBE = "cluster.server.guard_probe"
+_GUARD_PROBE = "cluster.server.port_guard"
 _DATA_PROBE = "cluster.data.look"
 
 
@@ -54,10 +54,10 @@ class NodeFacts:
     data: Answer
 
 
-def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
+def gather(here: Connector, ports: Iterable[int], data_source: str | None) -> NodeFacts:
     """The facts of this machine; TensorFlow is looked for and not imported, which would take many seconds."""
     memory = psutil.virtual_memory()
-    guard, accounts, privileges = guard_here()
+    guard, accounts, privileges = guard_of(here)
     return NodeFacts(
         python=platform.python_version(),
         machine=platform.machine(),
@@ -70,21 +70,21 @@ def gather_here(ports: Iterable[int], data_source: str | None) -> NodeFacts:
         guard=guard,
         accounts=accounts,
         privileges=privileges,
-        data=recordings_here(data_source),
+        data=recordings_of(here, data_source),
     )
 
 
-def guard_here() -> tuple[Answer, Answer, Answer]:
-    """Whether roles keep other machines out of their ports here, and other accounts, and are not root themselves."""
-    found = _ask(_GUARD_PROBE)
+def guard_of(node: Connector) -> tuple[Answer, Answer, Answer]:
+    """Whether roles keep other machines out of their ports, and other accounts, and are not root themselves."""
+    found = _ask(node, _GUARD_PROBE)
     if isinstance(found, str):
         return Answer(False, found), Answer(False, found), Answer(False, f"roles may run as root: {found}")
     return _answer(found["machines"]), _answer(found["accounts"]), _answer(found["privileges"])
 
 
-def recordings_here(data_source: str | None) -> Answer:
-    """Whether this machine has the recordings, or finds some where none are named."""
-    found = _ask(_DATA_PROBE, *([] if data_source is None else ["--", data_source]))
+def recordings_of(node: Connector, data_source: str | None) -> Answer:
+    """Whether a machine has the recordings, or finds some where none are named."""
+    found = _ask(node, _DATA_PROBE, *([] if data_source is None else ["--", data_source]))
     return Answer(False, found) if isinstance(found, str) else _answer(found)
 
 
@@ -121,24 +121,15 @@ def _holder(port: int) -> str:
     return "another process"
 
 
-def _ask(module: str, *arguments: str) -> dict[str, Any] | str:
+def _ask(node: Connector, module: str, *arguments: str) -> dict[str, Any] | str:
     """The object that a probe prints, or why there is none."""
     try:
-        asked = subprocess.run(
-            module_command(module, *arguments),
-            env=environment_for_any_folder(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_DEADLINE_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        asked = node.run(module_command(module, *arguments), deadline_seconds=_PROBE_DEADLINE_SECONDS)
+    except NodeDeadlineError:
         return f"no answer within {_PROBE_DEADLINE_SECONDS:.0f} s"
-    if asked.returncode != 0:
-        words = asked.stderr.strip().splitlines()
-        return words[-1] if words else f"the probe ended with exit code {asked.returncode}"
-    found: dict[str, Any] = json.loads(asked.stdout)
+    if not asked.ok:
+        return asked.last_lines[-1] if asked.stderr.strip() else f"the probe ended with exit code {asked.return_code}"
+    found: dict[str, Any] = json.loads(asked.text)
     return found
 
 

@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deploy.cluster.role_status import RoleState, RoleStatus
-from deploy.converge.cluster_view import cluster_status
-from deploy.converge.deployment import Survey
-from deploy.converge.desired import Wish
+from deploy.converge.desired import Machines
+from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import MEGABYTE
+from deploy.converge.survey import Survey
+from deploy.converge.systemd import role_states
 from deploy.render.monitor_unit import MONITOR_UNIT
 from deploy.render.storage import fstab_lines
 
@@ -38,9 +39,9 @@ class NodeRow:
         return {**asdict(self), "well": self.well}
 
 
-def node_rows(wish: Wish, survey: Survey) -> tuple[NodeRow, ...]:
+def node_rows(wish: Machines, survey: Survey[MachineFacts]) -> tuple[NodeRow, ...]:
     """A row for every node that was asked, in the order of the inventory."""
-    roles = cluster_status(wish.inventory, survey).roles
+    roles = role_states(wish.inventory, survey).roles
     return tuple(
         _row(wish, survey, node.name, tuple(role for role in roles if role.node == node.name))
         for node in wish.inventory.nodes
@@ -48,7 +49,7 @@ def node_rows(wish: Wish, survey: Survey) -> tuple[NodeRow, ...]:
     )
 
 
-def _row(wish: Wish, survey: Survey, name: str, roles: tuple[RoleStatus, ...]) -> NodeRow:
+def _row(wish: Machines, survey: Survey[MachineFacts], name: str, roles: tuple[RoleStatus, ...]) -> NodeRow:
     address = wish.inventory.hosts[name]
     if name in survey.lost:
         reason = survey.lost[name].last_lines[0]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from cluster.errors import ClusterError
-from deploy.cluster.connection import NodeConnection
+from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import SERVICE_USER, SharedFolders
 from deploy.common.command_line import shell
@@ -23,7 +23,7 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
     A node on which a job runs is left alone: the job's process may be of an old release.
     """
 
-    def one(node: NodeConnection) -> str:
+    def one(node: Connector) -> str:
         if "pscluster-job@" in node.run(_JOB_RUNS).text:
             return ""
         listing = node.run(shell(list_releases()), root=True, deadline_seconds=_LIST_SECONDS)
@@ -42,7 +42,7 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
     return fleet.each(one, names)
 
 
-def prune_wheels(node: NodeConnection, folders: SharedFolders, needed: Collection[str]) -> None:
+def prune_wheels(node: Connector, folders: SharedFolders, needed: Collection[str]) -> None:
     """Of the published wheelhouses, keep those of the environments that some node has or is to have.
 
     Raises ClusterError.

@@ -1,16 +1,62 @@
-"""Which release a rollback goes to, one for all nodes, and what each of them needs for it. Pure."""
+"""The one release that a rollback takes all nodes to, what each needs for it, and the note of one under way."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
+from cluster.atomic_write import atomic_write
 from deploy.common.command_line import quoted
 from deploy.release.history import Installed, previous
+from deploy.release.script import checked
 
 if TYPE_CHECKING:
-    from deploy.converge.unfinished_rollback import Rollback
+    from deploy.cluster.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """`release` is where it goes; `was` the release each node had at first; `left` are those not known to be there."""
+
+    release: str
+    was: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+
+
+class UnfinishedRollback:
+    """The note on the operator's machine: it exists from before the first node goes back until every node has."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @classmethod
+    def of(cls, cluster: "Cluster") -> Self:
+        """The note of a cluster."""
+        return cls(cluster.folder.path / "rollback.json")
+
+    def read(self) -> Rollback | None:
+        """None without a note, or for a damaged one."""
+        try:
+            kept: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            was = {str(node): str(release) for node, release in kept["was"].items()}
+            return Rollback(checked(str(kept["release"])), was, tuple(str(node) for node in kept["left"]))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+
+    def write(self, rollback: Rollback) -> None:
+        """Keep it; a rollback with no node left is complete, and its note goes. Raises ClusterError."""
+        if not rollback.left:
+            self.forget()
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(self._path, json.dumps(asdict(rollback)).encode() + b"\n")
+
+    def forget(self) -> None:
+        """The nodes go to another release."""
+        self._path.unlink(missing_ok=True)
 
 
 class Need(StrEnum):
@@ -53,7 +99,7 @@ def target(standings: Mapping[str, Standing], leading: str) -> str | None:
     return own.key if own is not None and own.key in among else next(iter(among), None)
 
 
-def goes_on(unfinished: "Rollback", standings: Mapping[str, Standing]) -> bool:
+def goes_on(unfinished: Rollback, standings: Mapping[str, Standing]) -> bool:
     """Whether no node that it concerned has been brought to a third release since, by another machine's `start`."""
     return all(
         standings[node].installed.current in (was, unfinished.release, None)

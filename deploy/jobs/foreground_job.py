@@ -1,36 +1,99 @@
-"""A job as a foreground child: interrupted once, killed when it does not end, dead when we are dead."""
+"""A job as a foreground child, restarted by `JobRestartPolicy`: killed if it does not end, dead when we are dead."""
 
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
+from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
+from deploy.common.command_line import quoted
+from deploy.common.hints import command
+from deploy.common.interrupts import interruptible, interrupts
 from deploy.common.parent_death import die_with_parent
-from deploy.jobs.job_restart import JobEnding
+from deploy.jobs.job_restart import JobEnding, JobRestartPolicy
 
 INTERRUPT_DEADLINE_SECONDS = 60.0
-"""For writing the result so far: a coordinator stuck in a wait hears no signal but SIGKILL."""
+"""For writing the result so far: a coordinator that hangs reacts to SIGKILL alone."""
 
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RUN_FILE_VARIABLE = "PSCLUSTER_RUN_FILE"
+"""Names the file into which a coordinator writes the absolute path of its run folder."""
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Inside, whatever interrupts a job raises KeyboardInterrupt where none runs, also Ctrl-C under a shell's `&`."""
+@dataclass(frozen=True)
+class JobProcess:
+    """What to start: the job's command line and environment; its name and the inventory for messages.
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    `run_file` is where the coordinator names its run folder, None without one. A `resumable` job is started again in
+    that folder, another one anew. `shown` turns the folder into what a person types for it.
+    """
 
-    before = {number: signal.signal(number, interrupt) for number in _listened_to()}
+    name: str
+    inventory: Path
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    run_file: Path | None = None
+    resumable: bool = True
+    shown: Callable[[str], str] = str
+
+    @property
+    def run_to_resume(self) -> str:
+        """The folder that the coordinator named; empty before it has one, or where the job begins anew."""
+        try:
+            return "" if self.run_file is None or not self.resumable else self.run_file.read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def run_once(self) -> JobEnding:
+        """One coordinator from its start to its end."""
+        run = self.run_to_resume
+        named = {} if self.run_file is None else {RUN_FILE_VARIABLE: str(self.run_file)}
+        # A second --resume, after one that the person gave, is the one that counts.
+        return run_in_foreground((*self.words, *(("--resume", run) if run else ())), {**self.environment, **named})
+
+    def announce_resume(self) -> None:
+        """Show the command that resumes the run, if there is one."""
+        if run := self.run_to_resume:
+            words = command(f"job {self.name} --resume --run {quoted(self.shown(run))}", self.inventory)
+            announce(f"`{words}` resumes it")
+
+
+def run_to_its_end(job: JobProcess, restart_roles: Callable[[], None], policy: JobRestartPolicy) -> int:
+    """Run the job until it is done, interrupted, or not to be restarted; its exit code.
+
+    `restart_roles` runs before each restart: it clears what the dead coordinator left on the servers. The run file of
+    an earlier job is removed first. Raises what `restart_roles` raises. Main thread only.
+    """
+    restarts: list[float] = []
+    if job.run_file is not None:
+        job.run_file.unlink(missing_ok=True)
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        with interruptible():
+            while True:
+                ending = job.run_once()
+                decision = policy.decide(ending, restarts, time.monotonic())
+                if decision.reason:
+                    announce(f"{job.name}: {decision.reason}")
+                if not decision.restart:
+                    if decision.reason:
+                        job.announce_resume()
+                    return ending.exit_code
+                time.sleep(decision.delay_seconds)
+                restart_roles()
+                restarts.append(time.monotonic())
+                run = job.run_to_resume
+                announce(f"{job.name}: started again{f', resuming {job.shown(run)}' if run else ''}")
+    except KeyboardInterrupt:
+        announce(f"{job.name}: interrupted before it was started again")
+        job.announce_resume()
+        return ExitCode.CANCELLED
+    except ClusterError:
+        job.announce_resume()
+        raise
 
 
 def run_in_foreground(
@@ -40,35 +103,36 @@ def run_in_foreground(
 ) -> JobEnding:
     """Run the job to its end. Main thread only.
 
-    The first Ctrl-C, SIGTERM or closed terminal reaches the job as one SIGINT, whoever it was sent to: the job is a
-    process group of its own, which a terminal's Ctrl-C passes by. The second one, or the deadline, kills it.
+    The first Ctrl-C, SIGTERM or closed terminal reaches the job as one SIGINT: the job is a process group of its own,
+    which the terminal's own signal does not reach. The second one, or the deadline, kills it.
     """
     job: subprocess.Popen[bytes] | None = None
     received: list[int] = []
-    told = False
+    delivered = False
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        if told and job is not None:
+        if delivered and job is not None:
             job.kill()
         deliver()
 
     def deliver() -> None:
-        nonlocal told
-        if job is None or told:
+        nonlocal delivered
+        if job is None or delivered:
             return
-        told = True
+        delivered = True
         job.send_signal(signal.SIGINT)
         signal.setitimer(signal.ITIMER_REAL, deadline_seconds)
-        tell(f"interrupted: the job has {deadline_seconds:.0f} s for its result so far; a second interrupt kills it")
+        words = f"the job has {deadline_seconds:.0f} s for its result so far; a second interrupt kills it"
+        announce(f"interrupted: {words}")
 
     def overdue(_number: int, _frame: FrameType | None) -> None:
-        tell(f"the job did not end within {deadline_seconds:.0f} s: killed")
+        announce(f"the job did not end within {deadline_seconds:.0f} s: killed")
         if job is not None:
             job.kill()
 
     begun = time.monotonic()
-    before = {number: signal.signal(number, interrupt) for number in _listened_to()}
+    before = {number: signal.signal(number, interrupt) for number in interrupts()}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, overdue)
     try:
         job = subprocess.Popen(
@@ -78,24 +142,19 @@ def run_in_foreground(
             process_group=0,
             preexec_fn=die_with_parent(),
         )
-        if received:  # before there was a job to tell
+        if received:  # a signal that came before the job did
             deliver()
         return_code = job.wait()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
-    # Only now: until the handlers are gone, a signal may still come.
+    # Last: a signal may arrive until the handlers are restored.
     return JobEnding(return_code, time.monotonic() - begun, interrupted=bool(received))
 
 
-def tell(message: str) -> None:
-    """A line on stderr in between what the job writes there."""
+def announce(message: str) -> None:
+    """Print a line on stderr between those of the job."""
     # On a terminal the cursor stands behind the job's live bar, or behind the ^C that the terminal shows.
     fresh_line = "\n" if sys.stderr.isatty() else ""
     say(f"{fresh_line}{message}", error=True)
-
-
-def _listened_to() -> list[signal.Signals]:
-    # nohup ignores SIGHUP, and means it.
-    return [n for n in _PASSED_ON if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]

@@ -1,4 +1,4 @@
-"""Whether a job whose coordinator ended is started again, and after how long. Pure: no process, no clock."""
+"""Decides whether and when a job whose coordinator ended is started again. Pure: no process, no clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from cluster.errors import ExitCode
 from deploy.common.return_code import named
 
 _ASKED_TO_END = frozenset({-Signals.SIGINT, -Signals.SIGTERM})
-"""A coordinator that hears these ends by itself with 130; it dies of them only before it listens."""
+"""A running coordinator catches these and ends with 130; it dies of them only before it has handlers."""
 
 
 @dataclass(frozen=True)
 class JobEnding:
-    """How a coordinator ended: `return_code` as `subprocess` gives it, negative for a signal.
+    """The end of a coordinator: `return_code` as `subprocess` gives it, negative for a signal.
 
-    `interrupted`: the person asked the job to end, and a signal after that is ours.
+    `interrupted`: a person asked the job to end; a signal after that is ours.
     """
 
     return_code: int
@@ -31,18 +31,18 @@ class JobEnding:
         return ExitCode.CANCELLED if asked else ExitCode.FAILED
 
     def describe(self) -> str:
-        """`ended with signal 9 (SIGKILL) after 12.3 s`, and where to look if that is a riddle."""
+        """`ended with signal 9 (SIGKILL) after 12.3 s`, and where to look for the cause."""
         words = f"ended with {named(self.return_code)} after {self.seconds:.1f} s"
         if self.return_code == -Signals.SIGKILL:
-            words += " (where nobody sent it, look for out of memory in the kernel's log: dmesg)"
+            words += " (if it was not sent on purpose, look for out of memory in the kernel's log: dmesg)"
         return words
 
 
 @dataclass(frozen=True)
 class JobDecision:
-    """Start the job again after `delay_seconds`, or let it be ended; `reason` carries the numbers behind it.
+    """Start the job again after `delay_seconds`, or not; `reason` carries the numbers behind it.
 
-    `reason` is empty where nothing has to be explained: the job ended as jobs end.
+    `reason` is empty for a normal end, which needs no explanation.
     """
 
     restart: bool
@@ -55,10 +55,10 @@ _LET_IT_END = JobDecision(restart=False, delay_seconds=0.0, reason="")
 
 @dataclass(frozen=True)
 class JobRestartPolicy:
-    """Doubling delays between restarts, and an end to them when too many come within a time that slides along.
+    """Doubling delays between restarts, and at most `limit` of them within a sliding window.
 
-    A long training outlives any number of losses that are far apart; a job that loses its server again and again within
-    minutes gets nowhere.
+    A long training survives any number of losses that are far apart; a job that loses its server again and again within
+    minutes makes no progress.
     """
 
     first_delay_seconds: float = 0.5

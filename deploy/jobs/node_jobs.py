@@ -1,4 +1,4 @@
-"""The jobs of a cluster of machines, seen by the operator: submitted to the coordinator's node, watched, fetched."""
+"""The jobs on the coordinator's node, seen by the operator: submitted, listed, followed, cancelled, fetched."""
 
 import base64
 import json
@@ -7,28 +7,24 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
-from deploy.cluster.connection import KEPT_BYTES
-from deploy.cluster.outcome import NodeDeadlineError, NodeUnreachableError, Outcome
-from deploy.cluster.places import shared_folders
-from deploy.common.command_line import Words
+from deploy.cluster.connector import Connector, NodeDeadlineError, NodeUnreachableError, Outcome
+from deploy.cluster.places import NodePlaces
 from deploy.common.hints import command
-from deploy.jobs.job_submission import first_id, request_of
 from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
 from deploy.jobs.node_job.records import JobRecord, JobState
-from deploy.jobs.node_job.request import JobRequest
+from deploy.jobs.request import JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
-from deploy.render.job_unit import NodePlaces, unit_of_job
+from deploy.render.job_unit import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 KEPT_JOBS = 50
-"""Folders of ended jobs beyond these, the first submitted, go when another job is submitted. Their runs stay."""
+"""A submission removes the folders of ended jobs beyond these, the oldest first. Their runs stay."""
 
 _SUBMIT_SECONDS = 60.0
 _START_SECONDS = 150.0
@@ -39,49 +35,12 @@ _RECONNECT_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _POLL_SECONDS = 0.5
 
 
-class JobNode(Protocol):
-    """The coordinator's node as far as jobs need it: `deploy.cluster.connection.NodeConnection`, or a stand-in."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the inventory."""
-
-    def run(
-        self,
-        words: Words,
-        *,
-        deadline_seconds: float = 30.0,
-        stdin: bytes | None = None,
-        root: bool = False,
-        user: str | None = None,
-        kept_bytes: int = KEPT_BYTES,
-        into: BinaryIO | None = None,
-    ) -> Outcome:
-        """Run a command to its end."""
-
-    def stream(
-        self,
-        words: Words,
-        on_line: Callable[[str], None],
-        *,
-        root: bool = False,
-        user: str | None = None,
-        stop: Event | None = None,
-    ) -> int:
-        """Pass on each line that a command writes."""
-
-
-def runs_on_node(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
-    """The folder on the coordinator's node that holds its runs: on the shared storage where there is one."""
-    return f"{places.state}/runs" if inventory.storage is None else shared_folders(inventory).runs_mount
-
-
 class NodeJobs:
     """The jobs of one cluster. Every method raises ClusterError when the node cannot be reached."""
 
     def __init__(
         self,
-        node: JobNode,
+        node: Connector,
         inventory: "Inventory",
         overrides: Sequence[str],
         places: NodePlaces = NodePlaces(),  # noqa: B008  frozen
@@ -105,10 +64,10 @@ class NodeJobs:
     def submit(self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = ()) -> str:
         """Start a job with these flags of `python -m cluster` and `more` overrides; its id.
 
-        With `after`, the id of another job, it waits there for that one, and begins when it is done.
-        Raises ClusterError with the node's own words when it is refused, because another job runs for one.
+        With `after`, the id of another job, it begins when that one is done. Raises ClusterError with the node's reason
+        for a refusal, such as another running job.
         """
-        runs = runs_on_node(self._inventory, self._places)
+        runs = self._places.runs(self._inventory)
         request = request_of(self._inventory, job, (*self._overrides, *more), flags, runs, after)
         folder = self._new_folder(job, request)
         unit = unit_of_job(folder.id)
@@ -118,10 +77,10 @@ class NodeJobs:
         return folder.id
 
     def records(self) -> list[JobRecord]:
-        """Every job that the node remembers, the oldest first."""
-        # As the account: what it reads is the account's own, and so is every link in it.
+        """Every job of the node, the oldest first."""
+        # As the account: it reads its own files, and root would follow its links.
         environment = ["env", f"PYTHONPATH={self._places.release}", "PYTHONSAFEPATH=1"]
-        report = [self._places.python, "-B", "-m", "deploy.jobs.node_job.report", "--root", self._places.state]
+        report = [self._places.python, "-B", "-m", "deploy.jobs.node_job", "--list", "--root", self._places.state]
         asked = self._node.run([*environment, *report], deadline_seconds=60.0, user=self._places.user)
         try:
             return _records(asked.stdout)
@@ -133,11 +92,11 @@ class NodeJobs:
             ) from None
 
     def running(self) -> JobRecord | None:
-        """The job that runs, if one does."""
+        """The running job, if there is one."""
         return next((record for record in self.records() if record.state is JobState.RUNNING), None)
 
     def choose(self, name: str | None) -> JobRecord:
-        """The job of that id; without one the job that runs, else the newest. Raises UsageError if there is none."""
+        """The job of that id; without an id the running job, else the newest. Raises UsageError if there is none."""
         records = self.records()
         found = [record for record in records if name in (None, record.id)]
         if not found:
@@ -158,8 +117,8 @@ class NodeJobs:
     ) -> JobRecord:
         """Pass on the job's output, from its beginning or its last lines, until it has ended; its record then.
 
-        A connection that breaks is made again a few times, after a word to `on_trouble`, and nothing is lost or
-        repeated. Raises NodeUnreachableError or NodeDeadlineError when that does not help: the job goes on.
+        A broken connection is opened again a few times, after a line to `on_trouble`; no line is lost or repeated.
+        Raises NodeUnreachableError or NodeDeadlineError when that fails: the job continues.
         """
         log, user = str(self._root.job(name).output), self._places.user
         seen, delays = 0, list(_RECONNECT_DELAYS_SECONDS)
@@ -180,10 +139,10 @@ class NodeJobs:
                 if record.state is JobState.SUBMITTED:
                     unit = unit_of_job(name)
                     raise ClusterError(
-                        f"{self.node}: job {name} was never begun: `systemctl status {unit}` there tells why"
+                        f"{self.node}: job {name} was never begun: `systemctl status {unit}` there shows why"
                     )
-                goes_on = not record.state.ended and record.pid is not None
-                until = ["-f", "-s", str(_POLL_SECONDS), f"--pid={record.pid}"] if goes_on else []
+                alive = not record.state.ended and record.pid is not None
+                until = ["-f", "-s", str(_POLL_SECONDS), f"--pid={record.pid}"] if alive else []
                 self._node.stream(["tail", "-n", f"+{seen + 1}", *until, log], passed_on, user=user)
                 if record.state.ended:
                     return record
@@ -194,7 +153,7 @@ class NodeJobs:
                 time.sleep(delays.pop(0))
 
     def cancel(self, name: str) -> JobRecord:
-        """End the job, with its result so far if it manages within 75 s; its record then."""
+        """End the job, with its result so far if it writes that within 75 s; its record then."""
         unit = unit_of_job(self.choose(name).id)
         ended = self._node.run(["systemctl", "stop", unit], deadline_seconds=_CANCEL_SECONDS, root=True)
         record = self.choose(name)
@@ -207,7 +166,7 @@ class NodeJobs:
         return record
 
     def fetch(self, record: JobRecord, into: Path, checkpoints: bool = False) -> Path | None:
-        """Copy the job's run into the folder `into`; where it lies then, None when the job has left no run."""
+        """Copy the job's run into the folder `into`; its path there, None when the job has left no run."""
         if record.run_folder is None:
             return None
         again = f"`{command(f'job attach --job {record.id}', self._inventory.path)}` tries again"
@@ -245,10 +204,10 @@ class NodeJobs:
 
     def _refuse(self, folder: JobFolder, begun: Outcome) -> None:
         said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)
-        # A job that began has its state, and is listed as failed; what was refused leaves nothing.
+        # A job that began has a record, and is listed as failed; a refused one leaves nothing.
         self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
         why = " ".join(said.text.split())
-        if not why:  # it did not get as far as its log
+        if not why:  # it failed before it opened its log
             of_unit = f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"  # not -u: systemd's own lines come last
             heard = self._node.run(["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True)
             why = " ".join((*heard.last_lines, *begun.last_lines))
@@ -256,7 +215,7 @@ class NodeJobs:
 
 
 def _records(stdout: bytes) -> list[JobRecord]:
-    """What `deploy.jobs.node_job.report` printed. Raises ValueError for anything else."""
+    """What `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
     try:
         content = json.loads(stdout)
     except RecursionError:

@@ -29,11 +29,6 @@ class PreparedData:
     line: str
 
 
-def needs_data(job: str) -> bool:
-    """Whether a job reads windows."""
-    return job in ("train", "evaluate")
-
-
 def prepared_data(inventory: "Inventory", folders: SharedFolders) -> PreparedData | None:
     """The data set of `jobs.train.data`, prepared now if it was not; None where the inventory names a published one.
 

@@ -1,4 +1,4 @@
-"""Lines of several logs as one story: each placed in time, those of one run picked out, shown or passed on. Pure."""
+"""Lines of several logs merged by time: each dated, those of one run selected, then rendered. Pure."""
 
 import json
 import time
@@ -6,20 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.logs import LogLine, read_line
-from cluster.logs.foreign import one_line, visible
 from cluster.logs.lines import whole_milliseconds
-from cluster.logs.terminal import as_ascii
+from cluster.logs.terminal import as_ascii, one_line, visible
 
 HOLD_SECONDS = 0.5
-"""A line that comes waits so long for others that are older and take a longer way."""
+"""A new line waits this long for older ones that arrive later."""
 
 LOOK_BACK_LINES = 500
-"""So far before the lines asked for their beginning is looked for: a traceback may be the end of a log."""
+"""Lines read before those asked for, to find the beginning of their message: a log may end in a traceback."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: when it was written, by whom, and in which run. `line` is None where it goes on with the one before."""
+    """One line: its time, its log, and its run. `line` is None where it continues the one before."""
 
     seconds: float
     source: str
@@ -28,8 +27,8 @@ class Entry:
     line: LogLine | None
 
 
-class Source:
-    """One log, whose lines are placed in the order they stand in it."""
+class DatedLog:
+    """The lines of one log in their own order, each with a time and a run."""
 
     def __init__(self, name: str, run: str = "") -> None:
         """`run`: of lines that name none."""
@@ -37,16 +36,16 @@ class Source:
         self._run = run
         self._seconds: float | None = None
 
-    def place_last(self, texts: Sequence[str], written: float) -> list[Entry]:
+    def date_last(self, texts: Sequence[str], written: float) -> list[Entry]:
         """The end of the log. Lines before the first that has a time take that; if none has one, `written`."""
         dated = (line.seconds for line in map(read_line, texts) if line is not None)
         self._seconds = next(dated, written if texts else None)
-        return [self.place(text, written) for text in texts]
+        return [self.date(text, written) for text in texts]
 
-    def place(self, text: str, came: float, seconds: float | None = None) -> Entry:
-        """The next line, which `came` then. `seconds` is its time where somebody else took it down.
+    def date(self, text: str, came: float, seconds: float | None = None) -> Entry:
+        """The next line, which arrived at `came`. `seconds` is its time where the log keeps that beside the text.
 
-        What says neither when nor in which run, such as the rest of a message, belongs to the line before.
+        A line without a time or a run of its own, such as the rest of a message, takes those of the line before.
         """
         line = read_line(text)
         if line is not None and line.role:
@@ -60,30 +59,30 @@ class Source:
 
 
 def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
-    """The last `count` lines, and the ones before that the first of them goes on with if their beginning is there."""
+    """The last `count` lines, and those before them back to the beginning of the first message if it is there."""
     first = max(0, len(texts) - count)
     begins = (at for at in range(first, -1, -1) if at < len(texts) and read_line(texts[at]) is not None)
     return texts[next(begins, first) :]
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """By time; lines of one log that have the same time stay together."""
+    """By time; lines of one log with the same time stay together."""
     return sorted(entries, key=lambda entry: entry.seconds)
 
 
 class Interleaver:
-    """Puts lines that come from several places in order as far as waiting `hold_seconds` for them can."""
+    """Sorts lines that arrive from several places, as far as a wait of `hold_seconds` allows."""
 
     def __init__(self, hold_seconds: float = HOLD_SECONDS) -> None:
         self._hold_seconds = hold_seconds
         self._waiting: list[tuple[float, Entry]] = []
 
     def put(self, entry: Entry, now: float) -> None:
-        """One more line, at the time `now` of a monotonic clock."""
+        """Add a line at the time `now` of a monotonic clock."""
         self._waiting.append((now, entry))
 
     def take(self, now: float) -> list[Entry]:
-        """The lines that have waited long enough, with all that are older than they."""
+        """Remove the lines that have waited long enough, with all older ones."""
         ripe = [entry.seconds for arrived, entry in self._waiting if arrived <= now - self._hold_seconds]
         if not ripe:
             return []
@@ -95,7 +94,7 @@ class Interleaver:
 
 @dataclass(frozen=True)
 class Shown:
-    """Which lines are shown, and how: those of `run` alone unless it is empty, as JSON lines where `for_programs`."""
+    """Which lines are shown, and how: of `run` alone unless it is empty, as JSON lines where `for_programs`."""
 
     width: int
     run: str = ""
@@ -103,7 +102,7 @@ class Shown:
     since: float = 0.0
 
     def wants(self, entry: Entry) -> bool:
-        """Whether the line is to be shown."""
+        """Whether to show the line."""
         return self.run in ("", entry.run) and entry.seconds >= self.since
 
     def render(self, entry: Entry) -> str:
@@ -126,6 +125,6 @@ def as_json(entry: Entry) -> str:
 
 
 def readable(text: str) -> str:
-    """What a person is shown of a line of a job's output: the message where it is JSON, else the line."""
+    """A line of a job's output for a person: the message where it is JSON, else the line."""
     line = read_line(text) if text.startswith("{") else None
     return visible(text.removesuffix("\r") if line is None else line.shown)

@@ -1,98 +1,187 @@
-"""The last lines of several logs, and the new ones as they come."""
+"""The logs of a cluster: chosen, read through the connectors of their nodes, and followed."""
 
-import os
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.errors import ClusterError
+from deploy.cluster.connector import Connector, Outcome
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.selection import select
+from deploy.cluster.services import LogPlace
+from deploy.common.command_line import shell
+from deploy.logs.file_log import FileLog, fixed, log_of_latest_job, log_of_latest_run, log_of_run
+from deploy.logs.journal import Journal
+from deploy.logs.log_merge import Entry, Interleaver
+
+if TYPE_CHECKING:
+    from cluster.inventory.task import Task
 
 POLL_SECONDS = 0.2
-_BLOCK_BYTES = 65536
+READ_SECONDS = 60.0
+UNIT_COLUMNS = 14
+KEPT_BYTES = 128 << 20
+"""Of one log: a million lines are read where a run is named."""
+MOST_LINES = 1_000_000
+
+_NEWEST_RUNS = 'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
 
 
-class Log(Protocol):
-    """A log: the name to show beside its lines, and where it lies now."""
+class LogSource(Protocol):
+    """One log on a node. One thread at a time uses it: first to read its end, then to follow it."""
 
     @property
-    def name(self) -> str:
-        """`worker:0`."""
+    def root(self) -> bool:
+        """Whether root reads it."""
 
     @property
-    def path(self) -> Path:
-        """The file; it need not be there."""
+    def user(self) -> str | None:
+        """The account that reads it, if it is not the one that is logged in."""
+
+    def reading(self) -> list[str]:
+        """The command that prints the end of it."""
+
+    def read(self, output: bytes, follow: bool) -> list[Entry]:
+        """The lines in the output of `reading`; with `follow` without an incomplete last one."""
+
+    def following(self) -> list[str]:
+        """The command that prints every later line and stays."""
+
+    def came(self, text: str) -> Entry | None:
+        """A line of the output of `following`; None for anything else."""
 
 
 @dataclass(frozen=True)
-class LogEnd:
-    """The last lines of a log, and when it was written to; 0 for one that is not there."""
+class LogQuery:
+    """The last `lines` lines, from `since` (seconds since the epoch) on, of `run` alone unless it is empty.
 
-    name: str
-    lines: Sequence[str]
-    written: float
+    `not_before` is a time before every line of the run.
+    """
 
-
-def tail(path: Path, lines: int, end: int | None = None) -> list[str]:
-    """Up to `lines` last lines before the byte `end`; empty for a log that is not there."""
-    try:
-        with path.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            end = size if end is None else min(end, size)
-            kept = b""
-            while end > 0 and kept.count(b"\n") <= lines:
-                size = min(_BLOCK_BYTES, end)
-                end -= size
-                log.seek(end)
-                kept = log.read(size) + kept
-    except FileNotFoundError:
-        return []
-    text = kept.decode("utf-8", errors="replace").removesuffix("\n")
-    return text.split("\n")[-lines:] if lines and kept else []
+    lines: int
+    since: float = 0.0
+    run: str = ""
+    not_before: float = 0.0
 
 
-class Follower:
-    """Notices what is written to `logs` from now on; a log that is set aside, or new, is picked up."""
+def chosen(
+    places: Sequence[LogPlace], tasks: "Sequence[Task]", roles: Sequence[str], nodes: Sequence[str]
+) -> list[LogPlace]:
+    """The places of these roles and nodes, all of them without either. Raises UsageError for an unknown name."""
+    if not roles and not nodes:
+        return list(places)
+    # Beside the tasks: the supervisor, which is on no node of the inventory.
+    others = {place.name for place in places} - {"", *(task.name for task in tasks)}
+    of_tasks = [name for name in roles if name not in others]
+    wanted = set(roles) & others if not nodes else set()
+    if of_tasks or nodes or not roles:
+        wanted |= {task.name for task in select(tasks, of_tasks, nodes)}
+    return [place for place in places if place.name in wanted]
 
-    def __init__(self, logs: Sequence[Log]) -> None:
-        self._readers = [_Reader(log) for log in logs]
 
-    def ends(self, count: int) -> list[LogEnd]:
-        """Up to `count` last lines of each log as it was when the Follower was made."""
-        return [reader.end(count) for reader in self._readers]
+class ClusterLogs:
+    """The logs at some places, by node, each with a column for its name."""
 
-    def new_lines(self) -> list[tuple[str, str]]:
-        """(name, line) of the lines completed since the last call."""
-        return [(reader.name, line) for reader in self._readers for line in reader.new_lines()]
+    def __init__(self, places: Sequence[LogPlace], query: LogQuery) -> None:
+        names = tuple(dict.fromkeys(place.node for place in places))
+        journals = any(place.unit for place in places)
+        node_columns = max(map(len, names), default=0)
+        self.width = node_columns + 1 + UNIT_COLUMNS if journals else max(len(place.name) for place in places)
+        self._logs: dict[str, list[LogSource]] = {}
+        for node in names:
+            here = [place for place in places if place.node == node]
+            units = [place.unit for place in here if place.unit]
+            column = f"{node:<{node_columns}}"
+            files = [_file(place, f"{column} {place.name.replace(':', '-')}" if journals else place.name, query)
+                     for place in here if not place.unit]  # fmt: skip
+            since = max(query.since, query.not_before)
+            self._logs[node] = [*([Journal(node, column, units, query.lines, since)] if units else []), *files]
 
+    def last(self, fleet: Fleet, follow: bool) -> dict[str, list[Entry] | ClusterError]:
+        """The last lines of each node, or why they cannot be read."""
 
-class _Reader:
-    def __init__(self, log: Log) -> None:
-        self.name = log.name
-        self._log = log
-        self._begun_with = log.path
-        self._inode, self._position, self._written = self._find(self._begun_with)
-        self._partial = b""
-        self._first_position = self._position
+        def of_node(node: Connector) -> list[Entry]:
+            return [entry for log in self._logs[node.name] for entry in _last_of(node, log, follow)]
 
-    def end(self, count: int) -> LogEnd:
-        return LogEnd(self.name, tail(self._begun_with, count, self._first_position), self._written)
+        return fleet.each(of_node, tuple(self._logs))
 
-    def new_lines(self) -> list[str]:
-        path = self._log.path
-        inode, size, _ = self._find(path)
-        if inode != self._inode or size < self._position:  # set aside, made anew, or another run's
-            self._inode, self._position, self._partial = inode, 0, b""
-        if size == self._position:
-            return []
-        with path.open("rb") as log:
-            log.seek(self._position)
-            text = self._partial + log.read()
-            self._position = log.tell()
-        *complete, self._partial = text.split(b"\n")
-        return [line.decode("utf-8", errors="replace") for line in complete]
+    def follow(self, fleet: Fleet, show: Callable[[Entry], None]) -> None:
+        """Show every later line until each log has ended, or Ctrl-C. A failure to follow one is a line too."""
+        waiting, arriving, stop = Interleaver(), threading.Lock(), threading.Event()
 
-    def _find(self, path: Path) -> tuple[int | None, int, float]:
+        def pass_on(name: str, log: LogSource) -> None:
+            def one(text: str) -> None:
+                entry = log.came(text)
+                if entry is not None:
+                    with arriving:
+                        waiting.put(entry, time.monotonic())
+
+            try:
+                code = fleet.nodes[name].stream(log.following(), one, root=log.root, user=log.user, stop=stop)
+                if code > 0:
+                    raise ClusterError(
+                        f"{name}: a log of it is followed no more, the command ended with {code}; "
+                        f"`fab deploy ssh --node {name}` looks at it by hand"
+                    )
+            except ClusterError as problem:
+                with arriving:
+                    waiting.put(Entry(time.time(), name, str(problem), "", None), time.monotonic())
+
+        threads = [
+            threading.Thread(target=pass_on, args=(name, log), daemon=True)
+            for name, logs in self._logs.items()
+            for log in logs
+        ]
+        for thread in threads:
+            thread.start()
         try:
-            status = path.stat()
-        except FileNotFoundError:
-            return None, 0, 0.0
-        return status.st_ino, status.st_size, status.st_mtime
+            while True:
+                living = any(thread.is_alive() for thread in threads)
+                with arriving:
+                    ripe = waiting.take(time.monotonic() if living else float("inf"))
+                for entry in ripe:
+                    show(entry)
+                if not living:
+                    return
+                time.sleep(POLL_SECONDS)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(5.0)
+
+
+def newest_runs(places: Sequence[LogPlace], fleet: Fleet) -> list[str]:
+    """Names of the latest runs, for a message."""
+    place = next(place for place in places if place.runs is not None)
+    listed = fleet.nodes[place.node].run(shell(_NEWEST_RUNS, place.runs or ""), user=place.user)
+    return [line.partition("/")[0] for line in listed.text.splitlines()]
+
+
+def _file(place: LogPlace, name: str, query: LogQuery) -> FileLog:
+    if place.runs is None:
+        return FileLog(name, fixed(str(place.path)), query.lines, user=place.user)
+    if query.run:
+        where = log_of_run(place.runs, query.run)
+    else:
+        where = log_of_latest_run(place.runs) if place.jobs is None else log_of_latest_job(place.jobs)
+    return FileLog(name, where, query.lines, run=query.run, user=place.user)
+
+
+def _last_of(node: Connector, log: LogSource, follow: bool) -> list[Entry]:
+    read = node.run(log.reading(), root=log.root, user=log.user, deadline_seconds=READ_SECONDS, kept_bytes=KEPT_BYTES)
+    if _lacks_account(node, log, read):
+        return []  # nothing was deployed there: without the account there is no job
+    if not read.ok and read.stderr.strip():
+        raise ClusterError(
+            f"{node.name}: its logs cannot be read: {' | '.join(read.last_lines[-3:])}; "
+            f"`fab deploy ssh --node {node.name}` looks at it by hand"
+        )
+    return log.read(read.stdout, follow)
+
+
+def _lacks_account(node: Connector, log: LogSource, read: Outcome) -> bool:
+    if read.ok or log.user is None or log.user not in read.stderr:
+        return False
+    return node.run(["id", log.user]).return_code != 0

@@ -1,32 +1,16 @@
 """`pscluster-job@.service`: a job on the coordinator's node, by its id. Pure."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import MOST_DESCRIPTORS
-from deploy.cluster.places import CURRENT, SERVICE_USER, STATE, UNIT_FOLDER, shared_folders
-from deploy.jobs.node_job.folders import HOME
-from deploy.render.hardening import HARDENING
+from cluster.control.door import MOST_DESCRIPTORS
+from deploy.cluster.places import ACCOUNT_HOME, UNIT_FOLDER, NodePlaces, shared_folders
+from deploy.render.roles import HARDENING
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 JOB_UNIT = "pscluster-job@.service"
 PATH = f"{UNIT_FOLDER}/{JOB_UNIT}"
-
-
-@dataclass(frozen=True)
-class NodePlaces:
-    """Where things lie on the coordinator's node."""
-
-    release: str = CURRENT
-    state: str = STATE
-    user: str = SERVICE_USER
-
-    @property
-    def python(self) -> str:
-        """The Python that has TensorFlow."""
-        return f"{self.release}/environment/bin/python"
 
 
 def unit_of_job(job: str) -> str:
@@ -37,9 +21,9 @@ def unit_of_job(job: str) -> str:
 def job_unit(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
     """The unit's content.
 
-    It says nothing of its log: the job opens that itself, as the account; systemd would as root, through any link.
-    Which addresses it may talk to says the drop-in of all our units. `systemctl start` returns once the job has taken
-    the cluster (READY=1), or fails when another one has it.
+    It names no log: the job opens its log itself, as the account; systemd would open it as root, through any link. The
+    drop-in of all units limits its addresses. `systemctl start` returns once the job holds the cluster (READY=1), or
+    fails when another job does.
     """
     release, state = places.release, places.state
     runs = shared_folders(inventory).runs_mount
@@ -58,7 +42,7 @@ NotifyAccess=main
 User={places.user}
 WorkingDirectory={release}
 Environment=PYTHONPATH={release} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-Environment=HOME={state}/{HOME} XDG_CACHE_HOME={state}/{HOME}/cache
+Environment=HOME={state}/{ACCOUNT_HOME} XDG_CACHE_HOME={state}/{ACCOUNT_HOME}/cache
 ExecStart={places.python} -m deploy.jobs.node_job %i --root {state}
 TimeoutStartSec=120
 # 130 is a job that was cancelled: SIGINT reaches the main process alone, which has 60 s for the result so far.

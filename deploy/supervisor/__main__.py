@@ -1,4 +1,4 @@
-"""`python -m deploy.supervisor --inventory FILE [--set KEY=VALUE ...]`: what `fab deploy start` detaches."""
+"""`python -m deploy.supervisor --inventory FILE [--set KEY=VALUE ...]`: `fab deploy start` detaches it."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import cluster.inventory
-from cluster.control.descriptors import raise_limit
+from cluster.control.door import raise_limit
 from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError
 from cluster.logs import LogSettings
@@ -21,6 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.supervisor", description=__doc__)
     parser.add_argument("--inventory", type=Path, required=True, help="the cluster to keep running")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of it")
+    parser.add_argument("--hold", action="append", default=[], metavar="TASK", help="do not start this role yet")
     flags = parser.parse_args()
     raise_limit()
     try:
@@ -28,7 +29,7 @@ def main() -> int:
         folder = StateFolder.beside(inventory.path, inventory.cluster)
         folder.create()
         os.environ[VARIABLE] = folder.token()  # for the roles, which may not be able to read it
-        launches = role_launches(inventory.tasks(), inventory.path, flags.set, folder)
+        launches = role_launches(inventory.tasks(), inventory.path, flags.set, folder, flags.hold)
         logs = LogSettings(inventory.logging.format, inventory.logging.level)
         serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
     except ClusterError as error:

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError
-from deploy.cluster.services import StopReport
 from deploy.common.file_lock import held_by
 from deploy.common.hints import command
 from deploy.common.project import ROOT, module_command
@@ -23,6 +23,15 @@ _LAUNCH_DEADLINE_SECONDS = 60.0
 """From its launch to its first answer: it reads the inventory, and ends what an earlier one left behind."""
 _STOP_DEADLINE_SECONDS = Deadlines().stop_seconds + 10.0
 _POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class StopReport:
+    """Whether a supervisor ran, what took SIGKILL to end, and the inventory that the cluster was started from."""
+
+    ran: bool
+    killed: tuple[str, ...]
+    inventory: str | None = None
 
 
 def answer_seconds(roles: int) -> float:
@@ -45,14 +54,18 @@ class SupervisorHandle:
         deadline_seconds = max(deadline_seconds, self._answer_seconds)
         return ControlClient(self._folder.control_socket, deadline_seconds, stop_command=self._stop_command)
 
-    def launch(self, inventory: Path, overrides: Sequence[str]) -> None:
-        """Detach a supervisor and wait until it answers. Raises ClusterError with its last words if it does not."""
+    def launch(self, inventory: Path, overrides: Sequence[str], held: Sequence[str] = ()) -> None:
+        """Detach a supervisor that does not start the roles `held`, and wait until it answers.
+
+        Raises ClusterError with its last words if it does not answer.
+        """
         self._folder.create()
         # One that is just being stopped still holds the lock.
         wait_until(lambda: self._answers() or held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS)
         if self._answers():
             return
         settings = [word for override in overrides for word in ("--set", override)]
+        settings += [word for name in held for word in ("--hold", name)]
         log = self._folder.log("supervisor")
         set_aside_if_large(log)
         with log.open("ab") as stream:

@@ -18,9 +18,9 @@ def kept_tasks(tasks: Sequence[Task]) -> tuple[Task, ...]:
 
 
 def role_launches(
-    tasks: Sequence[Task], inventory: Path, overrides: Sequence[str], folder: StateFolder
+    tasks: Sequence[Task], inventory: Path, overrides: Sequence[str], folder: StateFolder, held: Sequence[str] = ()
 ) -> list[tuple[Task, LaunchPlan]]:
-    """How to start each kept task of the inventory in the file `inventory`."""
+    """How to start each kept task of the inventory in the file `inventory`; the tasks named `held` wait."""
     settings = [word for override in overrides for word in ("--set", override)]
     return [
         (
@@ -32,6 +32,7 @@ def role_launches(
                 environment=(("NOTIFY_SOCKET", str(folder.notify_socket)), ("PYTHONUNBUFFERED", "1")),
                 folder=ROOT,
                 log=folder.log(task.name),
+                held=task.name in held,
             ),
         )
         for task in kept_tasks(tasks)

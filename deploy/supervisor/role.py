@@ -58,13 +58,21 @@ class Role:
         self._restarts = -1
         self._wake = asyncio.Event()
         self._stopping = self._fenced = self._restarting = False
+        self._held = plan.held
 
     async def keep(self) -> None:
         """Run the role until `stop`: start its process, wait for its end, decide, again."""
         while not self._stopping:
+            if self._held:
+                self._become(RoleState.STOPPED)
+                self._wake.clear()
+                await self._wake.wait()
+                continue
             ending = await self._run_once()
             if self._stopping:
                 break
+            if self._held:
+                continue
             if self._restarting:
                 self._restarting = False
                 self._history = self._policy.revived(self._history, ending.reached_ready)
@@ -127,13 +135,23 @@ class Role:
             ) from None
 
     async def restart(self) -> None:
-        """End the process, with its failures forgiven, and start it anew; also one that had failed for good."""
+        """End the process, forgive its failures, and start it again; also a role that failed for good or is held."""
+        self._held = False
         if self._process is None:
             self._history = self._policy.revived(self._history)
             self._wake.set()
             return
         self._restarting = True
         await self._end_process()
+
+    async def hold(self) -> bool:
+        """End the process and start no other one until `restart`; whether SIGTERM was not enough."""
+        self._held = True
+        self._wake.set()
+        if self._process is None:
+            return False
+        self._become(RoleState.STOPPING)
+        return await self._end_process()
 
     async def stop(self) -> bool:
         """End the process for good; whether it had to be killed because SIGTERM did not do."""

@@ -15,12 +15,16 @@ from deploy.supervisor.process_facts import ProcessIdentity, identify
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What to start: the command line, variables added to our environment, working folder, log file."""
+    """What to start: the command line, variables added to our environment, working folder, log file.
+
+    A role that is `held` starts on the first request for a restart.
+    """
 
     command: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     folder: Path
     log: Path
+    held: bool = False
 
 
 class RoleProcess:

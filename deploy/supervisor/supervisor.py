@@ -97,7 +97,12 @@ class Supervisor:
             roles = self._named(request["tasks"]) if request.get("tasks") else list(self._roles.values())
             await asyncio.gather(*(role.restart() for role in roles))
             return {"tasks": [role.task.name for role in roles]}
-        raise UsageError(f"expected the verb status, watch, stop, kill, signal, cut or restart, got {verb!r}")
+        if verb == "hold":
+            roles = self._named(request.get("tasks") or ())
+            slow = await asyncio.gather(*(role.hold() for role in roles))
+            killed = [role.task.name for role, was_killed in zip(roles, slow, strict=True) if was_killed]
+            return {"killed": killed, "inventory": self._inventory}
+        raise UsageError(f"expected the verb status, watch, stop, hold, kill, signal, cut or restart, got {verb!r}")
 
     async def stop(self) -> list[str]:
         """Stop every role, side by side; names of those that had to be killed. Asking twice waits for the same stop."""

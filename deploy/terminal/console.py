@@ -1,8 +1,9 @@
-"""What the commands show: tables, one spinner, plain lines where nobody watches."""
+"""The tables of status, jobs and findings, and the progress of a start. Plain lines where stdout is no terminal."""
 
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,8 @@ from cluster.logs.terminal import is_animated, say
 from deploy.cluster.role_status import ClusterStatus, RoleState
 from deploy.cluster.services import Report
 from deploy.common.hints import command
-from deploy.converge.check import Finding
-from deploy.converge.plan import Plan
-from deploy.terminal.finding_groups import grouped
+from deploy.converge.check import Finding, Level
+from deploy.converge.this_machine import StartPlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,9 +32,12 @@ _COLOURS = {
 _JOB_COLOURS = {"running": "yellow", "done": "green", "failed": "red", "interrupted": "red"}
 _LEVEL_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 _LEAST_WIDTH = 120
-"""A terminal narrower than a table wraps its lines; rich would cut the figures out of them."""
+"""A narrower terminal wraps the lines of a table; rich would cut figures out of them."""
 _WIDTH_OF_A_FILE = 240
 _NARROW = 80
+_NAMED_NODES = 3
+"""Beyond these, nodes are counted; those of a problem are all named, because a person has to visit each."""
+_LEFT_OUT_NODES = 2
 
 
 def console() -> "Screen":
@@ -47,7 +50,7 @@ def console() -> "Screen":
 
 
 def show_status(status: ClusterStatus, job_pid: int | None) -> None:
-    """One row a role, the reasons of those that are not well, and whether a job runs."""
+    """One row a role, the reasons of those that are not ready, and whether a job runs."""
     screen = console()
     for part in status_parts(status, job_pid, "", screen.width):
         screen.print(part)
@@ -56,7 +59,7 @@ def show_status(status: ClusterStatus, job_pid: int | None) -> None:
 def status_parts(
     status: ClusterStatus, job_pid: int | None, progress: str, columns: int
 ) -> "list[RenderableType]":  # fmt: skip
-    """What `show_status` shows; how far the job is, where that is known. Below 80 columns the least is left out."""
+    """The lines of `show_status`, with the job's progress. Below 80 columns the least important ones are left out."""
     from rich import box
     from rich.table import Table
 
@@ -100,8 +103,8 @@ def show_jobs(records: "Sequence[JobRecord]") -> None:
     console().print(table)
 
 
-def show_plan(plan: Plan, inventory: Path) -> None:
-    """One line a step, and how to have it done."""
+def show_plan(plan: StartPlan, inventory: Path) -> None:
+    """One line a step, and the command that carries the plan out."""
     from cluster.logs.screen import words
 
     screen = console()
@@ -114,7 +117,7 @@ def show_plan(plan: Plan, inventory: Path) -> None:
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """One line for each thing that was found, with the nodes that share it."""
+    """One line a finding, with the nodes that share it."""
     from cluster.logs.screen import words
 
     screen = console()
@@ -126,9 +129,47 @@ def show_findings(findings: Sequence[Finding]) -> None:
         screen.print(words("  ", level, f" {nodes}{group.topic:<14}{group.line}"))
 
 
+@dataclass(frozen=True)
+class FindingGroup:
+    """One finding and its nodes: `all 16 nodes`, `15 nodes (all but rpi11)`, empty without nodes."""
+
+    level: Level
+    topic: str
+    line: str
+    nodes: str
+
+
+def grouped(findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
+    """Equal findings of several nodes as one, in the order of the first of each."""
+    everyone = tuple(dict.fromkeys(finding.node for finding in findings if finding.node))
+    of_same: dict[tuple[Level, str, str], list[str]] = {}
+    for finding in findings:
+        names = of_same.setdefault((finding.level, finding.topic, finding.line), [])
+        if finding.node and finding.node not in names:
+            names.append(finding.node)
+    return tuple(
+        FindingGroup(*same, name_nodes(names, everyone, every_name=same[0] == "problem"))
+        for same, names in of_same.items()
+    )
+
+
+def name_nodes(names: Sequence[str], everyone: Sequence[str], *, every_name: bool = False) -> str:
+    """Some of the nodes `everyone`, in few words."""
+    if len(names) <= _NAMED_NODES:
+        return ", ".join(names)
+    others = [name for name in everyone if name not in names]
+    if not others:
+        return f"all {len(names)} nodes"
+    if len(others) <= _LEFT_OUT_NODES:
+        return f"{len(names)} nodes (all but {', '.join(others)})"
+    if every_name:
+        return ", ".join(names)
+    return f"{len(names)} nodes ({names[0]}, ...)"
+
+
 @contextmanager
 def progress_of_start(*, quiet: bool = False) -> Iterator[Report]:
-    """Shows which roles are ready: a spinner on a terminal, else one line for each role that has an answer."""
+    """Show which roles are ready: a spinner on a terminal, else one line a role."""
     if quiet or not is_animated(sys.stdout):
         yield (lambda status: None) if quiet else _LineReport()
         return
@@ -151,7 +192,7 @@ class _LineReport:
     def __call__(self, status: ClusterStatus) -> None:
         for role in status.roles:
             line = f"{role.name} {role.state}" + (f": {role.reason}" if role.reason else "")
-            # A failure is what the command ends with, on stderr.
+            # The command ends with the failures, on stderr.
             if role.state not in (RoleState.STARTING, RoleState.FAILED) and self._said.get(role.name) != line:
                 self._said[role.name] = line
                 say(line)

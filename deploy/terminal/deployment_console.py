@@ -1,4 +1,4 @@
-"""What a deployment shows: its plan, its progress, its recap."""
+"""The views of a deployment: its plans, its progress, its recap, its nodes."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
 
 
 def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mapping[str, StepFailure]) -> None:
-    """Every change once, with the nodes it is for, and the differences of texts that are there already."""
+    """Every change once, with its nodes, and the differences of files that change."""
     from cluster.logs.screen import words
 
     screen = console()
@@ -46,7 +46,7 @@ def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mappi
 
 @contextmanager
 def progress_of_deployment() -> Iterator[Callable[[str, str], None]]:
-    """A spinner with the last thing done on a terminal, else one line for each thing."""
+    """Show each event: a spinner with the last one on a terminal, else one line an event."""
     if is_animated(sys.stdout):
         from cluster.logs.screen import spinner
 
@@ -57,7 +57,7 @@ def progress_of_deployment() -> Iterator[Callable[[str, str], None]]:
 
 
 def show_recap(recap: Recap, path: Path) -> None:
-    """Node by phase, why nodes left the run, and one line of sums."""
+    """Nodes by phases, the reasons of the failed ones, and one line of sums."""
     from rich import box
     from rich.table import Table
 
@@ -80,14 +80,14 @@ def show_recap(recap: Recap, path: Path) -> None:
 
 
 def show_nodes(rows: Sequence[NodeRow]) -> None:
-    """One row a node, and beneath them what is wrong."""
+    """One row a node, and beneath them the reasons of those that are not well."""
     screen = console()
     for part in node_parts(rows, screen.width):
         screen.print(part)
 
 
 def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
-    """What `show_nodes` shows; below 110 columns the least is left out."""
+    """The lines of `show_nodes`; below 110 columns the least important ones are left out."""
     from rich import box
     from rich.table import Table
 

@@ -1,11 +1,11 @@
-"""`optimizer: adam`."""
+"""`optimizer: adam` and `optimizer: adamw`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import OptimizerOptions
+from cluster.inventory.fields import OptimizerOptions, PositiveFloat
 from cluster.lazy import tf
 from ps_node.optimizers.optimizer import Optimizer
 
@@ -72,3 +72,27 @@ class Adam(Optimizer):
         second = slots[1] + (tf.square(gradient) - slots[1]) * (1.0 - self.beta_2)
         corrected = rate * tf.sqrt(1.0 - tf.pow(self.beta_2, step)) / (1.0 - tf.pow(self.beta_1, step))
         return parameters - first * corrected / (tf.sqrt(second) + self.epsilon), tf.stack([first, second])
+
+
+class AdamWOptions(OptimizerOptions):
+    """Adam with decoupled weight decay, https://arxiv.org/abs/1711.05101; the decay's default is PyTorch's."""
+
+    name: Literal["adamw"] = Field("adamw", description="which optimizer this is")
+    learning_rate: PositiveFloat = Field(0.002, description="step size; with one_cycle the highest one")
+    beta_1: Beta1 = 0.9
+    beta_2: Beta2 = 0.999
+    epsilon: Epsilon = 1e-8
+    weight_decay: float = Field(0.01, ge=0.0, lt=1.0, description="share of a weight lost per update, times the step")
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """AdamW (Loshchilov & Hutter, arXiv 1711.05101).
+
+    Parameters shrink by `rate * weight_decay` before the Adam step, as in PyTorch's AdamW.
+    """
+
+    weight_decay: float = 0.01
+
+    name = "adamw"
+    Options = AdamWOptions

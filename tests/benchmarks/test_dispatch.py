@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.coordinators.dispatch import SPENT_FILE, WARM_UP_UPDATES, Account
 from benchmarks.dispatch import BARE, TRAINING, summarize
-from benchmarks.dispatch_job import SPENT_FILE, WARM_UP_UPDATES, Account
 from cluster.status.events import StageBegan, Updated
 
 

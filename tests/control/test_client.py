@@ -14,13 +14,12 @@ from cluster.control.messages import Reply
 from cluster.control.server import PROCESS_HEADER, Server
 from cluster.errors import ClusterError
 from cluster.jobs.role_metrics import MOST_LINES, role_metrics
-from deploy.jobs.node_job.restart_verdict import RestartPatience
-from deploy.jobs.node_job.role_restart import bring_roles_back
+from deploy.jobs.node_job.role_restart import RestartPatience, restart_roles
 from tests.server.processes import HANG_SECONDS, PROJECT, free_ports
 
 PRODUCT = ("cluster", "deploy", "ps_node", "worker_node")
 OTHER_CLIENTS = re.compile(r"urllib\.(request|error)|http\.client|HTTPConnection|urlopen|import (requests|httpx)")
-THE_ONE = ("cluster/control/client.py",)
+OTHER_SUPERVISOR_CLIENTS = re.compile(r"""json\.dumps\(\{["']verb""")
 Play = Callable[[socket.socket, threading.Event], None]
 
 
@@ -171,16 +170,20 @@ def test_roles_that_hold_their_asker_up_are_given_up_in_time(play: Play) -> None
     with playing(play) as port:
         roles = {"ps:0": f"127.0.0.1:{port}", **{f"worker:{index}": f"127.0.0.1:{port}" for index in range(40)}}
         begun = time.monotonic()
-        with pytest.raises(ClusterError, match="do not come back"):
-            bring_roles_back(roles, print, RestartPatience(deadline_seconds=1.0, silent_worker_seconds=0.2))
+        with pytest.raises(ClusterError, match="are not ready after"):
+            restart_roles(roles, print, RestartPatience(deadline_seconds=1.0, silent_worker_seconds=0.2))
         assert time.monotonic() - begun < 20
 
 
-def test_the_product_has_one_client() -> None:
+@pytest.mark.parametrize(
+    ("pattern", "the_one"),
+    [(OTHER_CLIENTS, "cluster/control/client.py"), (OTHER_SUPERVISOR_CLIENTS, "cluster/control/lines.py")],
+)
+def test_the_product_has_one_client_of_http_and_one_of_supervisors(pattern: re.Pattern[str], the_one: str) -> None:
     found = {
         str(path.relative_to(PROJECT))
         for room in PRODUCT
         for path in (PROJECT / room).rglob("*.py")
-        if OTHER_CLIENTS.search(path.read_text())
+        if pattern.search(path.read_text())
     }
-    assert found == set(THE_ONE)
+    assert found == {the_one}

@@ -14,8 +14,8 @@ from cluster.inventory import Inventory, load
 from deploy.cluster.places import ENVIRONMENTS, UNIT_FOLDER
 from deploy.common.project import ROOT
 from deploy.converge.change import Change, Publish, Shell, Upload
-from deploy.converge.deployment import plan
-from deploy.converge.desired import PHASES, Wish
+from deploy.converge.deployment import PHASES, plan
+from deploy.converge.desired import Machines
 from deploy.converge.files import own_fstab_lines
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
 from deploy.converge.publication import Publication
@@ -61,8 +61,8 @@ def thesis(*overrides: str) -> Inventory:
     return load(ROOT / "inventory.yaml", overrides, check_interfaces=False, machine=machine())
 
 
-def wish_for(inventory: Inventory, key: str = "feedfacefeedface") -> Wish:
-    return Wish(inventory, release(key), (WHEELS,), {ENVIRONMENT: WHEELHOUSE})
+def wish_for(inventory: Inventory, key: str = "feedfacefeedface") -> Machines:
+    return Machines(inventory, release(key), (WHEELS,), {ENVIRONMENT: WHEELHOUSE})
 
 
 def untouched(address: str = "192.168.1.16", **changes: Any) -> MachineFacts:
@@ -111,7 +111,7 @@ def untouched_cluster(inventory: Inventory) -> Cluster:
     return {node.name: untouched(inventory.hosts[node.name]) for node in inventory.nodes}
 
 
-def converged(wish: Wish, cluster: Cluster) -> tuple[Cluster, Plans]:
+def converged(wish: Machines, cluster: Cluster) -> tuple[Cluster, Plans]:
     """The cluster after one deployment, and what was planned for it; nodes that are new are untouched Pis."""
     cluster = {name: cluster.get(name) or untouched(wish.inventory.hosts[name]) for name in wish.inventory.hosts}
     plans = plan(wish, cluster)

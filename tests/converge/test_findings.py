@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from deploy.converge.check import Finding
-from deploy.terminal.console import show_findings
-from deploy.terminal.finding_groups import grouped, name_nodes
+from deploy.terminal.console import grouped, name_nodes, show_findings
 
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]
 MEMORY = "the kernel's memory controller is switched off"

@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from deploy.converge.rollback_plan import Need, Standing, goes_on, read_runs, runs_script, target
-from deploy.converge.unfinished_rollback import Rollback
+from deploy.converge.rollback_plan import Need, Rollback, Standing, goes_on, read_runs, runs_script, target
 from deploy.release.history import Installed, Release
 
 ENVIRONMENT = "e" * 16

@@ -6,12 +6,13 @@ from pathlib import Path
 from cluster.inventory import Inventory, load
 from deploy.common.project import ROOT
 from deploy.converge.change import Change, Shell
-from deploy.converge.deployment import Survey, plan
+from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import UnitFact
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.node_table import node_rows
 from deploy.converge.preflight import NodeWish, examine
 from deploy.converge.reset import Traces, reset_script
+from deploy.converge.survey import Survey
 from deploy.render import monitor_unit
 from tests.converge.pi import ENVIRONMENT, after, all_changes, converged, thesis, untouched, untouched_cluster, wish_for
 from tests.inventory.cases import machine

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cluster.inventory import Inventory
 from deploy.cluster.places import UNIT_FOLDER
 from deploy.converge.change import Shell
-from deploy.converge.deployment import plan
-from deploy.converge.desired import PHASES
+from deploy.converge.deployment import PHASES, plan
 from deploy.converge.machine_facts import UnitFact
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import NodeWish, examine

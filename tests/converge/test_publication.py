@@ -5,11 +5,10 @@ from pathlib import Path
 
 from deploy.cluster.places import ENVIRONMENTS, shared_folders
 from deploy.converge.change import PublishedFile
-from deploy.converge.deployment import Survey, findings
-from deploy.converge.desired import Wish
+from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MountFact
-from deploy.converge.memory_estimate import estimate
 from deploy.converge.publication import MEGABYTE, WHEELHOUSE_BYTES, Publication, room_needed
+from deploy.converge.survey import Survey
 from tests.converge.pi import ENVIRONMENT, Cluster, release, thesis, untouched_cluster
 
 INVENTORY = thesis()
@@ -38,7 +37,7 @@ def test_what_is_there_is_not_needed_again() -> None:
 
 def problems(cluster: Cluster) -> dict[str, str]:
     """By node, as `check` finds them."""
-    found = findings(Wish(INVENTORY, release()), Survey(cluster, {}), estimate(32))
+    found = Machines(INVENTORY, release()).findings(Survey(cluster, {}))
     assert list(dict.fromkeys(one.node for one in found)) == [node.name for node in INVENTORY.nodes]
     return {one.node or "": one.line for one in found if one.level == "problem"}
 

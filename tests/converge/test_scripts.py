@@ -9,7 +9,7 @@ from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
 from deploy.converge.fact_script import fact_script
 from deploy.converge.reset import Traces, reset_script
-from deploy.converge.rolling import interrupt_script, restart_script, stop_script
+from deploy.converge.systemd import interrupt_script, restart_script, stop_script
 from tests.converge.pi import all_changes, converged, thesis, untouched_cluster, wish_for
 from tests.habits import needs
 

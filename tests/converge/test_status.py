@@ -9,10 +9,10 @@ import pytest
 
 from deploy.cluster.role_status import RoleState
 from deploy.converge.apply import StepFailure
-from deploy.converge.cluster_view import cluster_status, state
-from deploy.converge.deployment import Survey
 from deploy.converge.machine_facts import MachineFacts, UnitFact
 from deploy.converge.node_table import NodeRow, node_rows
+from deploy.converge.survey import Survey
+from deploy.converge.systemd import role_states, state_of
 from deploy.terminal.deployment_console import show_nodes
 from tests.converge.pi import converged, thesis, wish_for
 
@@ -45,7 +45,7 @@ def test_a_cluster_that_runs_is_well(running: dict[str, MachineFacts]) -> None:
     assert rows[0].memory == "250/950 MB"
     assert rows[0].temperature == "48 °C"
     assert rows[0].to_json()["well"] is True
-    assert cluster_status(WISH.inventory, Survey(running, {})).running
+    assert role_states(WISH.inventory, Survey(running, {})).running
 
 
 def test_what_is_wrong_with_a_node_is_in_its_row(running: dict[str, MachineFacts]) -> None:
@@ -78,7 +78,7 @@ def test_a_node_that_does_not_answer_has_a_row_too(
     shown = capsys.readouterr().out
     assert "rpi02: no connection" in shown
     assert "1 of 2 nodes are well" in shown
-    by_name = {role.name: role for role in cluster_status(WISH.inventory, survey).roles}
+    by_name = {role.name: role for role in role_states(WISH.inventory, survey).roles}
     assert (by_name["worker:1"].state, by_name["worker:1"].reason) == (RoleState.FAILED, "no connection")
     assert by_name["worker:2"].state is RoleState.STOPPED
     assert len(by_name) == 17
@@ -98,17 +98,17 @@ STATES: Sequence[Any] = [
 
 def test_a_unit_s_state_is_a_role_s() -> None:
     for active, sub, shown in STATES:
-        assert state(UnitFact("loaded", active, sub, "enabled", False, "success", 0, 0)) is shown
+        assert state_of(UnitFact("loaded", active, sub, "enabled", False, "success", 0, 0)) is shown
 
 
 def test_a_role_has_its_process(running: dict[str, MachineFacts]) -> None:
     began = time.time() - 60
     facts = with_unit(running["rpi01"], WORKER, pid=812, started_seconds=began, anonymous_memory_bytes=9, restarts=2)
-    roles = {role.name: role for role in cluster_status(WISH.inventory, Survey({"rpi01": facts}, {})).roles}
+    roles = {role.name: role for role in role_states(WISH.inventory, Survey({"rpi01": facts}, {})).roles}
     role = roles["worker:0"]
     assert (role.pid, role.anonymous_memory_bytes, role.restarts, role.reason) == (812, 9, 2, "")
     assert role.uptime_seconds is not None
     assert role.uptime_seconds >= 60
     ahead = with_unit(facts, WORKER, started_seconds=time.time() + 3600)
-    later = cluster_status(WISH.inventory, Survey({"rpi01": ahead}, {})).roles
+    later = role_states(WISH.inventory, Survey({"rpi01": ahead}, {})).roles
     assert next(role for role in later if role.name == "worker:0").uptime_seconds == 0.0

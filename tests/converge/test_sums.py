@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from deploy.converge.apply import StepFailure
 from deploy.converge.quorum import minimum_workers, missing
 from deploy.converge.recap import Again, Recap, to_do_again
-from deploy.converge.rolling import batches, restart_script, stop_script
+from deploy.converge.systemd import batches, restart_script, stop_script
 from tests.converge.pi import thesis
 
 INVENTORY = thesis()

@@ -4,13 +4,18 @@ import sys
 
 from cluster.errors import ClusterError
 from cluster.inventory import load
-from deploy.cluster.local_services import LocalServices
+from deploy.cluster.cluster import local
 from deploy.jobs.job_restart import JobRestartPolicy
+from deploy.jobs.local_jobs import LocalJobs
+from deploy.supervisor.services import Supervised
 
 inventory, job, delay_seconds, limit, *player = sys.argv[1:]
 policy = JobRestartPolicy(first_delay_seconds=float(delay_seconds), longest_delay_seconds=1000.0, limit=int(limit))
 try:
-    code = LocalServices(load(inventory), (), (sys.executable, *player), policy).run_job(job, ("--resume", "asked"))
+    loaded = load(inventory)
+    services = Supervised(loaded, ())
+    jobs = LocalJobs(local(loaded, (), services), services, (sys.executable, *player), policy)
+    code = jobs.run_job(job, ("--resume", "asked"))
 except ClusterError as error:
     print(error, file=sys.stderr)
     code = error.exit_code

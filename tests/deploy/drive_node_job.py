@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 from deploy.jobs.job_restart import JobRestartPolicy
+from deploy.jobs.node_job.__main__ import write_into
 from deploy.jobs.node_job.folders import JobsRoot
-from deploy.jobs.node_job.output import say_into
 from deploy.jobs.node_job.run import run
 
 log, words = sys.argv[1] == "--log", sys.argv[1:]
 root, name, *player = words[1:] if log else words
 if log:
-    say_into(JobsRoot(Path(root)).job(name))
+    write_into(JobsRoot(Path(root)).job(name))
 policy = JobRestartPolicy(first_delay_seconds=0.01, limit=2)
 sys.exit(run(JobsRoot(Path(root)), name, (sys.executable, *player), policy))

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from deploy.cluster.ssh_cluster import SshCluster
-from deploy.commands import ssh_start
-from deploy.commands.ssh_start import Outlook, asked
+from deploy.converge import deployment
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change, Shell
-from deploy.converge.deployment import Survey
-from deploy.converge.desired import PHASES, Wish
+from deploy.converge.deployment import PHASES, Desired, Order, Outlook
+from deploy.converge.desired import Machines
+from deploy.converge.survey import Survey
 
 KINDS = {"prepare": "file", "code": "link", "services": "unit"}
 """What each node needs, by phase."""
@@ -28,10 +27,10 @@ class PlayedNodes:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._folder = folder
         self.unreached: list[str] = []
-        patch.setattr(ssh_start, "look", self._look)
-        patch.setattr(ssh_start, "unreachable", self._unreachable)
-        for name in ("_verify", "_tidy"):
-            patch.setattr(ssh_start, name, lambda *_: None)
+        patch.setattr(deployment, "look", self._look)
+        patch.setattr(deployment, "unreachable", self._unreachable)
+        patch.setattr(deployment, "_verify", lambda *_: None)
+        patch.setattr(Machines, "tidy", lambda *_: [])
 
     def break_down(self, node: str, phase: str) -> None:
         """From now on the node fails there."""
@@ -57,16 +56,13 @@ class PlayedNodes:
         script = f"[ ! -e {broken} ] || {{ echo the disk is full >&2; exit 1; }}; touch {done}"
         return Change(kind, phase, "create", "for a test", (Shell(f"do {phase}", script),))
 
-    def _look(
-        self, cluster: SshCluster, _fleet: Any, names: Sequence[str], _with_data: bool, _say: Any,
-        phases: Sequence[str] = PHASES,
-    ) -> Outlook:  # fmt: skip
+    def _look(self, _fleet: Any, desired: Desired, order: Order, _tell: Any) -> Outlook:
         plans: dict[str, dict[str, tuple[Change, ...]]] = {phase: {} for phase in PHASES}
         for phase, kind in KINDS.items():
-            for node in names if phase != "prepare" else asked(cluster, names, phases):
+            for node in order.names if phase != "prepare" else desired.asked(order.names, order.phases):
                 missing = not self._file(node, phase, "done").exists()
                 plans[phase][node] = (self._change(node, phase, kind),) if missing else ()
-        return Outlook(Wish(cluster.inventory, cluster.release), Survey({}, {}), {}, plans)
+        return Outlook(desired, Survey({}, {}), {}, plans)
 
     def _unreachable(self, _inventory: Any, _fleet: Any, names: Sequence[str]) -> list[StepFailure]:
         failed = [name for name in self.unreached if name in names]

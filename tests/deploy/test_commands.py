@@ -61,7 +61,7 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
         ("deploy status --inventory nothing.yaml", 2, "nothing.yaml"),
         ("deploy start --jobs --no-jobs", 2, "--jobs and --no-jobs: give one of them"),
         ("deploy logs --lines many", 2, "--lines: expected a whole number from 0 to 1000000, got 'many'"),
-        ("job train --run runs/x", 2, "--run: names the training run that --resume goes on with"),
+        ("job train --run runs/x", 2, "--run: names the training run for --resume"),
         ("job evaluate --resume", 2, "job evaluate: does not take --resume"),
         ("job train --epochs x", 2, "--epochs: expected a whole number"),
         ("init", 2, "expected one of --local and --hosts"),

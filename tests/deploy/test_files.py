@@ -7,11 +7,9 @@ import pytest
 
 from cluster.errors import ClusterError, UsageError
 from deploy.cluster.inventory_choice import Choice, InventoryOpener, choose
-from deploy.cluster.services import LogFile
 from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import LONGEST_SOCKET_PATH_BYTES, StateFolder
-from deploy.logs import log_reader
 from deploy.supervisor import log_file
 
 INVENTORY = """schema: 1
@@ -119,35 +117,3 @@ def test_last_words_are_those_of_this_run(tmp_path: Path) -> None:
         log.write("one\n\n  two  \n\n")
     assert log_file.last_lines(path, 5, since=before) == ["one", "two"]
     assert log_file.last_lines(path, 1) == ["two"]
-
-
-def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:
-    path = tmp_path / "worker-0.log"
-    assert log_reader.tail(path, 5) == []
-    lines = [f"line {number} {'x' * (number % 300)} é" for number in range(2000)]
-    path.write_text("\n".join(lines) + "\n")
-    assert log_reader.tail(path, 0) == []
-    assert log_reader.tail(path, 3) == lines[-3:]
-    assert log_reader.tail(path, 1999) == lines[-1999:]
-    assert log_reader.tail(path, 10**6) == lines
-
-
-def test_following_picks_up_new_logs_whole_lines_and_logs_set_aside(tmp_path: Path) -> None:
-    first, second = tmp_path / "ps-0.log", tmp_path / "worker-0.log"
-    first.write_text("old\n")
-    follower = log_reader.Follower([LogFile("ps:0", first), LogFile("worker:0", second)])
-    assert follower.new_lines() == []
-    ends = [(end.name, end.lines, end.written) for end in follower.ends(5)]
-    assert ends == [("ps:0", ["old"], first.stat().st_mtime), ("worker:0", [], 0.0)]
-    second.write_text("born\n")
-    with first.open("a") as log:
-        log.write("half a line")
-    assert follower.new_lines() == [("worker:0", "born")]
-    with first.open("a") as log:
-        log.write(", the other half\nnext\n")
-    assert follower.new_lines() == [("ps:0", "half a line, the other half"), ("ps:0", "next")]
-    first.replace(tmp_path / "ps-0.log.1")
-    first.write_text("after\n")
-    assert follower.new_lines() == [("ps:0", "after")]
-    first.write_text("cut\n")
-    assert follower.new_lines() == [("ps:0", "cut")]

@@ -11,7 +11,6 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode
 from deploy.cluster.inventory_choice import InventoryOpener
-from deploy.cluster.role_status import ClusterStatus
 from deploy.commands import opening
 from deploy.commands.job_actions import attach, cancel, list_
 from deploy.commands.jobs import train
@@ -25,13 +24,10 @@ nodes: [{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}]
 
 
 class Services:
-    """`SshServices`, with one node."""
+    """`SshJobs`, with one node."""
 
     def __init__(self, node: JobNode) -> None:
         self._node = node
-
-    def status(self) -> ClusterStatus:
-        raise AssertionError("mode: single needs no roles")
 
     def run_job(self, job: str, flags: list[str]) -> int:
         with self.node_jobs() as jobs:
@@ -70,7 +66,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobNode]:
     made = JobNode(tmp_path)
-    monkeypatch.setattr("deploy.cluster.connections.job_services_for", lambda *_: Services(made))
+    monkeypatch.setattr("deploy.jobs.ssh_jobs.SshJobs", lambda *_: Services(made))
     yield made
     made.end()
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import Inventory, load
+from deploy.cluster.places import NodePlaces
 from deploy.common.project import ROOT
-from deploy.render.job_unit import NodePlaces, job_unit, unit_of_job
+from deploy.render.job_unit import job_unit, unit_of_job
 from tests.habits import needs
 
 

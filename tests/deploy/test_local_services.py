@@ -9,10 +9,13 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.cluster.local_services import LocalServices
+from deploy.cluster.cluster import local
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.role_status import RoleState
-from deploy.cluster.services import StopReport
+from deploy.cluster.services import Stopped
 from deploy.common.project import environment_for_any_folder
+from deploy.jobs.local_jobs import LocalJobs
+from deploy.supervisor.services import Supervised
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
 INVENTORY = """schema: 1
@@ -45,20 +48,31 @@ def job(inventory: Path, how: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def services_of(path: Path) -> tuple[Supervised, LocalJobs]:
+    inventory = load(path)
+    services = Supervised(inventory, ())
+    return services, LocalJobs(local(inventory, (), services), services)
+
+
+def stop(path: Path) -> Stopped:
+    inventory = load(path)
+    return Supervised(inventory, ()).stop(Fleet.here(inventory), ["here"])
+
+
 def journal(inventory: Path) -> list[str]:
     path = inventory.with_name("journal")
     return path.read_text().splitlines() if path.exists() else []
 
 
 def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> None:
-    services = LocalServices(load(inventory), ())
-    assert [(role.name, role.state) for role in services.status().roles] == [
+    services, jobs = services_of(inventory)
+    assert [(role.name, role.state) for role in services.state().roles] == [
         ("ps:0", RoleState.STOPPED),
         ("worker:0", RoleState.STOPPED),
     ]
-    assert services.running_job() is None
-    assert services.stop() == StopReport(ran=False, killed=())
-    assert [log.name for log in services.logs()] == ["supervisor", "ps:0", "worker:0"]
+    assert jobs.running_job() is None
+    assert stop(inventory) == Stopped({})
+    assert [log.name for log in services.logs()] == ["supervisor", "ps:0", "worker:0", "coordinator:0"]
 
 
 def test_a_job_knows_its_supervisor(inventory: Path) -> None:
@@ -68,14 +82,14 @@ def test_a_job_knows_its_supervisor(inventory: Path) -> None:
 
 
 def test_stop_interrupts_the_job_so_that_it_leaves_its_result(inventory: Path) -> None:
-    services = LocalServices(load(inventory), ())
+    _, jobs = services_of(inventory)
     with job(inventory, "result") as running:
         eventually(lambda: bool(journal(inventory)), "the start of the job")
-        assert services.running_job() == running.pid
-        services.stop()
+        assert jobs.running_job() == running.pid
+        stop(inventory)
         assert running.wait(PATIENCE_SECONDS) == ExitCode.CANCELLED
     assert journal(inventory)[1:] == ["SIGINT"]
-    assert services.running_job() is None
+    assert jobs.running_job() is None
 
 
 def test_a_second_job_is_refused_and_the_first_goes_on(inventory: Path) -> None:
@@ -96,4 +110,4 @@ def test_a_killed_command_leaves_neither_job_nor_lock(inventory: Path) -> None:
         eventually(lambda: bool(journal(inventory)), "the start of the job")
         running.kill()
         eventually(lambda: gone(int(journal(inventory)[0])), "the death of the job")
-    assert LocalServices(load(inventory), ()).running_job() is None
+    assert services_of(inventory)[1].running_job() is None

@@ -16,7 +16,7 @@ from cluster.errors import ExitCode, UsageError
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.folders import JobsRoot, is_job_id
 from deploy.jobs.node_job.records import JobRecord, JobState, read_all
-from deploy.jobs.node_job.request import JobRequest
+from deploy.jobs.request import JobRequest
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
 
@@ -91,7 +91,7 @@ def test_a_training_goes_on_with_fresh_roles(root: JobsRoot) -> None:
     assert code == 0
     assert attempts(root) == ["asked", *[str(root.path / "runs" / "one")] * 2]
     assert (server.restarts, worker.restarts) == (2, 2)
-    assert "train: started again, going on in runs/one\n" in output
+    assert "train: started again, resuming runs/one\n" in output
 
 
 def test_another_job_begins_anew_and_its_run_is_known(root: JobsRoot) -> None:
@@ -106,7 +106,7 @@ def test_a_job_that_gets_nowhere_says_how_the_operator_goes_on(root: JobsRoot) -
     code, output = ended(root, "24,24,24")
     assert code == ExitCode.SERVER_LOST
     assert record(root).state is JobState.FAILED
-    assert output.splitlines()[-1] == "`fab job train --resume --run runs/one --inventory pi.yaml` goes on with it"
+    assert output.splitlines()[-1] == "`fab job train --resume --run runs/one --inventory pi.yaml` resumes it"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

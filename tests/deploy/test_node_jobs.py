@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError, ExitCode, UsageError
-from deploy.cluster.outcome import NodeUnreachableError
+from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
-from deploy.jobs.job_submission import first_id, request_of
 from deploy.jobs.node_job.folders import is_job_id
 from deploy.jobs.node_job.records import JobState
+from deploy.jobs.request import first_id, request_of
 from deploy.jobs.run_archive import pack_command, unpack
 from tests.deploy.job_node import JobNode
 from tests.deploy.playing import eventually
@@ -89,7 +89,7 @@ def test_ctrl_c_detaches_and_the_job_goes_on(
     *_, last = capsys.readouterr().err.splitlines()
     path = node.inventory.path
     assert last == (
-        f"job {running.id} goes on; `fab job attach --job {running.id} --inventory {path}` watches it again, "
+        f"job {running.id} continues; `fab job attach --job {running.id} --inventory {path}` watches it again, "
         f"`fab job cancel --job {running.id} --inventory {path}` ends it with its result so far"
     )
     node.until_it_waits()
@@ -147,7 +147,8 @@ def test_a_node_that_stays_away_is_told_and_the_job_goes_on(node: JobNode, monke
     name = jobs.submit("train", [])
     node.until_it_waits()
     node.shell.breaks = 1
-    with pytest.raises(NodeUnreachableError, match=rf"(?s)broke\njob {name} may go on; `fab job attach --job {name}"):
+    hint = rf"(?s)broke\njob {name} may still run; `fab job attach --job {name}"
+    with pytest.raises(NodeUnreachableError, match=hint):
         attached_job.watch(jobs, name)
     jobs.cancel(name)
 

@@ -14,10 +14,9 @@ import pytest
 from cluster.logs.lines import utc
 from deploy.cluster.connection import _DIES_WITH_ITS_INPUT
 from deploy.common.command_line import Words, shell
-from deploy.logs import node_journal
-from deploy.logs.node_coordinator_log import NodeCoordinatorLog
-from deploy.logs.node_journal import NodeJournal, unit_pattern
-from deploy.render.job_unit import NodePlaces
+from deploy.logs import journal as journals
+from deploy.logs.file_log import FileLog, fixed, log_of_latest_job, log_of_run
+from deploy.logs.journal import Journal
 from tests.habits import needs
 
 HERE = Path(__file__).parent
@@ -26,7 +25,7 @@ PATIENCE_SECONDS = 60.0
 RUN = "20261122T000000Z-train"
 
 
-class Journal:
+class PlayedJournal:
     """A journal in a folder of its own, with journalctl for it: the real one, or one that is played."""
 
     def __init__(self, folder: Path, *, real: bool) -> None:
@@ -59,9 +58,9 @@ class Journal:
 
 
 @pytest.fixture(params=["real", "played"])
-def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
-    made = Journal(tmp_path / "journal", real=request.param == "real")
-    monkeypatch.setattr(node_journal, "JOURNALCTL", made.journalctl)
+def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedJournal:
+    made = PlayedJournal(tmp_path / "journal", real=request.param == "real")
+    monkeypatch.setattr(journals, "JOURNALCTL", made.journalctl)
     return made
 
 
@@ -86,7 +85,7 @@ def streamed(command: Words) -> "Iterator[subprocess.Popen[str]]":
             it.wait(PATIENCE_SECONDS)
 
 
-def lines_of(log: NodeJournal | NodeCoordinatorLog, following: "subprocess.Popen[str]", last: str) -> list[str]:
+def lines_of(log: Journal | FileLog, following: "subprocess.Popen[str]", last: str) -> list[str]:
     """What comes, up to the line that ends with `last`; the test's own time limit is the patience."""
     assert following.stdout is not None
     told: list[str] = []
@@ -101,11 +100,11 @@ def lines_of(log: NodeJournal | NodeCoordinatorLog, following: "subprocess.Popen
 WORKER = "pscluster-worker-0.service"
 
 
-def of_worker(count: int = 20, since: float = 0.0, patterns: Sequence[str] = (WORKER, "pscluster-*")) -> NodeJournal:
-    return NodeJournal("pi-2", "pi-2", patterns, count, since)
+def of_worker(count: int = 20, since: float = 0.0, patterns: Sequence[str] = (WORKER, "pscluster-*")) -> Journal:
+    return Journal("pi-2", "pi-2", patterns, count, since)
 
 
-def test_a_journal_is_followed_from_the_line_at_which_reading_ended(journal: Journal) -> None:
+def test_a_journal_is_followed_from_the_line_at_which_reading_ended(journal: PlayedJournal) -> None:
     journal.write(WORKER, 1, "one", "two", "three")
     journal.write("ssh.service", 1, "not ours")
     log = of_worker(2)
@@ -118,7 +117,7 @@ def test_a_journal_is_followed_from_the_line_at_which_reading_ended(journal: Jou
         assert lines_of(log, following, "live") == ["live"]
 
 
-def test_without_lines_wanted_following_begins_there_too(journal: Journal) -> None:
+def test_without_lines_wanted_following_begins_there_too(journal: PlayedJournal) -> None:
     journal.write(WORKER, 1, "one", "two")
     log = of_worker(0)
     log.read(on_node(log.reading()))
@@ -128,16 +127,16 @@ def test_without_lines_wanted_following_begins_there_too(journal: Journal) -> No
 
 
 @pytest.mark.parametrize("since", [0.0, AT + 5.25])
-def test_where_nothing_was_read_all_that_is_there_is_new(journal: Journal, since: float) -> None:
+def test_where_nothing_was_read_all_that_is_there_is_new(journal: PlayedJournal, since: float) -> None:
     journal.write("pscluster-job@1-pi.service" if since else "ssh.service", 1, "old")
-    log = of_worker(20, since, [unit_pattern("coordinator", 0)])
+    log = of_worker(20, since, ["pscluster-job@*"])
     assert log.read(on_node(log.reading())) == []
     journal.write("pscluster-job@2-pi.service", 6, "Started")
     with streamed(log.following()) as following:
         assert lines_of(log, following, "Started") == ["Started"]
 
 
-def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: Journal) -> None:
+def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: PlayedJournal) -> None:
     for seconds in range(6):
         journal.write(WORKER, seconds, f"at {seconds}")
     log = of_worker(2, AT + 1.5)
@@ -148,7 +147,7 @@ def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: Journal) -> 
     assert [entry.text for entry in log.read(on_node(log.reading()))] == ["at 4", "at 5"]
 
 
-def test_a_journal_that_could_not_be_read_is_followed_from_now_on(journal: Journal) -> None:
+def test_a_journal_that_could_not_be_read_is_followed_from_now_on(journal: PlayedJournal) -> None:
     journal.write(WORKER, 1, "old")
     log = of_worker()
     with streamed(log.following()) as following:
@@ -162,7 +161,7 @@ def test_a_journal_that_could_not_be_read_is_followed_from_now_on(journal: Journ
     assert '"MESSAGE": "new"' in told or '"MESSAGE":"new"' in told
 
 
-def test_no_character_of_a_line_splits_it(journal: Journal) -> None:
+def test_no_character_of_a_line_splits_it(journal: PlayedJournal) -> None:
     message = "a\N{LINE SEPARATOR}b\x1ec\x85d"
     journal.write(WORKER, 1, message)
     log = of_worker()
@@ -179,8 +178,9 @@ def write(path: Path, *lines: str, end: str = "\n") -> None:
         log.write("\n".join(lines) + end)
 
 
-def coordinators(folder: Path, count: int = 20, run: str = "") -> NodeCoordinatorLog:
-    return NodeCoordinatorLog("pi-1", str(folder / "runs"), run, count, NodePlaces(state=str(folder)), lambda: AT + 99)
+def coordinators(folder: Path, count: int = 20, run: str = "") -> FileLog:
+    place = log_of_run(str(folder / "runs"), run) if run else log_of_latest_job(str(folder / "jobs"))
+    return FileLog("pi-1", place, count, run=run, clock=lambda: AT + 99)
 
 
 def last(folder: Path, count: int, run: str = "") -> list[str]:
@@ -321,3 +321,35 @@ def _tails(log: Path) -> Iterator[str]:
                 yield process.parts[2]
         except OSError:
             continue
+
+
+def test_the_end_of_a_file_is_its_last_lines(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.log"
+
+    def last_lines(count: int) -> list[str]:
+        log = FileLog("worker:0", fixed(str(path)), count)
+        return [entry.text for entry in log.read(on_node(log.reading()))][-count:]
+
+    assert last_lines(5) == []
+    lines = [line(number, f"{'x' * (number % 300)} é") for number in range(2000)]
+    write(path, *lines)
+    for count in (3, 1999, 10**6):
+        assert last_lines(count) == lines[-count:]
+
+
+def test_a_file_that_is_set_aside_new_or_cut_is_followed_by_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "ps-0.log"
+    log = FileLog("ps:0", fixed(str(path)), 20)
+    assert log.read(on_node(log.reading()), follow=True) == []
+    with streamed(log.following()) as following:
+        write(path, "born")
+        assert lines_of(log, following, "born") == ["born"]
+        write(path, "half a line", end="")
+        write(path, ", the other half", "next")
+        assert lines_of(log, following, "next") == ["half a line, the other half", "next"]
+        path.replace(tmp_path / "ps-0.log.1")
+        write(path, "after")
+        assert lines_of(log, following, "after") == ["after"]
+        path.write_text("cut\n")
+        assert lines_of(log, following, "cut") == ["cut"]
+    assert _ended(path)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.jobs.attached_job import PendingJobs, reusable
 from deploy.jobs.node_job.records import JobRecord, JobState
-from deploy.jobs.pending_jobs import PendingJobs, still_good
 
 
 def test_the_note_is_there_until_it_is_forgotten(tmp_path: Path) -> None:
@@ -35,14 +35,14 @@ def records(*states: JobState) -> list[JobRecord]:
 @pytest.mark.parametrize("state", JobState)
 def test_the_rest_follows_a_job_that_may_still_be_done(state: JobState) -> None:
     good = state in (JobState.WAITING, JobState.RUNNING, JobState.DONE)
-    assert still_good(["0-pi"], ["pi", "train"], records(state)) == (("0-pi",) if good else ())
+    assert reusable(["0-pi"], ["pi", "train"], records(state)) == (("0-pi",) if good else ())
 
 
 def test_after_another_order_or_a_reset_all_begin_anew() -> None:
     there = records(JobState.DONE, JobState.RUNNING)
     both = ["0-pi", "1-train"]
-    assert still_good(both, ["pi", "train", "evaluate"], there) == tuple(both)
-    assert still_good(both, ["train", "pi"], there) == ()
-    assert still_good(both, ["pi"], there) == ()
-    assert still_good(["0-pi"], ["pi", "train"], []) == ()
-    assert still_good([], ["pi", "train"], there) == ()
+    assert reusable(both, ["pi", "train", "evaluate"], there) == tuple(both)
+    assert reusable(both, ["train", "pi"], there) == ()
+    assert reusable(both, ["pi"], there) == ()
+    assert reusable(["0-pi"], ["pi", "train"], []) == ()
+    assert reusable([], ["pi", "train"], there) == ()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from cluster.inventory.task import Task
 from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
-from deploy.converge.plan import disagreement, plan_start
+from deploy.converge.this_machine import disagreement, plan_start
 
 PI = Path("pi.yaml")
 TASKS = (Task("ps", 0, "here", "127.0.0.1", 2222, 9200), Task("worker", 0, "here", "127.0.0.1", 2223, 9201))

@@ -10,9 +10,9 @@ from cluster.errors import ClusterError
 from cluster.inventory import load
 from cluster.inventory.templates import local_inventory
 from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished, unfinished
-from deploy.cluster.local_services import LocalServices
 from deploy.cluster.selection import select
-from deploy.jobs.node_job.request import JobRequest
+from deploy.jobs.request import JobRequest
+from deploy.supervisor.services import Supervised
 from tests.deploy.typed import Fab
 
 ADVICE = re.compile(
@@ -64,7 +64,7 @@ def failing(folder: Path) -> dict[str, Callable[[], object]]:
         "a finished run": lambda: unfinished(folder / "done"),
         "no room": lambda: RunFolder(folder / "taken", "train"),
         "another request": lambda: JobRequest.read(folder / "request.json"),
-        "stopped": lambda: LocalServices(inventory, ()).restart((), lambda status: None),
+        "stopped": lambda: Supervised(inventory, ()).restart_in_place(()),
         "nobody there": lambda: select(inventory.tasks(), ["worker"], ["rpi03"]),
     }
 

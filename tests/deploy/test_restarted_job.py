@@ -12,10 +12,11 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.cluster.local_services import LocalServices
+from deploy.cluster.fleet import Fleet
 from deploy.common.file_lock import held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
+from deploy.supervisor.services import Supervised
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster
 
 INVENTORY = """schema: 1
@@ -80,7 +81,7 @@ def test_a_training_is_continued_in_its_folder_with_fresh_roles(roles: PlayedClu
     decision, again = words
     assert decision.startswith(f"train: ended with {named} after ")
     assert decision.endswith("; restart 1 of 5 within 600 s, in 0.0 s")
-    assert again == f"train: started again, going on in {folder}"
+    assert again == f"train: started again, resuming {folder}"
     assert not roles.folder.run_file.exists()
 
 
@@ -105,9 +106,7 @@ def test_a_job_that_gets_nowhere_is_given_up(roles: PlayedCluster, ending: str, 
     *_, decision, hint = words
     assert decision.endswith("not restarted: 2 restarts in the last 600 s, 2 are allowed")
     folder = roles.root / "runs" / "one"
-    assert (
-        hint == f"`fab job train --resume --run {folder} --inventory {roles.root / 'inventory.yaml'}` goes on with it"
-    )
+    assert hint == f"`fab job train --resume --run {folder} --inventory {roles.root / 'inventory.yaml'}` resumes it"
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 20, 130])
@@ -123,7 +122,8 @@ def test_an_interrupt_ends_the_wait_for_a_restart(roles: PlayedCluster, interrup
         assert "restart 1 of 5 within 600 s, in 900.0 s" in process.stderr.readline()
         assert held_by(roles.folder.job_lock) == process.pid
         if interrupt is None:
-            LocalServices(load(roles.root / "inventory.yaml"), ()).stop()
+            inventory = load(roles.root / "inventory.yaml")
+            Supervised(inventory, ()).stop(Fleet.here(inventory), [node.name for node in inventory.nodes])
         else:
             os.kill(process.pid, interrupt)
         _, words = process.communicate(timeout=PATIENCE_SECONDS)
@@ -138,7 +138,7 @@ def test_a_cluster_that_does_not_come_back_ends_the_job(roles: PlayedCluster) ->
     code, words = done(roles.root, "killed,0")
     assert code == ExitCode.FAILED
     assert words[-1].startswith("the job cannot be started again, its roles do not come back: ps:0 failed: this role")
-    assert words[-2].endswith(" goes on with it")
+    assert words[-2].endswith(" resumes it")
     assert len(attempts(roles.root)) == 1
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from deploy.common.project import ROOT
-from deploy.release.keys import environment_key
-from deploy.release.requirements import committed
+from deploy.release.requirements import committed, environment_key
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
 from tests.habits import needs
@@ -182,15 +181,9 @@ def test_what_cannot_be_meant_is_one_line(fab: Fab) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_flags_and_actions_of_ssh_are_refused_for_a_cluster_of_processes(tmp_path: Path, fab: Fab) -> None:
+def test_actions_of_machines_are_refused_for_a_cluster_of_processes(tmp_path: Path, fab: Fab) -> None:
     text = "schema: 1\ncluster: here\nnodes: [{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
     (tmp_path / "inventory.yaml").write_text(text)
-    for line, flag in (
-        *(("plan --limit here", "--limit"), ("start --retry", "--retry"), ("status --limit here", "--limit")),
-        *(("stop --limit here", "--limit"), ("restart --serial 1", "--serial")),
-    ):
-        done = fab(f"deploy {line}")
-        assert (done.code, f"{flag}: goes with `connection: ssh`" in done.stderr) == (2, True), line
     for action in ("trust", "push", "storage", "rollback", "reset", "ssh"):
         done = fab(f"deploy {action}")
         assert (done.code, f"`{action}` is for machines reached over SSH" in done.stderr) == (2, True), action
@@ -283,7 +276,7 @@ def test_an_account_without_sudo_is_never_taken_for_a_cluster_that_does_not_run(
         assert "nothing was running" not in stop.stdout
         logs = fab("deploy logs")
         assert logs.code == 3
-        assert "pi-1: its journal cannot be read: sudo: a password is required" in logs.stderr
+        assert "pi-1: its logs cannot be read: sudo: a password is required" in logs.stderr
         check = fab("deploy check")
         assert check.code == 1
         assert f"/etc/sudoers.d/010_{ACCOUNT}-nopasswd" in check.stdout

@@ -3,16 +3,16 @@
 import getpass
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.commands import ssh_logs
-from deploy.logs import node_journal
-from deploy.logs.node_coordinator_log import NodeCoordinatorLog
-from deploy.render.job_unit import NodePlaces
+from deploy.cluster.places import NodePlaces
+from deploy.converge.systemd import Systemd
+from deploy.logs import journal as journals
+from deploy.logs.file_log import FileLog
+from deploy.logs.log_reader import ClusterLogs
 from tests.deploy.typed import Fab, Outcome
 
 
@@ -30,15 +30,15 @@ def journal_of(unit: str, seconds: int, message: str) -> str:
 def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The journal that all nodes have here, where systemd is not, with a coordinator's log of the run 1-train."""
     player = Path(__file__).with_name("play_journalctl.py")
-    monkeypatch.setattr(node_journal, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
-    monkeypatch.setattr(ssh_logs, "runs_on_node", lambda _: str(tmp_path / "runs"))
+    monkeypatch.setattr(journals, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
+    places = NodePlaces(state=str(tmp_path / "state"), user=getpass.getuser())
+    monkeypatch.setattr(NodePlaces, "runs", lambda _, inventory: str(tmp_path / "runs"))
+    monkeypatch.setattr(Systemd.__init__, "__defaults__", (places,))
     run = tmp_path / "runs" / "1-train"
     job = tmp_path / "state" / "jobs" / "1-train"
     for folder in (run, job):
         folder.mkdir(parents=True)
     (job / "run").write_text(str(run))
-    in_state = partial(NodeCoordinatorLog, places=NodePlaces(state=str(tmp_path / "state"), user=getpass.getuser()))
-    monkeypatch.setattr(ssh_logs, "NodeCoordinatorLog", in_state)
     lines = [line_of(2, "coordinator:0", "two", "1-train"), line_of(4, "coordinator:0", "four", "1-train")]
     (run / "coordinator.log").write_text("\n".join(lines) + "\n")
     made = tmp_path / "journal"
@@ -87,7 +87,10 @@ def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(journal: Path,
 def test_a_run_that_no_log_names_is_an_error(fab: Fab) -> None:
     missing = fab(f"{ROLES} --run 2-train")
     assert missing.code == 2
-    assert "--run 2-train: expected a run that the logs name, found no line of it; `fab job list`" in missing.stderr
+    assert (
+        "--run 2-train: expected a run that the logs name, found no line of it; give one such as 1-train"
+        in missing.stderr
+    )
 
 
 @pytest.mark.usefixtures("journal")
@@ -98,7 +101,7 @@ def test_the_coordinators_log_is_told_where_no_job_stands_in_the_journal(fab: Fa
 def test_what_is_written_between_reading_and_following_is_told_once(
     journal: Path, tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow = ssh_logs._follow
+    follow = ClusterLogs.follow
 
     def between(*args: Any) -> None:
         with journal.open("a") as file:
@@ -108,10 +111,10 @@ def test_what_is_written_between_reading_and_following_is_told_once(
         (tmp_path / "over").touch()
         follow(*args)
 
-    def to_its_end(log: NodeCoordinatorLog) -> list[str]:
+    def to_its_end(log: FileLog) -> list[str]:
         return ["timeout", "5", "tail", "-c", f"+{log._position + 1}", str(log._path)]
 
-    monkeypatch.setattr(ssh_logs, "_follow", between)
-    monkeypatch.setattr(NodeCoordinatorLog, "following", to_its_end)
+    monkeypatch.setattr(ClusterLogs, "follow", between)
+    monkeypatch.setattr(FileLog, "following", to_its_end)
     more = ["pi-3 worker-1       | between", "pi-1 coordinator-0  | the last"]
     assert told(fab(f"{ROLES} --run 1-train --follow")) == [*STORY, *more]

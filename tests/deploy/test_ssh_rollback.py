@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.commands import ssh_rollback
-from deploy.converge.unfinished_rollback import UnfinishedRollback
+import deploy.commands.rollback as rollback_command
+from deploy.converge.rollback_plan import UnfinishedRollback
 from tests.deploy.played_machines import Machine, running_machines
 from tests.deploy.typed import Fab
 from tests.habits import needs
@@ -69,7 +69,7 @@ def test_one_that_was_interrupted_is_finished_by_the_next(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ssh_rollback, "drain", drain)
+        patch.setattr(rollback_command, "drain", drain)
         cut_off = fab("deploy rollback --serial 1")
     assert cut_off.code == 130
     assert (

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from cluster.inventory import load
-from deploy.cluster.outcome import NodeUnreachableError
-from deploy.cluster.ssh_cluster import SshCluster
-from deploy.cluster.ssh_services import SshServices
+from deploy.cluster.connector import NodeUnreachableError
 from deploy.converge.deployment import Deployment
-from deploy.converge.unfinished_rollback import Rollback, UnfinishedRollback
+from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
 from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.ssh_jobs import SshJobs
 from tests.deploy.played_nodes import KINDS, PlayedNodes
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
@@ -67,9 +66,9 @@ class PlayedJobs:
 @pytest.fixture
 def jobs(nodes: PlayedNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedJobs:
     played = PlayedJobs(tmp_path)
-    monkeypatch.setattr(SshServices, "_jobs", lambda *_: played)
-    monkeypatch.setattr(SshServices, "_publish_data", lambda *_: None)
-    monkeypatch.setattr(SshCluster, "data", None)
+    monkeypatch.setattr(SshJobs, "_jobs", lambda *_: played)
+    monkeypatch.setattr(SshJobs, "_publish_data", lambda *_: None)
+    monkeypatch.setattr(SshJobs, "data", None)
     return played
 
 

@@ -1,7 +1,11 @@
 """Several logs as one story."""
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +16,11 @@ from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
 from cluster.logs import Speaker, formatter, last_line
 from cluster.logs.lines import utc
-from deploy.logs.coordinator_log import CoordinatorLog
-from deploy.logs.log_merge import Entry, Interleaver, Shown, Source, in_order, readable, with_beginning
-from deploy.logs.since import not_before, since
+from deploy.cluster.local import Local
+from deploy.commands.logs import not_before, seconds_of
+from deploy.common.project import ROOT
+from deploy.logs.file_log import FileLog, Place, log_of_latest_run, log_of_run
+from deploy.logs.log_merge import DatedLog, Entry, Interleaver, Shown, in_order, readable, with_beginning
 from tests.deploy.typed import Fab
 
 AT = 1795305600.0
@@ -27,13 +33,13 @@ def line(seconds: float, role: str, message: str, run: str = "") -> str:
 
 
 def test_lines_of_several_logs_stand_in_the_order_of_their_times() -> None:
-    ps, worker = Source("ps:0"), Source("worker:0")
+    ps, worker = DatedLog("ps:0"), DatedLog("worker:0")
     entries = [
-        ps.place(line(1, "ps:0", "first"), AT),
-        ps.place("    more of it", AT),
-        ps.place(line(3, "ps:0", "third"), AT),
+        ps.date(line(1, "ps:0", "first"), AT),
+        ps.date("    more of it", AT),
+        ps.date(line(3, "ps:0", "third"), AT),
     ]
-    entries += [worker.place("Traceback", AT), worker.place(line(1.5, "worker:0", "second"), AT)]
+    entries += [worker.date("Traceback", AT), worker.date(line(1.5, "worker:0", "second"), AT)]
     shown = Shown(8)
     told = [shown.render(entry).partition(" ")[2] for entry in in_order(entries)]
     assert told == [
@@ -43,7 +49,7 @@ def test_lines_of_several_logs_stand_in_the_order_of_their_times() -> None:
 
 
 def test_the_lines_of_one_run_with_what_belongs_to_them() -> None:
-    worker = Source("worker:0")
+    worker = DatedLog("worker:0")
     texts = [
         line(0, "worker:0", "ready"),
         line(1, "worker:0", f"run {RUN} begins", RUN),
@@ -52,15 +58,15 @@ def test_the_lines_of_one_run_with_what_belongs_to_them() -> None:
         line(3, "worker:0", "stopped by SIGTERM"),
         "    and more",
     ]
-    wanted = [Shown(8, RUN).wants(worker.place(text, AT)) for text in texts]
+    wanted = [Shown(8, RUN).wants(worker.date(text, AT)) for text in texts]
     assert wanted == [False, True, True, True, False, False]
 
 
 @pytest.mark.parametrize("text", ["    more", line(1, "ps:0", "x", RUN), last_line("json", Speaker("ps:0"), "x\ny")])
 def test_for_programs_every_line_is_json(text: str) -> None:
-    source = Source("ps:0", RUN)
-    source.place(line(0, "ps:0", "before", RUN), AT)
-    fields = json.loads(Shown(8, for_programs=True).render(source.place(text, AT)))
+    source = DatedLog("ps:0", RUN)
+    source.date(line(0, "ps:0", "before", RUN), AT)
+    fields = json.loads(Shown(8, for_programs=True).render(source.date(text, AT)))
     assert fields["role"] == "ps:0"
     assert list(fields) == ["time", "level", "role", "address", "run", "logger", "message"]
 
@@ -72,20 +78,20 @@ def test_json_is_shown_readably() -> None:
     made = written.format(logging.LogRecord("x", logging.WARNING, "", 0, "a\nb", (), None))
     assert readable(made) == "WARNING a\nb"
     assert readable("{ not json") == "{ not json"
-    assert Shown(4).render(Source("ps:0").place(made, AT)).count("| ") == 2
+    assert Shown(4).render(DatedLog("ps:0").date(made, AT)).count("| ") == 2
 
 
 def test_the_milliseconds_shown_are_those_that_were_written() -> None:
     for milliseconds in range(1000):
         written = f"2026-11-22T00:00:01.{milliseconds:03d}Z"
-        entry = Source("ps:0").place(f"{written} INFO ps:0 127.0.0.1:1: x", AT)
+        entry = DatedLog("ps:0").date(f"{written} INFO ps:0 127.0.0.1:1: x", AT)
         assert Shown(4).render(entry).split()[0].endswith(f":01.{milliseconds:03d}")
         assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == written
 
 
 @pytest.mark.parametrize(("fraction", "shown"), [(0.9996, "00.999"), (0.9999996, "01.000"), (0.0009, "00.000")])
 def test_people_and_programs_are_shown_the_same_full_milliseconds(fraction: float, shown: str) -> None:
-    entry = Source("ps:0").place("of the journal", AT, AT + fraction)
+    entry = DatedLog("ps:0").date("of the journal", AT, AT + fraction)
     assert Shown(4).render(entry).split()[0].endswith(f":{shown}")
     assert json.loads(Shown(4, for_programs=True).render(entry))["time"] == f"2026-11-22T00:00:{shown}Z"
 
@@ -106,13 +112,13 @@ def test_the_lines_asked_for_come_with_the_beginning_of_their_message() -> None:
 
 def test_lines_without_a_time_take_the_next_or_that_of_the_log_or_that_at_which_they_come() -> None:
     def seconds(*texts: str) -> list[float]:
-        return [entry.seconds - AT for entry in Source("ps:0").place_last(texts, AT + 9)]
+        return [entry.seconds - AT for entry in DatedLog("ps:0").date_last(texts, AT + 9)]
 
     assert seconds(*LONG[-2:], line(2, "ps:0", "after"), "    more") == [2, 2, 2, 2]
     assert seconds("refused", "    more") == [9, 9]
-    source = Source("ps:0")
-    source.place_last([], 0.0)
-    assert [source.place("refused", AT + came).seconds - AT for came in (1, 2)] == [1, 2]
+    source = DatedLog("ps:0")
+    source.date_last([], 0.0)
+    assert [source.date("refused", AT + came).seconds - AT for came in (1, 2)] == [1, 2]
 
 
 def test_what_comes_late_still_finds_its_place() -> None:
@@ -150,17 +156,17 @@ NOW = datetime.fromisoformat("2026-11-22T12:30:00+01:00")
     ],
 )
 def test_times_that_people_type(text: str, expected: str) -> None:
-    assert since(text, NOW) == datetime.fromisoformat(expected).timestamp()
+    assert seconds_of(text, NOW) == datetime.fromisoformat(expected).timestamp()
 
 
 def test_a_time_without_a_zone_is_this_machines() -> None:
-    assert since("2026-11-21 22:45", NOW) == time.mktime((2026, 11, 21, 22, 45, 0, 0, 0, -1))
+    assert seconds_of("2026-11-21 22:45", NOW) == time.mktime((2026, 11, 21, 22, 45, 0, 0, 0, -1))
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10 min", "25:00", "2026-13-01", "-5 years", "2M ago", "-2 M"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="--since: expected a time such as"):
-        since(text, NOW)
+        seconds_of(text, NOW)
 
 
 def test_the_lines_of_a_run_are_looked_for_from_the_day_before_it_on() -> None:
@@ -174,16 +180,20 @@ def write(path: Path, *lines: str) -> None:
         log.write("".join(f"{line}\n" for line in lines))
 
 
+def last_of(place: Place) -> list[str]:
+    log = FileLog("coordinator:0", place, 20)
+    return [entry.text for entry in log.read(Local("here").run(log.reading()).stdout)]
+
+
 def test_the_coordinators_log_is_that_of_the_run_written_to_last(tmp_path: Path) -> None:
-    log = CoordinatorLog(tmp_path / "runs", "coordinator:0")
-    assert not log.path.exists()
-    first, second = (tmp_path / "runs" / name / "coordinator.log" for name in ("1-train", "2-pi"))
-    for path, seconds in ((first, 2), (second, 1)):
-        write(path, "x")
+    runs = tmp_path / "all the runs"
+    assert last_of(log_of_latest_run(str(runs))) == []
+    for name, seconds in (("1-train", 2), ("2-pi", 1)):
+        path = runs / name / "coordinator.log"
+        write(path, name)
         os.utime(path, (seconds, seconds))
-    assert CoordinatorLog(tmp_path / "runs", "coordinator:0").path == first
-    assert CoordinatorLog(tmp_path / "runs", "coordinator:0", "2-pi").path == second
-    assert log.newest_runs(1) == ["2-pi"]
+    assert last_of(log_of_latest_run(str(runs))) == ["1-train"]
+    assert last_of(log_of_run(str(runs), "2-pi")) == ["2-pi"]
 
 
 @pytest.fixture
@@ -225,6 +235,49 @@ def test_the_logs_of_a_cluster_on_this_machine(logged: Path, fab: Fab) -> None:
         in missing.stderr
     )
     assert "--since: expected a time" in fab("deploy logs --since soon").stderr
+
+
+FAB = (str(Path(sys.executable).with_name("fab")), "-r", str(ROOT))
+
+
+def test_a_run_is_followed_on_this_machine_until_ctrl_c(logged: Path) -> None:
+    words = [*FAB, "deploy", "logs", "--follow", "--run", RUN]
+    coordinator = logged / "runs" / RUN / "coordinator.log"
+    roles = logged / ".pscluster" / "local" / "logs"
+    with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, text=True) as fab:
+
+        def rows(count: int) -> list[str]:
+            assert fab.stdout is not None
+            read = [fab.stdout.readline().rstrip("\n") for _ in range(count)]
+            return [f"{row.split()[1]} {row.partition(' | ')[2]}" for row in read]
+
+        try:
+            assert rows(1) == ["local: "]  # which inventory
+            before = ["coordinator:0 run begins", "coordinator:0     more"]
+            assert rows(4) == [*before, f"worker:0 run {RUN} begins", f"ps:0 run {RUN} begins"]
+            write(roles / "worker-0.log", line(6, "worker:0", "of another", "20261122T000100Z-pi"))
+            write(roles / "worker-0.log", line(7, "worker:0", "of the run", RUN), "    more of it")
+            assert rows(2) == ["worker:0 of the run", "worker:0     more of it"]
+            roles.joinpath("ps-0.log").rename(roles / "ps-0.log.1")
+            write(roles / "ps-0.log", line(8, "ps:0", "in a new file", RUN))
+            assert rows(1) == ["ps:0 in a new file"]
+            write(coordinator, line(9, "coordinator:0", "run ends", RUN))
+            assert rows(1) == ["coordinator:0 run ends"]
+            fab.send_signal(signal.SIGINT)
+            assert fab.wait(60) == 130
+        finally:
+            fab.kill()
+    assert not any(readers(path) for path in (coordinator, *roles.iterdir()))
+
+
+def readers(log: Path) -> list[str]:
+    """Processes that have this log open."""
+    found = []
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(descriptor) == str(log):
+                found.append(descriptor.parts[2])
+    return found
 
 
 def test_a_traceback_at_the_end_of_a_log_is_told_in_its_place(logged: Path, fab: Fab) -> None:

@@ -70,7 +70,7 @@ def python(root: Path, *words: str, code: int = 0) -> str:
 
 def test_flags_messages_and_reference_know_what_was_added(extended: Path) -> None:
     assert "serial" in python(extended, "-m", "fabric", "--help", "job.train")
-    page = python(extended, "-m", "cluster.inventory.reference")
+    page = python(extended, "-m", "tools.inventory_reference")
     for words in ("`serial` lets one at a time compute", "`jobs.train.serial`", "name: bf16`", "name: statistics`"):
         assert words in page, words
     (extended / "misspelt.yaml").write_text(local_inventory() + "    mode: serail\n")

@@ -4,7 +4,7 @@ from cluster.inventory import Constant, OneCycle, TrainJob
 from cluster.models.residual import ResidualModel
 from cluster.models.thesis import ThesisModel
 from ps_node.optimizers.adam import AdamOptions as Adam
-from ps_node.optimizers.adamw import AdamWOptions as AdamW
+from ps_node.optimizers.adam import AdamWOptions as AdamW
 from tests.inventory.cases import THREE_NODES, read
 
 

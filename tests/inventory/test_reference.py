@@ -2,16 +2,16 @@
 
 import pytest
 
-from cluster.inventory.reference import PAGE, main, render_reference
 from cluster.inventory.schema import Description
 from cluster.inventory.schema_keys import everywhere
 from tests.inventory.cases import PROJECT
 from tools import extension_tables
+from tools.inventory_reference import PAGE, main, render_reference
 
 
 def test_the_page_in_the_repository_is_up_to_date() -> None:
     assert (PROJECT / PAGE).read_text(encoding="utf-8") == render_reference(), (
-        "run `python -m cluster.inventory.reference --write`"
+        "run `python -m tools.inventory_reference --write`"
     )
 
 

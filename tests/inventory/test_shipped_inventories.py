@@ -8,7 +8,7 @@ from cluster.inventory import Constant, OneCycle, TrainJob
 from cluster.inventory.templates import hosts_inventory, local_inventory
 from cluster.models.thesis import ThesisModel
 from ps_node.optimizers.adam import AdamOptions as Adam
-from ps_node.optimizers.adamw import AdamWOptions as AdamW
+from ps_node.optimizers.adam import AdamWOptions as AdamW
 from tests.inventory.cases import PROJECT, machine, read
 
 THESIS = (PROJECT / "inventory.yaml").read_text(encoding="utf-8")

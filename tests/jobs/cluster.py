@@ -96,6 +96,10 @@ class Running:
         assert len(new) <= (self.resumed is None)
         return Done(self.process.returncode, output, "".join(self.lines) + errors, new[0] if new else self.resumed)
 
+    def folder(self) -> Path | None:
+        """The run's folder, once it is there."""
+        return next(iter(set(self.runs.glob("*-*/")) - self.before), None)
+
     def kill(self) -> Path:
         """SIGKILL; the folder that is left of the run."""
         self.process.kill()

@@ -26,14 +26,12 @@ from cluster.jobs.job_metrics import JobMetrics, PiMetrics, TrainingMetrics
 from cluster.jobs.lifecycle import conduct
 from cluster.jobs.modes.mode import wire_codecs
 from cluster.jobs.run_folder import RunFolder
-from cluster.metrics import job_entries, standard
-from cluster.metrics.catalogue import exported_by, metric
-from cluster.metrics.cost import Cost
+from cluster.metrics import catalogue, standard
+from cluster.metrics.catalogue import Metric, exported_by, metric
 from cluster.metrics.filesystems import FilesystemCollector
-from cluster.metrics.identity import Identity
-from cluster.metrics.metric import Metric
-from cluster.metrics.node import NodeCollector
-from cluster.metrics.throttling import Throttling
+from cluster.metrics.instruments import Identity
+from cluster.metrics.node import NodeCollector, Throttling
+from cluster.metrics.process import Cost
 from cluster.status.events import (
     Advanced,
     Calibrated,
@@ -225,7 +223,7 @@ def test_what_any_job_tells_arrives(clock: Callable[[], float]) -> None:
         ("train", "async", "thesis", "coordinator", "20260101T000000Z-train", "0")
     ]
     stages = samples(registry, "pscluster_job_stage")
-    assert len(stages) == len(job_entries.STAGES)
+    assert len(stages) == len(catalogue.STAGES)
     assert [labels[1] for labels, value in stages.items() if value] == ["train"]
     assert samples(registry, "pscluster_job_progress_ratio") == {ours: 0.4}
     assert samples(registry, "pscluster_calibration_samples_per_second") == {
@@ -246,7 +244,7 @@ def test_what_any_job_tells_arrives(clock: Callable[[], float]) -> None:
 
 
 def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
-    assert tuple(phase.value for phase in Phase) == job_entries.STATES
+    assert tuple(phase.value for phase in Phase) == catalogue.STATES
     named: list[Codec] = [codec for config in (Fp32Codec(), Fp16Codec(), TopKCodec()) for codec in wire_codecs(config)]
     assert {codec.name for codec in named} == set(CODECS)
 

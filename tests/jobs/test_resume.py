@@ -1,6 +1,7 @@
 """An asynchronous run whose coordinator was killed goes on: each update counts once, and what was lost is told."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-EPOCHS = 10
+EPOCHS = 40
 BATCHES, REPLAYED = 20, 2
 RUN = (*SMALL, f"jobs.train.epochs={EPOCHS}", "jobs.train.validation_subjects=0",
        f"jobs.train.replay_worst_batches={REPLAYED}")  # fmt: skip
@@ -33,11 +34,24 @@ def manifests(run: Path) -> list[Path]:
     return sorted((run / "checkpoints").glob("update-*.json"))
 
 
+def newest(run: Path) -> int:
+    """The update of the newest checkpoint."""
+    return int(manifests(run)[-1].stem.partition("-")[2])
+
+
+def known(run: Path) -> int:
+    """The last update that the run has noted."""
+    return int((run / "checkpoints" / "progress").read_text())
+
+
 @pytest.fixture(scope="module")
 def killed(cluster: Cluster, mine: tuple[str, ...]) -> Path:
     """The folder of a run whose coordinator was killed with several checkpoints behind it and updates since."""
-    with cluster.begun("train", *mine, "jobs.train.checkpoint.every_seconds=0.3") as job:
+    with cluster.begun("train", *mine, "jobs.train.checkpoint.every_seconds=0.1") as job:
         job.until("epoch   3/")
+        while not ((run := job.folder()) and len(manifests(run)) >= 2 and known(run) > newest(run)):
+            assert job.process.poll() is None, "it ended before it had two checkpoints and updates since"
+            time.sleep(0.005)
         return job.kill()
 
 
@@ -58,13 +72,11 @@ def test_it_goes_on_from_the_newest_checkpoint_and_is_finished_then(
     cluster: Cluster, mine: tuple[str, ...], killed: Path
 ) -> None:
     run = copied(killed, "20990101T000001Z-train")
-    known = int((run / "checkpoints" / "progress").read_text())
-    newest = int(manifests(run)[-1].stem.partition("-")[2])
     done = cluster.part(2, 1).job("train", *mine, resumed=run)
     ended_well(done)
     assert done.result["resumptions"] == 1
-    assert done.result["updates"]["rolled_back"] == known - newest
-    assert f"continues from update {newest}" in done.log
+    assert done.result["updates"]["rolled_back"] == known(killed) - newest(killed)
+    assert f"continues from update {newest(killed)}" in done.log
 
     again = cluster.job("train", *mine, resumed=run)
     assert again.code == 2
@@ -93,28 +105,26 @@ def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used
     cluster: Cluster, mine: tuple[str, ...], killed: Path
 ) -> None:
     run = copied(killed, "20990101T000002Z-train")
-    known = int((run / "checkpoints" / "progress").read_text())
-    *_, before, newest = manifests(run)
-    arrays = newest.with_suffix(".safetensors")
+    *_, before, last = manifests(run)
+    arrays = last.with_suffix(".safetensors")
     arrays.write_bytes(arrays.read_bytes()[:-100])
     done = cluster.job("train", *mine, resumed=run)
     ended_well(done)
     assert arrays.name in done.errors
     assert arrays.name in done.log
-    assert done.result["updates"]["rolled_back"] == known - int(before.stem.partition("-")[2]) > 0
+    assert done.result["updates"]["rolled_back"] == known(killed) - int(before.stem.partition("-")[2]) > 0
 
 
 def test_without_any_checkpoint_it_begins_anew_and_says_how_much_is_lost(
     cluster: Cluster, mine: tuple[str, ...], killed: Path
 ) -> None:
     run = copied(killed, "20990101T000003Z-train")
-    known = int((run / "checkpoints" / "progress").read_text())
     for path in (run / "checkpoints").glob("update-*"):
         path.unlink()
     done = cluster.job("train", *mine, resumed=run)
     ended_well(done)
-    assert done.result["updates"]["rolled_back"] == known > 0
-    assert f"no checkpoint: {known} updates run again" in done.errors
+    assert done.result["updates"]["rolled_back"] == known(killed) > 0
+    assert f"no checkpoint: {known(killed)} updates run again" in done.errors
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from cluster.engine.quiet import KNOWN
+from cluster.engine.environment import KNOWN
 from cluster.inventory.micro_batches import chosen
 from cluster.jobs.model_store import load
 from cluster.metrics.processor import usable_cores

@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from cluster.models.layers import StepBatchNorm
 from cluster.models.network import Network, build
-from cluster.models.normalization import StepBatchNorm
 from cluster.models.thesis import ThesisModel
 from tests.models.yardstick import perturbed, windows
 

@@ -9,15 +9,24 @@ import pytest
 
 from deploy.cluster.connection import NodeConnection
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import Change, Publish, PublishedFile, Reconnect, Shell, Step, Upload
-from deploy.converge.deployment import Deployment
-from deploy.converge.desired import PHASES
+from deploy.converge.change import SILENT, Change, Publish, PublishedFile, Reconnect, Shell, Silent, Step, Upload
+from deploy.converge.deployment import PHASES, Deployment
 from deploy.converge.recap import Recap
 from tests.converge.pi import thesis, wish_for
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
 
 pytestmark = pytest.mark.usefixtures("sudo")
+
+
+class Collecting(Silent):
+    """Collects the lines."""
+
+    def __init__(self, told: list[tuple[str, str]]) -> None:
+        self._told = told
+
+    def line(self, node: str, line: str) -> None:
+        self._told.append((node, line))
 
 
 def change(*steps: Step) -> Change:
@@ -143,7 +152,7 @@ def deploy(
     pinned = trusting(folder, *dict.fromkeys(server for _, server in places))
     recap = Recap("start", "thesis", tuple(name for name, _ in places))
     with fleet_of(pinned, places, parallel) as fleet:
-        deployment = Deployment(fleet, wish_for(thesis()), recap, lambda node, line: told.append((node, line)))
+        deployment = Deployment(fleet, wish_for(thesis()), recap, Collecting(told))
         plans: Mapping[str, dict[str, tuple[Change, ...]]] = {
             phase: {name: (change(*steps_of(name)), change(*steps_of(name))) for name, _ in places}
             for phase in ("prepare", "code")
@@ -203,7 +212,7 @@ def test_who_is_lost_when_decides_whether_roles_are_started(
         "services": {"rpi11": (change(Shell("start", f"touch {tmp_path}/started")),)},
     }
     with fleet_of(trusting(tmp_path, sshd), [("rpi01", sshd), ("rpi11", sshd)]) as fleet:
-        deployment = Deployment(fleet, wish_for(thesis()), recap, lambda node, line: None)
+        deployment = Deployment(fleet, wish_for(thesis()), recap, SILENT)
         assert deployment.carry_out(plans) is (note == "")
     assert " ".join(recap.notes).startswith(note)
     assert recap.failed == (doomed,)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.cluster.connection import NodeConnection
+from deploy.cluster.connector import Connector
 from deploy.common.command_line import shell
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
@@ -56,7 +56,7 @@ def test_an_interrupt_does_not_wait_for_what_the_nodes_do(sshd: Sshd, tmp_path: 
     names = ["rpi01", "rpi02"]
     script = f"echo >>{tmp_path}/begun; until [ -e {tmp_path}/end ]; do sleep 0.02; done; echo >>{tmp_path}/ended"
 
-    def work(node: NodeConnection) -> None:
+    def work(node: Connector) -> None:
         try:
             node.run(shell(script), deadline_seconds=600.0)
         except ClusterError:

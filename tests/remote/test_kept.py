@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cluster import connection
+from deploy.cluster import connector
 from deploy.cluster.connection import NodeConnection
+from deploy.cluster.connector import NodeOutputError
 from deploy.cluster.kept import Kept, NotKeptError
-from deploy.cluster.outcome import NodeOutputError
 from deploy.common.command_line import shell
 
 
@@ -42,11 +42,11 @@ def test_a_node_that_prints_without_end_does_not_fill_this_machine(node: NodeCon
     done = node.run(shell("echo first; head -c 50000000 /dev/zero; echo last"), deadline_seconds=60.0)
     assert done.stdout.startswith(b"first\n")
     assert done.stdout.endswith(b"last\n")
-    assert len(done.stdout) < connection.KEPT_BYTES + 100
-    assert done.left_out_bytes == 50_000_011 - connection.KEPT_BYTES
+    assert len(done.stdout) < connector.KEPT_BYTES + 100
+    assert done.left_out_bytes == 50_000_011 - connector.KEPT_BYTES
     noisy = node.run(shell("head -c 5000000 /dev/zero >&2; echo last >&2; exit 3"), deadline_seconds=60.0)
     assert noisy.return_code == 3
-    assert len(noisy.stderr) < connection.KEPT_ERROR_BYTES + 100
+    assert len(noisy.stderr) < connector.KEPT_ERROR_BYTES + 100
 
 
 def test_what_goes_into_a_file_has_an_end(node: NodeConnection) -> None:
@@ -61,4 +61,4 @@ def test_a_line_without_end_is_passed_on_in_pieces(node: NodeConnection) -> None
     lines: list[str] = []
     assert node.stream(shell("head -c 5000000 /dev/zero | tr '\\0' x"), lines.append) == 0
     assert sum(map(len, lines)) == 5_000_000
-    assert max(map(len, lines)) <= connection.LINE_BYTES + connection._CHUNK_BYTES
+    assert max(map(len, lines)) <= connector.LINE_BYTES + connector.READ_BYTES

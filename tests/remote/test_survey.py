@@ -9,8 +9,7 @@ import pytest
 from cluster.errors import ClusterError
 from deploy.cluster.connection import NodeConnection
 from deploy.converge.check import Finding
-from deploy.converge.deployment import ask, findings, survey
-from deploy.converge.memory_estimate import estimate
+from deploy.converge.survey import survey
 from tests.converge.pi import thesis, wish_for
 from tests.habits import needs
 from tests.remote.nodes import fleet_of, trusting
@@ -19,7 +18,7 @@ from tests.remote.sshd import ACCOUNT, Sshd, running_sshd, sshd_with_an_account
 
 @pytest.mark.usefixtures("sudo")
 def test_a_node_says_what_it_is(node: NodeConnection) -> None:
-    facts = ask(node, wish_for(thesis()))
+    facts = wish_for(thesis()).ask(node)
     assert facts.machine == os.uname().machine
     assert abs(facts.clock_offset_seconds) <= facts.clock_error_seconds + 0.1
     needs.tool("ss")  # it tells root the process that listens
@@ -33,11 +32,11 @@ def test_nodes_that_are_lost_are_findings_and_the_others_are_asked(sshd: Sshd, t
         pinned = trusting(tmp_path, sshd, gone)
     wish = wish_for(thesis())
     with fleet_of(pinned, [("rpi01", sshd), ("rpi02", gone)]) as fleet:
-        seen = survey(fleet, wish)
+        seen = survey(fleet, wish.ask)
     assert set(seen.facts) == {"rpi01"}
     assert set(seen.lost) == {"rpi02"}
     assert (seen.lost["rpi02"].phase, seen.lost["rpi02"].return_code) == ("facts", None)
-    found = {one.subject: one for one in findings(wish, seen, estimate(32))}
+    found = {one.subject: one for one in wish.findings(seen)}
     lost = found["rpi02 connection"]
     assert isinstance(lost, Finding)
     assert (lost.level, lost.node, lost.topic) == ("problem", "rpi02", "connection")
@@ -52,7 +51,7 @@ def test_an_account_without_sudo_is_told_the_line_that_gives_it(tmp_path: Path) 
         try:
             assert account.run(["id", "-un"]).text == f"{ACCOUNT}\n"
             with pytest.raises(ClusterError) as caught:
-                ask(account, wish_for(thesis()))
+                wish_for(thesis()).ask(account)
         finally:
             account.close()
     said = str(caught.value)
@@ -71,6 +70,6 @@ def test_a_node_without_sudo_is_told_to_install_it(tmp_path: Path) -> None:
         bare = NodeConnection(server.address("rpi01", user=getpass.getuser()), trusting(tmp_path, server))
         try:
             with pytest.raises(ClusterError, match=r"rpi01: there is no sudo \(.*\): `su -c 'apt-get install sudo'`"):
-                ask(bare, wish_for(thesis()))
+                wish_for(thesis()).ask(bare)
         finally:
             bare.close()

@@ -17,7 +17,7 @@ from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Reply, Setup, Step, Stretch
+from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch
 from cluster.models.network import Network
 from worker_node.exchange import ExchangedVector, PartialSum
 from worker_node.gradient import GradientOfBatch, piece_sizes
@@ -38,19 +38,19 @@ def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:
     return [range(begin, end) for begin, end in pairwise(borders)]
 
 
-class AllreduceMode:
+class AllreduceMode(Mode):
     """Whole steps, each one function over all workers."""
 
     def __init__(self, setup: Setup) -> None:
         """The places of the setup are those of the workers that take part."""
         self._job, self.policy = setup.job, setup.policy
-        self.shards = ExchangedVector(
+        self.shards: ExchangedVector = ExchangedVector(
             setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             clip_norm=setup.job.clip_norm,
         )  # fmt: skip
         runs = runs_of(setup.job.pieces, tuple(setup.places), setup.speeds)
         self._runs = dict(zip(setup.devices, runs, strict=True))
-        self.functions: dict[str, Traced] = {FUNCTION: self._traced(setup.network, setup.windows)}
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
 
     def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards = self._job, self.shards
@@ -115,7 +115,7 @@ class AllreduceMode:
             update.rows[0], np.float32(stretch.rate_of(batch)), dropout_seed(self._job, batch),
             stretch.standardization,
         )  # fmt: skip
-        return Item(stretch.first_id + grant.update, FUNCTION, arguments, repeatable=self._job.facts.repeatable)
+        return Item(stretch.first_id + grant.update, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -125,12 +125,3 @@ class AllreduceMode:
         loss = tree_sum([np.float32(value) for value in figures[:, 0]], lambda a, b: a + b)
         step = Step({update.batches[0]: float(loss)}, float(figures[:, 1].sum()), norm, 0.0)
         return Reply((pull, compute, push), self._job.batch_size, 0.0, step)
-
-    def settle(self) -> Item | None:
-        """See Mode: a step is applied when it is answered."""
-        return None
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode: workers keep nothing."""
-        return 0

@@ -14,7 +14,7 @@ from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Memories, Reply, Setup, Step, Stretch
+from cluster.jobs.modes.mode import Memories, Mode, Reply, Setup, Step, Stretch
 from cluster.models.network import Network
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shards import ParameterShards
@@ -30,20 +30,20 @@ HEAD = 5
 """Elements of a reply before its batches: staleness; pull, compute and push seconds; whether the worker forgot."""
 
 
-class LocalMode:
+class LocalMode(Mode):
     """Pushes of the change that several local steps made."""
 
     def __init__(self, setup: Setup) -> None:
-        self._job, self._options, self.policy, self._owner = setup.job, setup.options, setup.policy, setup.owner
-        self._inner, wire = setup.optimizer, setup.wire
-        self._memories = Memories()
+        self._job, self.policy, self._owner = setup.job, setup.policy, setup.owner
+        self._options, self._inner, wire = setup.job.mode_options, setup.optimizer, setup.wire
+        self.memories = Memories()
         momentum = self._options.outer_momentum
-        self.shards = ParameterShards(
+        self.shards: ParameterShards = ParameterShards(
             setup.network.layout, setup.state, MomentumSGD(momentum, nesterov=momentum > 0), setup.devices, wire,
             statistics_rate=1.0 / setup.workers,
             remembering=bool(self._inner.slot_names) or not wire.push.stateless,
         )  # fmt: skip
-        self.functions: dict[str, Traced] = {FUNCTION: self._traced(setup.network, setup.windows)}
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
 
     def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards, inner = self._job, self.shards, self._inner
@@ -114,23 +114,14 @@ class LocalMode:
             np.int64(identifier), update.rows, rates, seeds, outer_rate, stretch.standardization,
             np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
-        return Item(identifier, FUNCTION, arguments)
+        return Item(identifier, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
         staleness, pull, compute, push, forgot = (float(value) for value in outcome.value[:HEAD])
-        self._memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
         lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
         step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()), staleness)
         return Reply((pull, compute, push), len(losses) * self._job.batch_size, staleness, step)
-
-    def settle(self) -> Item | None:
-        """See Mode: every push is applied when it is answered."""
-        return None
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode."""
-        return self._memories.lost

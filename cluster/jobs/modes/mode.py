@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,7 @@ from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.models.network import Network
 from ps_node.optimizers.optimizer import Optimizer
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import VectorState, Wire
+from ps_node.shard import PlacedVector, VectorState, Wire
 from worker_node.recordings import WorkerWindows
 
 
@@ -74,37 +73,33 @@ class Memories:
         self._known.add((task, fit))
 
 
-class Mode(Protocol):
+class Mode:
     """A mode, its shards and its traced functions."""
 
     policy: Policy
-
-    @property
-    def functions(self) -> Mapping[str, Traced]:
-        """The traced functions that the workers run, by name."""
-        ...
-
-    @property
-    def shards(self) -> PlacedVector[Any]:
-        """The parameters."""
-        ...
-
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
-        """The granted part of `update` as an item for the dispatcher."""
-        ...
-
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
-        """The figures in the first reply to a grant; also records it with the policy."""
-        ...
+    functions: Mapping[str, Traced]
+    """What the workers run, by name."""
+    shards: PlacedVector[Any]
+    """The parameters."""
+    memories = Memories()
+    """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
 
     @property
     def memories_lost(self) -> int:
-        """How often a worker lost its state between pushes: a codec's residual, an inner optimizer's slots."""
-        ...
+        """How often a worker lost what it kept."""
+        return self.memories.lost
+
+    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+        """The granted part of `update` as an item for the dispatcher."""
+        raise NotImplementedError
+
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+        """The figures in the first reply to a grant; also records it with the policy."""
+        raise NotImplementedError
 
     def settle(self) -> Item | None:
         """The item that must run after a stretch, before the parameters are read; None if there is none."""
-        ...
+        return None
 
 
 def _own_number() -> int:
@@ -127,11 +122,6 @@ class Setup:
     """A number of this run: a worker ignores what it remembers of another run."""
 
     @property
-    def options(self) -> Any:
-        """The mode's own section of the job; None if it has none."""
-        return self.job.mode_options
-
-    @property
     def optimizer(self) -> Optimizer:
         """The job's optimizer."""
         return optimizer_of(self.job.optimizer)
@@ -143,7 +133,7 @@ class Setup:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices of `places`, in order."""
+        """Of `places`, in order."""
         return tuple(self.places.values())
 
 

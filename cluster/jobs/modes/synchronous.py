@@ -15,7 +15,7 @@ from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Reply, Setup, Step, Stretch
+from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch
 from cluster.models.network import Network
 from ps_node.steps import StepShards
 from worker_node.gradient import GradientOfBatch, piece_sizes
@@ -52,7 +52,7 @@ class _Open:
     norm: float = 0.0
 
 
-class SynchronousMode:
+class SynchronousMode(Mode):
     """Whole steps."""
 
     def __init__(self, setup: Setup) -> None:
@@ -61,7 +61,7 @@ class SynchronousMode:
         self._job, self.policy = job, setup.policy
         self._sizes = np.array(piece_sizes(job.batch_size, job.pieces), np.int32)
         self._borders = np.concatenate([[0], np.cumsum(self._sizes)])
-        self.shards = StepShards(
+        self.shards: StepShards = StepShards(
             network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             slots=job.pieces, clip_norm=job.clip_norm,
         )  # fmt: skip
@@ -138,7 +138,8 @@ class SynchronousMode:
             *self._before(), np.int64(step), np.int32(grant.first), rows, self._sizes[places], seed,
             stretch.standardization,
         )  # fmt: skip
-        return Item(step * self._job.pieces + grant.first, part_function(grant.slots), arguments)
+        number = step * self._job.pieces + grant.first
+        return Item(number, part_function(grant.slots), arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -167,8 +168,3 @@ class SynchronousMode:
     def settle(self) -> Item | None:
         """See Mode: the next pull applies the last step; without one, this item does."""
         return Item(-1, SETTLE, self._before())
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode: workers keep nothing."""
-        return 0

@@ -1,1 +1,1 @@
-"""A job on the coordinator's node: run by systemd there, it goes on when the operator's machine goes to sleep."""
+"""A job on the coordinator's node: systemd runs it there, so it outlives the operator's connection."""

@@ -1,4 +1,4 @@
-"""`python -m deploy.jobs.node_job ID`: one job from its request to its end, as `pscluster-job@ID.service` runs it."""
+"""`python -m deploy.jobs.node_job ID` runs a job, as `pscluster-job@ID.service` does; with `--list` it lists all."""
 
 import argparse
 import os
@@ -6,39 +6,60 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.control.descriptors import raise_limit
+from cluster.control.door import raise_limit
 from cluster.errors import ExitCode
-from cluster.logs.terminal import say
+from cluster.logs.terminal import say, say_json
 from deploy.common.project import module_command
-from deploy.jobs.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobsRoot, is_job_id
-from deploy.jobs.node_job.output import say_into
+from deploy.jobs.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobFolder, JobsRoot, is_job_id
+from deploy.jobs.node_job.records import read_all
 from deploy.jobs.node_job.run import run
+
+_LOG = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job; the job's own exit code."""
+    """Run the job and return its exit code, or print every job as one JSON object for the operator's `fab`."""
     parser = argparse.ArgumentParser(prog="python -m deploy.jobs.node_job", description="Run a job that was submitted.")
-    parser.add_argument("id", help="of the job: the name of its folder in jobs/")
+    parser.add_argument("id", nargs="?", default="", help="of the job: the name of its folder in jobs/")
+    parser.add_argument("--list", action="store_true", help="list the jobs of this node instead")
     parser.add_argument(
         "--root", type=Path, default=Path(os.environ.get(ROOT_VARIABLE, DEFAULT_ROOT)), help="folder that holds jobs/"
     )
     given = parser.parse_args(arguments)
+    root = JobsRoot(given.root)
+    if given.list:
+        say_json({"schema": 1, "jobs": [record.to_json() for record in read_all(root)]})
+        return ExitCode.DONE
     raise_limit()
     _, *words = module_command("cluster")
-    root = JobsRoot(given.root)
     if is_job_id(given.id):
         try:
-            say_into(root.job(given.id))
+            write_into(root.job(given.id))
         except FileNotFoundError:
-            pass  # not submitted: `run` says so, to the journal
+            pass  # not submitted: `run` reports it to the journal
         except OSError as problem:
             say(f"{given.id}: its log cannot be opened ({problem}): look at who made it", error=True)
             return ExitCode.FAILED
     return run(root, given.id, (str(_this_python()), *words))
 
 
+def write_into(folder: JobFolder) -> None:
+    """Append the output of this process and its children to the job's log from now on. Raises OSError.
+
+    The job opens the log itself: systemd would open it as root, through any link that the account puts there.
+    """
+    descriptor = os.open(folder.output, _LOG, 0o640)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+    finally:
+        os.close(descriptor)
+
+
 def _this_python() -> Path:
-    """Our Python, by a name that stays its own when `current` is flipped to another release while the job runs."""
+    """Our Python, by a name that stays valid when `current` changes to another release while the job runs."""
     python = Path(sys.executable)
     return python.parent.resolve() / python.name  # not resolved itself: the link is what makes it the environment's
 

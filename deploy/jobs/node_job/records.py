@@ -1,47 +1,54 @@
-"""What became of each job: `state.json`, and what it cannot say itself because its process is gone."""
+"""The record of each job: `state.json`, corrected by the locks where the job's process died before it could write.
+
+Every field has a type and bounds: the service account writes records, and the operator reads them from a node.
+"""
 
 import json
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ExitCode
 from deploy.common.file_lock import held_by
 from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
-from deploy.jobs.node_job.record_fields import (
-    MOST_EXIT_CODE,
-    MOST_PID,
-    job_name,
-    read_object,
-    read_small,
-    run_folder_of,
-    time_of,
-    whole_number,
-)
+
+MOST_BYTES = 16 << 10
+MOST_PATH_CHARACTERS = 1024
+MOST_PID = 1 << 22
+"""PID_MAX_LIMIT of a 64-bit kernel (proc(5))."""
+MOST_EXIT_CODE = 255
+
+_JOB = re.compile(r"[a-z]{1,40}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(\+00:00|Z)")
+_RUN = re.compile(r"(/(?!\.{1,2}/)[^/\x00-\x1f\x7f]+)*/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """The phase of a job."""
 
-    SUBMITTED = "submitted"  # no process has taken it up
-    WAITING = "waiting"  # for the end of the job it was to follow
+    SUBMITTED = "submitted"  # no process runs it yet
+    WAITING = "waiting"  # for the job before it
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    CANCELLED = "cancelled"  # somebody asked for its end: its result so far is in the run's folder
-    INTERRUPTED = "interrupted"  # its process is gone without having said how it ended: killed, or the node went down
+    CANCELLED = "cancelled"  # a person ended it: the run's folder holds the result so far
+    INTERRUPTED = "interrupted"  # its process died without writing an end: killed, or the node went down
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the state is final."""
         return self not in (JobState.SUBMITTED, JobState.WAITING, JobState.RUNNING)
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One job: `begun` and `ended` are UTC in ISO 8601, `run_folder` a path on the coordinator's node."""
+    """One job: `begun` and `ended` are UTC in ISO 8601, `run_folder` is a path on the coordinator's node."""
 
     id: str
     job: str
@@ -58,28 +65,35 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, content: Any) -> "JobRecord":
-        """The inverse of `to_json`, for content from somebody else. Raises ValueError for anything else."""
+        """Parse untrusted content. Raises ValueError unless it is what `to_json` makes."""
         if not isinstance(content, dict) or not content.keys() <= {one.name for one in fields(cls)}:
             raise ValueError("expected the fields of a job's record and no others")
-        name, state = content.get("id"), content.get("state")
+        name, state, job = content.get("id"), content.get("state"), _text(content, "job", _JOB, "the name of a job")
         if not isinstance(name, str) or not is_job_id(name):
             raise ValueError(f"id: expected a job's id such as 20261121T2230-train, got {name!r:.60}")
         if not isinstance(state, str):
             raise ValueError(f"state: expected one of {', '.join(JobState)}, got {state!r:.60}")
+        if job is None:
+            raise ValueError("job: expected the name of a job, got none")
         return cls(
             id=name,
-            job=job_name(content),
+            job=job,
             state=JobState(state),
-            pid=whole_number(content, "pid", 1, MOST_PID),
-            exit_code=whole_number(content, "exit_code", 0, MOST_EXIT_CODE),
-            begun=time_of(content, "begun"),
-            ended=time_of(content, "ended"),
+            pid=_whole_number(content, "pid", 1, MOST_PID),
+            exit_code=_whole_number(content, "exit_code", 0, MOST_EXIT_CODE),
+            begun=_text(content, "begun", _TIME, "a time in UTC such as 2026-11-21T22:30:00+00:00"),
+            ended=_text(content, "ended", _TIME, "a time in UTC such as 2026-11-21T22:30:00+00:00"),
             run_folder=run_folder_of(content),
         )
 
     def write(self, folder: JobFolder) -> None:
         """Write `state.json`, whole or not at all. Raises ClusterError."""
         atomic_write(folder.state, json.dumps(self.to_json()).encode() + b"\n")
+
+
+def now() -> str:
+    """The time as records have it: UTC in ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def state_of(exit_code: int) -> JobState:
@@ -90,14 +104,14 @@ def state_of(exit_code: int) -> JobState:
 
 
 def read_all(root: JobsRoot) -> list[JobRecord]:
-    """Every job, the oldest first; one whose process does not hold the lock of running jobs has been interrupted."""
+    """Every job, the oldest first; a running job whose process does not hold the lock counts as interrupted."""
     records = [_read(folder) for folder in root.all()]
-    # Asked last: a job that ends while we read has let go of the lock only after it wrote how it ended.
+    # The lock comes last: a job that ends meanwhile releases it only after it wrote its end.
     return settled(records, held_by(root.lock), root)
 
 
 def settled(records: Sequence[JobRecord], holder: int | None, root: JobsRoot) -> list[JobRecord]:
-    """`records` with those that claim to live, and do not, looked at once more and then taken as interrupted."""
+    """`records`; those that claim a process without its lock are read once more, and then count as interrupted."""
     result = []
     for record in records:
         if not _alive(record, holder, root):
@@ -108,26 +122,60 @@ def settled(records: Sequence[JobRecord], holder: int | None, root: JobsRoot) ->
     return result
 
 
-def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
-    """Whether the record is not contradicted by who holds which lock."""
-    if record.state is JobState.WAITING:
-        return held_by(root.job(record.id).turn_lock) is not None
-    return record.state is not JobState.RUNNING or record.pid == holder
-
-
 def run_folder(folder: JobFolder) -> str | None:
-    """The folder that the job's coordinator named; None before it has one, or where that is no such path."""
+    """The folder that the job's coordinator named; None before it has one, or where the file holds no such path."""
     try:
         return run_folder_of({"run_folder": read_small(folder.run_file).decode().strip() or None})
     except (OSError, ValueError):
         return None
 
 
+def run_folder_of(content: Mapping[str, Any]) -> str | None:
+    """The absolute path of a run's folder, with no `..` in it and a plain name at its end. Raises ValueError."""
+    return _text(content, "run_folder", _RUN, "the absolute path of a run's folder")
+
+
+def read_small(path: Path) -> bytes:
+    """The content of a plain file. Raises OSError, and ValueError beyond MOST_BYTES."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{path}: expected at most {MOST_BYTES} bytes")
+    return content
+
+
+def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
+    """Whether the locks agree with the record."""
+    if record.state is JobState.WAITING:
+        return held_by(root.job(record.id).turn_lock) is not None
+    return record.state is not JobState.RUNNING or record.pid == holder
+
+
 def _read(folder: JobFolder) -> JobRecord:
     try:
+        content = json.loads(read_small(folder.state))
         # The id is the folder's name: only root makes those.
-        record = JobRecord.from_json({**read_object(folder.state), "id": folder.id})
-    except (OSError, ValueError):
+        record = JobRecord.from_json({**content, "id": folder.id} if isinstance(content, dict) else None)
+    except (OSError, ValueError, RecursionError):
         name = folder.id.split("-")[1]
         return JobRecord(folder.id, name, JobState.SUBMITTED)
     return record if record.run_folder else replace(record, run_folder=run_folder(folder))
+
+
+def _whole_number(content: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+    value = content.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not least <= value <= most:  # a bool is an int
+        raise ValueError(f"{name}: expected a whole number from {least} to {most}, got {value!r:.60}")
+    return value
+
+
+def _text(content: Mapping[str, Any], name: str, pattern: re.Pattern[str], what: str) -> str | None:
+    value = content.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > MOST_PATH_CHARACTERS or not pattern.fullmatch(value):
+        raise ValueError(f"{name}: expected {what}, got {value!r:.60}")
+    return value

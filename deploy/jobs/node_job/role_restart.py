@@ -1,17 +1,15 @@
-"""Every role of the cluster in a new process: asked over its metrics port, awaited until it is ready."""
+"""Every role of the cluster in a new process: requested on its metrics port, and awaited until it is ready."""
 
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 
 from cluster.control.client import NoAnswerError, ask
+from cluster.control.server import PROCESS_HEADER
 from cluster.control.token import own_token
 from cluster.errors import ClusterError
-from deploy.jobs.node_job.restart_verdict import RestartPatience, Step, Verdict
-
-PROCESS_HEADER = "X-PSCluster-Process"
-"""Names the process that answers on a role's metrics port (docs/roles.md)."""
 
 ANSWER_SECONDS = 3.0
 MOST_ANSWER_BYTES = 65_536
@@ -19,28 +17,71 @@ _PAUSE_SECONDS = 0.25
 _MOST_AT_ONCE = 16
 
 
+class RestartStep(StrEnum):
+    """The progress of one role to its new process."""
+
+    ASKING = "does not answer"
+    RESTARTING = "was asked and is not ready"
+    READY = "ready"
+    REFUSED = "refuses"
+
+
+class Verdict(StrEnum):
+    """What the job does now."""
+
+    WAIT = "wait"
+    GO = "go"
+    GIVE_UP = "give up"
+
+
 @dataclass(frozen=True)
-class Asked:
-    """A role on its way: `old` is the process that was told to end, if one had to."""
+class RestartPatience:
+    """How long a job waits for its roles. Pure: no socket, no clock.
+
+    A Pi 3 with a cold SD card needs minutes to load TensorFlow, and a role that accepted the request will come. A
+    silent worker may be switched off: with every parameter server and one worker ready, the job does not wait for it.
+    """
+
+    deadline_seconds: float = 300.0
+    silent_worker_seconds: float = 15.0
+
+    def decide(self, roles: Mapping[str, RestartStep], elapsed_seconds: float) -> Verdict:
+        """The verdict for roles by name (`ps:0`): a job needs every parameter server and at least one worker."""
+        servers = [step for name, step in roles.items() if name.startswith("ps:")]
+        workers = [step for name, step in roles.items() if not name.startswith("ps:")]
+        if RestartStep.REFUSED in servers or all(step is RestartStep.REFUSED for step in workers):
+            return Verdict.GIVE_UP
+        overdue = elapsed_seconds >= self.deadline_seconds
+        if any(step is not RestartStep.READY for step in servers) or RestartStep.READY not in workers:
+            return Verdict.GIVE_UP if overdue else Verdict.WAIT
+        worth_waiting = RestartStep.RESTARTING in workers or (
+            RestartStep.ASKING in workers and elapsed_seconds < self.silent_worker_seconds
+        )
+        return Verdict.WAIT if worth_waiting and not overdue else Verdict.GO
+
+
+@dataclass(frozen=True)
+class RestartingRole:
+    """One role and its progress. `old` names the process that has to end, if there is one."""
 
     address: str
-    step: Step = Step.ASKING
+    step: RestartStep = RestartStep.ASKING
     old: str = ""
     status: int = 0
 
 
-def bring_roles_back(
+def restart_roles(
     roles: Mapping[str, str],
     say: Callable[[str], None],
-    patience: RestartPatience = RestartPatience(),  # noqa: B008
+    patience: RestartPatience = RestartPatience(),  # noqa: B008  frozen
 ) -> None:
-    """Have each role (its metrics address by its name) started anew; back once enough of them are ready.
+    """Restart each role (its metrics address by its name) and return once enough of them are ready.
 
-    `say` is told of those that are left behind. Raises ClusterError when the others are too few for a job.
+    `say` receives a line about roles that are not. Raises ClusterError when the ready ones are too few for a job.
     """
     if not roles:
         return
-    asked = {name: Asked(address) for name, address in roles.items()}
+    asked = {name: RestartingRole(address) for name, address in roles.items()}
     begun = time.monotonic()
     end = begun + patience.deadline_seconds
     with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(roles)), thread_name_prefix="restart") as pool:
@@ -50,31 +91,31 @@ def bring_roles_back(
             if verdict is not Verdict.WAIT:
                 break
             time.sleep(_PAUSE_SECONDS)
-    behind = "; ".join(_words(name, one) for name, one in asked.items() if one.step is not Step.READY)
+    behind = "; ".join(_words(name, one) for name, one in asked.items() if one.step is not RestartStep.READY)
     if verdict is Verdict.GIVE_UP:
         raise ClusterError(
-            f"the job cannot go on, its roles do not come back within {time.monotonic() - begun:.0f} s: "
+            f"the job cannot continue, its roles are not ready after {time.monotonic() - begun:.0f} s: "
             f"{behind}; a job needs every parameter server and at least one worker; "
             "`fab deploy status` shows them"
         )
     if behind:
-        say(f"going on without: {behind}")
+        say(f"continuing without: {behind}")
 
 
-def _advance(role: Asked, end: float) -> Asked:
-    """One request further, answered or given up by `end`."""
-    if role.step is Step.ASKING:
+def _advance(role: RestartingRole, end: float) -> RestartingRole:
+    """Send one request, with an answer by `end` at the latest."""
+    if role.step is RestartStep.ASKING:
         status, process = _request(role.address, "POST", "/restart", end)
         if status == 202:
-            return Asked(role.address, Step.RESTARTING, process)
+            return RestartingRole(role.address, RestartStep.RESTARTING, process)
         if status == 200:  # it is only starting: the process that answers is the fresh one
-            return Asked(role.address, Step.RESTARTING)
-        # No answer, or one that is just coming or going: asked again.
-        return Asked(role.address, Step.REFUSED, status=status) if status in (403, 404) else role
-    if role.step is Step.RESTARTING:
+            return RestartingRole(role.address, RestartStep.RESTARTING)
+        # No answer, or one of a process that starts or ends: the next round asks again.
+        return RestartingRole(role.address, RestartStep.REFUSED, status=status) if status in (403, 404) else role
+    if role.step is RestartStep.RESTARTING:
         status, process = _request(role.address, "GET", "/ready", end)
         if status == 200 and process != role.old:
-            return Asked(role.address, Step.READY)
+            return RestartingRole(role.address, RestartStep.READY)
     return role
 
 
@@ -88,8 +129,8 @@ def _request(address: str, method: str, path: str, end: float) -> tuple[int, str
     return answer.status, answer.headers.get(PROCESS_HEADER.lower(), "")
 
 
-def _words(name: str, role: Asked) -> str:
+def _words(name: str, role: RestartingRole) -> str:
     words = f"{name} ({role.address}) {role.step}"
-    if role.step is Step.REFUSED:
+    if role.step is RestartStep.REFUSED:
         words += f" with HTTP status {role.status}: it runs for another coordinator; `fab deploy start` puts it right"
     return words

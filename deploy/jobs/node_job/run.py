@@ -1,5 +1,6 @@
-"""A submitted job from its request to its end, with its state kept in `state.json` all the while."""
+"""A submitted job from its request to its end; `state.json` follows every change."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -8,18 +9,18 @@ from pathlib import Path
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
-from cluster.server.notify import notify
+from cluster.server.systemd import notify
 from deploy.common.file_lock import FileLock, LockHeldError
+from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.foreground_job import interruptible, tell
+from deploy.jobs.foreground_job import JobProcess, announce, run_to_its_end
 from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.node_job.clock import now
 from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
-from deploy.jobs.node_job.records import JobRecord, JobState, read_all, run_folder, state_of
-from deploy.jobs.node_job.request import JobRequest
-from deploy.jobs.node_job.role_restart import bring_roles_back
-from deploy.jobs.node_job.turn import await_turn
-from deploy.jobs.restarted_job import JobPlan, run_to_its_end
+from deploy.jobs.node_job.records import JobRecord, JobState, now, read_all, run_folder, state_of
+from deploy.jobs.node_job.role_restart import restart_roles
+from deploy.jobs.request import JobRequest
+
+_POLL_SECONDS = 1.0
 
 
 def run(
@@ -30,7 +31,7 @@ def run(
 ) -> int:
     """Run the job `name` to its end; its exit code. `coordinator` is the command that takes a job and flags.
 
-    One that is refused, because it was not submitted or another one runs, leaves no state. Main thread only.
+    A refused job, which was not submitted or found another one running, leaves no state. Main thread only.
     """
     folder = root.job(name)
     try:
@@ -42,13 +43,45 @@ def run(
         with ExitStack() as held:
             if request.after:
                 held.enter_context(FileLock(folder.turn_lock))
-                code = await_turn(root, folder, request)
+                code = _await_turn(root, folder, request)
                 if code:
                     return code
             return _take_the_cluster(root, folder, request, coordinator, restarts)
     except ClusterError as problem:
         say(problem, error=True)
         return problem.exit_code
+
+
+def _await_turn(root: JobsRoot, folder: JobFolder, request: JobRequest) -> int:
+    """Wait for the end of the job `request.after`; 0 if it is done, else this job ends with the returned exit code."""
+    waiting = JobRecord(folder.id, request.job, JobState.WAITING, getpid(), begun=now())
+    try:
+        with interruptible():
+            waiting.write(folder)
+            notify(f"READY=1\nSTATUS={request.job} waits for {request.after}")
+            before = _end_of(root, request.after)
+    except KeyboardInterrupt:
+        announce(f"{request.job}: interrupted before it began")
+        code = ExitCode.CANCELLED
+    else:
+        if before is JobState.DONE:
+            return ExitCode.DONE
+        announce(f"{request.job}: not begun: {request.after}, which it was to follow, is {before}")
+        code = ExitCode.CANCELLED if before is JobState.CANCELLED else ExitCode.FAILED
+    replace(waiting, state=state_of(code), exit_code=code, ended=now()).write(folder)
+    return code
+
+
+def _end_of(root: JobsRoot, name: str) -> JobState:
+    while True:
+        found = [record.state for record in read_all(root) if record.id == name]
+        if not found:
+            raise ClusterError(
+                f"{name}: expected a job to wait for, found none of that name: begin this one by itself with `fab job`"
+            )
+        if found[0].ended:
+            return found[0]
+        time.sleep(_POLL_SECONDS)
 
 
 def _take_the_cluster(
@@ -58,7 +91,7 @@ def _take_the_cluster(
         with FileLock(root.lock):
             return _keep_state(root, folder, request, coordinator, restarts)
     except LockHeldError as error:
-        if request.after:  # somebody was quicker when the job before ended
+        if request.after:  # another job took the cluster when the one before ended
             failed = JobRecord(folder.id, request.job, JobState.FAILED, exit_code=ExitCode.FAILED, ended=now())
             failed.write(folder)
         raise ClusterError(_already_running(root, error.pid)) from error
@@ -76,12 +109,12 @@ def _keep_state(
             notify(f"READY=1\nSTATUS={request.job} runs")
             if left_behind:
                 _clear_up(root, left_behind, request)
-            code = _run_to_its_end(folder, request, coordinator, restarts)
+            code = run_to_its_end(_process(folder, request, coordinator), _restart(request), restarts)
     except KeyboardInterrupt:
-        tell(f"{request.job}: interrupted")
+        announce(f"{request.job}: interrupted")
         code = ExitCode.CANCELLED
     except ClusterError as problem:
-        tell(str(problem))
+        announce(str(problem))
         code = problem.exit_code
     finally:
         notify(f"STOPPING=1\nSTATUS={request.job} ended with {code}")
@@ -90,37 +123,30 @@ def _keep_state(
     return code
 
 
-def _run_to_its_end(
-    folder: JobFolder, request: JobRequest, coordinator: Sequence[str], restarts: JobRestartPolicy
-) -> int:
+def _process(folder: JobFolder, request: JobRequest, coordinator: Sequence[str]) -> JobProcess:
     settings = [word for override in request.overrides for word in ("--set", override)]
-    plan = JobPlan(
+    return JobProcess(
         name=request.job,
         inventory=Path(request.inventory),
         words=(*coordinator, request.job, "--inventory", str(folder.inventory), *settings, *request.flags),
         environment=environment_for_any_folder(),
         run_file=folder.run_file,
-        goes_on=request.job == "train",
-        shown=_as_the_operator_sees,
+        resumable=request.job == "train",
+        shown=lambda run: f"runs/{Path(run).name}",
     )
-    return run_to_its_end(plan, _restart(request), restarts)
 
 
 def _clear_up(root: JobsRoot, jobs: Sequence[JobRecord], request: JobRequest) -> None:
-    """What jobs that were killed have left on the servers goes before this one begins; once for each of them."""
+    """Restart the roles once for jobs that were killed: their variables are still on the servers."""
     names = ", ".join(job.id for job in jobs)
-    tell(f"{request.job}: restarting the roles first: {names} was interrupted and has left its variables there")
+    announce(f"{request.job}: restarting the roles first: {names} was interrupted and has left its variables there")
     _restart(request)()
     for job in jobs:
         replace(job, ended=now()).write(root.job(job.id))
 
 
 def _restart(request: JobRequest) -> Callable[[], None]:
-    return lambda: bring_roles_back(request.roles, lambda words: tell(f"{request.job}: {words}"))
-
-
-def _as_the_operator_sees(run_folder: str) -> str:
-    return f"runs/{Path(run_folder).name}"
+    return lambda: restart_roles(request.roles, lambda words: announce(f"{request.job}: {words}"))
 
 
 def _already_running(root: JobsRoot, pid: int | None) -> str:

@@ -1,0 +1,136 @@
+"""One node's connector: run a command, follow one, write a file. SSH (`connection`) and this machine (`local`)."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from cluster.errors import ClusterError
+from deploy.common.command_line import Words
+
+DEADLINE_CODES = frozenset({124, 137})
+"""Exit codes of coreutils' `timeout`: 124, or 137 after SIGKILL."""
+
+KEPT_BYTES = 8 << 20
+"""How much of a command's output is kept, half of it the beginning and half the end: no node may fill our memory."""
+KEPT_ERROR_BYTES = 256 << 10
+LINE_BYTES = 1 << 20
+"""A longer line of a stream is passed on in pieces."""
+READ_BYTES = 256 << 10
+
+_LAST_LINES = 6
+_WORDS_IN_A_MESSAGE = 120
+
+
+class NodeUnreachableError(ClusterError):
+    """No connection or no login. The message names the node, the cause and the remedy."""
+
+
+class NodeDeadlineError(ClusterError):
+    """A command passed its deadline; it was ended on the node too."""
+
+
+class NodeOutputError(ClusterError):
+    """A command printed more than its limit; it was ended."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A command that ended by itself. `stdout` lacks `left_out_bytes` in its middle, and says so there."""
+
+    command: str
+    return_code: int
+    stdout: bytes
+    stderr: str
+    seconds: float
+    left_out_bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the return code is 0."""
+        return self.return_code == 0
+
+    @property
+    def text(self) -> str:
+        """`stdout` decoded; a byte that is no UTF-8 becomes a replacement character."""
+        return self.stdout.decode("utf-8", errors="replace")
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines of stderr, or of stdout where stderr is empty."""
+        said = self.stderr.strip() or self.text.strip()
+        return tuple(said.splitlines()[-_LAST_LINES:])
+
+
+class Connector(Protocol):
+    """The way to one node. Every call has a deadline or a `stop`; calls from several threads are allowed."""
+
+    @property
+    def name(self) -> str:
+        """The node's name in the inventory."""
+
+    @property
+    def account(self) -> str:
+        """The account that commands run as, unless `root` or `user` says otherwise."""
+
+    def open(self) -> object:
+        """Connect now, so that the first command does not wait for it. Raises NodeUnreachableError."""
+
+    def run(
+        self,
+        words: Words,
+        *,
+        deadline_seconds: float = 30.0,
+        stdin: bytes | None = None,
+        root: bool = False,
+        user: str | None = None,
+        kept_bytes: int = KEPT_BYTES,
+        into: BinaryIO | None = None,
+    ) -> Outcome:
+        """Run a command until it ends; every return code is an outcome.
+
+        The deadline ends it on the node. `kept_bytes` of its output are kept. With `into` the output goes there, and
+        a command that prints more than `kept_bytes` is ended.
+        Raises NodeUnreachableError, NodeDeadlineError, NodeOutputError.
+        """
+
+    def stream(
+        self,
+        words: Words,
+        on_line: Callable[[str], None],
+        *,
+        root: bool = False,
+        user: str | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
+        """Pass on each line of a command until it ends or `stop` is set; its return code, -1 after `stop`.
+
+        The command ends with the call. Raises NodeUnreachableError.
+        """
+
+    def put(
+        self,
+        content: Path | bytes,
+        remote: str,
+        *,
+        deadline_seconds: float,
+        root: bool = False,
+        user: str | None = None,
+        mode: int = 0o644,
+    ) -> None:
+        """Write a file, whole or not at all. Raises as `run`."""
+
+    def close(self) -> None:
+        """Disconnect; the next call connects again."""
+
+    def hang_up(self) -> None:
+        """Disconnect for good: a call under way, and every later one, raises NodeUnreachableError."""
+
+
+def shortened(command: str) -> str:
+    """A command for a message: its beginning and its end."""
+    line = " ".join(command.split())
+    if len(line) <= _WORDS_IN_A_MESSAGE:
+        return line
+    return f"{line[: _WORDS_IN_A_MESSAGE // 2]} ... {line[-_WORDS_IN_A_MESSAGE // 2 :]}"

@@ -1,0 +1,170 @@
+"""`fab deploy rollback`: all nodes to one release, whatever ends the command on the way."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cluster.errors import ClusterError
+from cluster.logs.terminal import say
+from deploy.cluster.connector import Connector
+from deploy.cluster.selection import select_nodes
+from deploy.commands.drain import drain
+from deploy.commands.edge import DegradedError, at_the_edge
+from deploy.commands.flags import whole_number
+from deploy.commands.opening import Names, open_cluster
+from deploy.common.command_line import shell
+from deploy.common.hints import command
+from deploy.common.waiting import waiting_for
+from deploy.converge.rollback_plan import (
+    Need,
+    Rollback,
+    Standing,
+    UnfinishedRollback,
+    goes_on,
+    read_runs,
+    runs_script,
+    target,
+)
+from deploy.converge.systemd import batches, kept_tasks, restart_on
+from deploy.release.history import ListingError, read
+from deploy.release.release_scripts import list_releases, make_current
+from deploy.release.script import RefusedError, outcome
+from deploy.render.roles import unit_name
+
+if TYPE_CHECKING:
+    from cluster.inventory import Task
+    from deploy.cluster.cluster import Cluster
+
+_SECONDS = 60.0
+
+Roles = Mapping[str, Sequence["Task"]]
+"""The roles kept on each node."""
+
+
+@at_the_edge
+def rollback(
+    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
+) -> None:
+    """Go back to the release that was current before, and restart the roles from it.
+
+    All nodes go to one release. Workers are drained as by `restart`. The next call resumes an interrupted rollback.
+    """
+    count = whole_number("--serial", serial, 0, 1024)
+    cluster = open_cluster(inventory, set_).for_machines("rollback").cluster
+    names = select_nodes(cluster.inventory, limit or ())
+    _roll_back(cluster, names, count)
+
+
+def _roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
+    kept = kept_tasks(cluster.inventory)
+    roles = {name: [task for task in kept if task.node == name] for name in names}
+    note = UnfinishedRollback.of(cluster)
+    with cluster.fleet() as fleet:
+        with waiting_for(f"looking at the releases of {len(names)} nodes"):
+            found = fleet.each(lambda node: _look(node, roles[node.name]), names)
+        standings = {name: one for name, one in found.items() if isinstance(one, Standing)}
+        failed = {name: one for name, one in found.items() if isinstance(one, ClusterError)}
+        to = _where_to(cluster, standings)
+        if to is None:
+            failed |= {name: _nothing_before(name) for name in standings}
+            raise DegradedError("\n".join(str(failed[name]) for name in names))
+        release = to.release
+        needs = {name: standing.need(release) for name, standing in standings.items()}
+        failed |= {name: _not_there(name, release) for name, need in needs.items() if need is Need.RELEASE}
+        well = [name for name, need in needs.items() if need is Need.NOTHING]
+        for name in well:
+            say(f"{name}: on release {release} already")
+        to = replace(to, left=tuple(name for name in _in_order(cluster, {*to.left, *names}) if name not in well))
+        note.write(to)
+
+        def back_on(node: Connector) -> None:
+            _back_on(node, release, needs[node.name], roles[node.name])
+
+        try:
+            for batch in batches([name for name, need in needs.items() if need in (Need.FLIP, Need.RESTART)], serial):
+                drain(cluster.inventory, fleet, [task for name in batch for task in roles[name]])
+                with waiting_for(f"going back on {', '.join(batch)}"):
+                    results = fleet.each(back_on, batch)
+                for name, result in results.items():
+                    if isinstance(result, ClusterError):
+                        failed[name] = result
+                    else:
+                        say(f"{name}: back on release {release}")
+                to = replace(to, left=tuple(name for name in to.left if name in failed or name not in results))
+                note.write(to)
+        except KeyboardInterrupt:
+            say(f"interrupted; {_state(cluster, to, names)}", error=True)
+            raise
+    if failed:
+        raise DegradedError(
+            "\n".join([*(str(failed[name]) for name in names if name in failed), _state(cluster, to, names)])
+        )
+    if to.left:
+        say(_state(cluster, to, names))
+
+
+def _look(node: Connector, tasks: Sequence["Task"]) -> Standing:
+    listing = node.run(shell(list_releases()), root=True, deadline_seconds=_SECONDS)
+    units = [unit_name(task) for task in tasks]
+    runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text if units else ""
+    try:
+        outcome(listing.return_code, listing.text, listing.stderr)
+        return Standing(read(listing.text), read_runs(runs, units))
+    except (RefusedError, ListingError) as error:
+        raise ClusterError(f"{node.name}: {error}") from error
+
+
+def _where_to(cluster: "Cluster", standings: Mapping[str, Standing]) -> Rollback | None:
+    """Where this call goes: on with the last one, if that has not come to its end, else to what was current before."""
+    now = {name: one.installed.current for name, one in standings.items()}
+    was = {name: current for name, current in now.items() if current is not None}
+    unfinished = UnfinishedRollback.of(cluster).read()
+    if unfinished is not None and goes_on(unfinished, standings):
+        say(
+            f"going on with the rollback to release {unfinished.release}, which did not come to its end "
+            "(`fab deploy start` or `push` ends it otherwise)"
+        )
+        return replace(unfinished, was={**was, **unfinished.was})
+    (coordinator,) = cluster.inventory.of_role("coordinator")
+    release = target(standings, coordinator.node)
+    return None if release is None else Rollback(release, was)
+
+
+def _back_on(node: Connector, release: str, need: Need, tasks: Sequence["Task"]) -> None:
+    if need is Need.FLIP:
+        flipped = node.run(shell(make_current(release)), root=True, deadline_seconds=_SECONDS)
+        try:
+            outcome(flipped.return_code, flipped.text, flipped.stderr)
+        except RefusedError as error:
+            raise ClusterError(f"{node.name}: {error}") from error
+    if tasks:
+        restart_on(node, tasks)
+
+
+def _in_order(cluster: "Cluster", names: set[str]) -> list[str]:
+    return [node.name for node in cluster.inventory.nodes if node.name in names]
+
+
+def _state(cluster: "Cluster", to: Rollback, names: Sequence[str]) -> str:
+    there = ", ".join(name for name in names if name not in to.left) or "no node"
+    concerned = {*to.was, *to.left}
+    all_of_them = all(node.name in concerned for node in cluster.inventory.nodes)
+    again = "deploy rollback" if all_of_them else f"deploy rollback --limit {','.join(to.left)}"
+    return (
+        f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)}; "
+        f"`{command(again, cluster.inventory.path)}` goes on with these, "
+        f"`{command('deploy start', cluster.inventory.path)}` brings nodes to the checkout's own release"
+    )
+
+
+def _nothing_before(name: str) -> ClusterError:
+    return ClusterError(
+        f"{name}: no earlier release is left to go back to: `fab deploy start` from the checkout you want"
+    )
+
+
+def _not_there(name: str, release: str) -> ClusterError:
+    return ClusterError(
+        f"{name}: release {release}, to which the others go back, is not there: `fab deploy start --limit {name}` from "
+        "the checkout of that release brings it"
+    )

@@ -1,0 +1,258 @@
+"""How the two kinds of clusters are shown: by role on this machine, by node on machines."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cluster.errors import ClusterError, ExitCode
+from cluster.logs.terminal import say, say_json
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
+from deploy.cluster.services import Stopped
+from deploy.commands.opening import Opened
+from deploy.common.hints import command
+from deploy.common.waiting import waiting_for
+from deploy.converge.change import Progress
+from deploy.converge.deployment import LOOKING, Outlook, Result
+from deploy.converge.desired import Machines
+from deploy.converge.node_table import node_rows
+from deploy.converge.survey import survey
+from deploy.converge.systemd import role_states
+from deploy.converge.this_machine import plan_start
+from deploy.supervisor.launches import kept_tasks
+from deploy.terminal.job_progress import asked_on_node, of_coordinator, progress_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from cluster.inventory import Task
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What `status` shows: for programs, and for a person as wide as `columns`."""
+
+    well: bool
+    json: dict[str, Any]
+    parts: "Callable[[int], list[RenderableType]]"
+
+
+class View(Protocol):
+    """What a command shows of one kind of cluster."""
+
+    def progress(self, quiet: bool) -> AbstractContextManager[Progress]:
+        """The progress of a deployment."""
+
+    def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
+        """Show what a start would do; the command's exit code. `wanted`: --jobs, --no-jobs or neither."""
+
+    def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
+        """Show how a deployment ended; `idle_said`: another line will say that nothing changed."""
+
+    def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
+        """The nodes as they are now, `with_job`: and how far the running job is."""
+
+    def stopped(self, stopped: Stopped) -> None:
+        """Show what a stop did."""
+
+    def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
+        """Show which roles were restarted."""
+
+
+@dataclass
+class _Shown:
+    """A `Progress` over two functions; the warnings wait until the progress is gone."""
+
+    on_line: Callable[[str, str], None]
+    on_roles: Callable[[ClusterStatus], None]
+
+    def __post_init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def line(self, node: str, line: str) -> None:
+        self.on_line(node, line)
+
+    def roles(self, status: ClusterStatus) -> None:
+        self.on_roles(status)
+
+    def warning(self, line: str) -> None:
+        self.warnings.append(line)
+
+    def show_warnings(self) -> None:
+        for line in self.warnings:
+            say(f"warning: {line}", error=True)
+
+
+class ViewOfThisMachine:
+    """`View` of a cluster of processes: its roles."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._inventory = opened.inventory
+
+    @contextmanager
+    def progress(self, quiet: bool) -> Iterator[Progress]:
+        """See `View`."""
+        from deploy.terminal.console import progress_of_start
+
+        with progress_of_start(quiet=quiet) as report:
+            shown = _Shown(lambda node, line: None, report)
+            yield shown
+        shown.show_warnings()
+
+    def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
+        """See `View`."""
+        from deploy.terminal.console import show_plan
+
+        for failure in outlook.survey.lost.values():
+            raise ClusterError(failure.last_lines[0])
+        status = next(iter(outlook.survey.facts.values()))
+        made = plan_start(
+            kept_tasks(self._inventory.tasks()),
+            status,
+            self._inventory.jobs.order,
+            wanted,
+            self._inventory.path,
+            nodes=outlook.survey.facts,
+            due=outlook.counts_as_start or self._opened.jobs.pending.noted,
+        )
+        if for_programs:
+            say_json({"cluster": self._inventory.cluster, **plans_json(outlook), **made.to_json()})
+        else:
+            show_plan(made, self._inventory.path)
+        return ExitCode.BAD_USAGE if made.refusals else ExitCode.DONE
+
+    def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
+        """See `View`. Failures go to stderr: the roles have said before why they do not start."""
+        for failure in result.recap.failures.values():
+            of_roles = failure.phase == "services" and failure.return_code is None
+            say("\n".join(failure.last_lines) if of_roles else failure.line, error=True)
+        if result.recap.failures or (idle_said and not result.recap.changed):
+            return
+        counts = role_counts(self._opened.cluster.services.state(fleet))
+        say(f"running: {counts}" if result.recap.changed else f"already running: {counts}")
+
+    def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
+        """See `View`."""
+        from deploy.terminal.console import status_parts
+
+        now, job_pid = self._opened.cluster.services.state(fleet), self._opened.jobs.running_job()
+        now = replace(now, roles=tuple(role for role in now.roles if role.node in names))
+        progress = ""
+        if with_job and job_pid is not None:
+            progress = progress_line(of_coordinator(self._inventory.task("coordinator", 0).metrics_address))
+        other = other_inventory(now.inventory, self._inventory.path)
+        started_from = [] if with_job or not other else [self._started_from(other)]
+        return Picture(
+            now.running,
+            {**now.to_json(), "job_pid": job_pid},
+            lambda columns: [*status_parts(now, job_pid, progress, columns), *started_from],
+        )
+
+    def stopped(self, stopped: Stopped) -> None:
+        """See `View`."""
+        line = "stopped" if stopped.count else "nothing was running"
+        if stopped.killed:
+            line += f"; had to be killed: {', '.join(stopped.killed)}"
+        other = other_inventory(stopped.inventory, self._inventory.path)
+        say(f"{line}; {self._started_from(other)}" if other else line)
+
+    def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
+        """See `View`."""
+        every = len(tasks) == len(now.roles)
+        say(f"running: {role_counts(now)}" if every else f"restarted {', '.join(task.name for task in tasks)}")
+
+    def _started_from(self, other: str) -> str:
+        path = self._inventory.path
+        return f"the cluster was started from {other}, not from {path}: both files give it the same name"
+
+
+class ViewOfMachines:
+    """`View` of a cluster of machines: its nodes."""
+
+    def __init__(self, opened: Opened, machines: Callable[[], Machines]) -> None:
+        self._machines = machines
+        self._inventory = opened.inventory
+
+    @contextmanager
+    def progress(self, quiet: bool) -> Iterator[Progress]:
+        """See `View`. A deployment of minutes is never quiet."""
+        from deploy.terminal.deployment_console import progress_of_deployment
+
+        with progress_of_deployment() as event:
+            shown = _Shown(event, lambda status: None)
+            yield shown
+        shown.show_warnings()
+
+    def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
+        """See `View`."""
+        from deploy.terminal.deployment_console import show_plans
+
+        if for_programs:
+            say_json({"cluster": self._inventory.cluster, **plans_json(outlook)})
+        else:
+            show_plans(outlook.plans, outlook.unfit)
+            hint = command("deploy start", self._inventory.path)
+            say(f"{outlook.changes} to change; `{hint}` does it" if outlook.changes else "nothing to change")
+        return ExitCode.DEGRADED if outlook.unfit else ExitCode.DONE
+
+    def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
+        """See `View`."""
+        from deploy.terminal.deployment_console import show_recap
+
+        show_recap(result.recap, result.path)
+
+    def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
+        """See `View`."""
+        from deploy.terminal.deployment_console import node_parts
+
+        machines = self._machines()
+        with waiting_for(LOOKING, quiet=with_job):
+            seen = survey(fleet, machines.ask, names)
+        rows = node_rows(machines, seen)
+        job = [self._job(fleet)] if with_job else []
+        return Picture(
+            all(row.well for row in rows),
+            {**role_states(self._inventory, seen).to_json(), "nodes": [row.to_json() for row in rows]},
+            lambda columns: [*node_parts(rows, columns), *job],
+        )
+
+    def stopped(self, stopped: Stopped) -> None:
+        """See `View`."""
+        if stopped.roles:
+            nodes = len(stopped.roles)
+            say(f"stopped {stopped.count} roles on {nodes} nodes" if stopped.count else "nothing was running")
+        if stopped.count and self._inventory.monitor_node is not None:
+            say(f"the monitor on {self._inventory.monitor_node} goes on, and says that they are down")
+
+    def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
+        """See `View`."""
+        say(f"restarted on {', '.join(dict.fromkeys(task.node for task in tasks))}")
+
+    def _job(self, fleet: Fleet) -> str:
+        (coordinator,) = self._inventory.of_role("coordinator")
+        words, script = asked_on_node(coordinator.metrics_address)
+        try:
+            exported = fleet.nodes[coordinator.node].run(words, stdin=script, root=True).text
+        except ClusterError:  # its row says so
+            exported = ""
+        return progress_line(exported) or "no job runs"
+
+
+def plans_json(outlook: Outlook) -> dict[str, object]:
+    """Plain values."""
+    return {
+        "changes": outlook.changes,
+        "phases": {
+            phase: {node: [change.to_json() for change in changes] for node, changes in nodes.items() if changes}
+            for phase, nodes in outlook.plans.items()
+        },
+        "unfit": {name: failure.to_json() for name, failure in outlook.unfit.items()},
+    }
+
+
+def role_counts(now: ClusterStatus) -> str:
+    """`1 ps, 2 workers`."""
+    ready = [role.role for role in now.in_state(RoleState.READY)]
+    return f"{ready.count('ps')} ps, {ready.count('worker')} workers"

@@ -1,0 +1,245 @@
+"""What a cluster on this machine has to be: its roles, kept by the supervisor. No packages, no mounts, no firewall."""
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from cluster.errors import ClusterError, UsageError
+from cluster.inventory.task import Task
+from cluster.logs.terminal import say
+from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.local import Local
+from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
+from deploy.common.file_lock import held_by
+from deploy.common.hints import command
+from deploy.common.state_folder import StateFolder
+from deploy.converge.change import Call, Change, Progress, Resource
+from deploy.converge.check import Finding, check_node, open_to_accounts
+from deploy.converge.deployment import Order, Tell
+from deploy.converge.facts import gather, guard_of
+from deploy.converge.memory_estimate import of_inventory
+from deploy.converge.survey import Survey
+from deploy.supervisor.launches import kept_tasks
+from deploy.supervisor.services import Supervised
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+Kind = Literal["start", "restart", "wait", "keep", "refuse", "run", "skip"]
+CHANGES: frozenset[Kind] = frozenset({"start", "restart", "run"})
+_NOT_YET: frozenset[Kind] = frozenset({"start", "restart", "wait"})
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One thing that a start does about `subject`, a role or a job."""
+
+    kind: Kind
+    subject: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class StartPlan:
+    """The steps of a start, in order."""
+
+    steps: tuple[PlannedStep, ...]
+
+    @property
+    def changes(self) -> int:
+        """How many steps change something."""
+        return sum(step.kind in CHANGES for step in self.steps)
+
+    @property
+    def refusals(self) -> tuple[PlannedStep, ...]:
+        """The steps that forbid the start."""
+        return tuple(step for step in self.steps if step.kind == "refuse")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {"changes": self.changes, "steps": [asdict(step) for step in self.steps]}
+
+
+def plan_start(
+    tasks: Sequence[Task], status: ClusterStatus, jobs: Sequence[str], wanted: bool | None, inventory: Path,
+    *, nodes: Collection[str] | None = None, due: bool = False,
+) -> StartPlan:  # fmt: skip
+    """The plan for the roles `tasks` (of `nodes`) and the jobs. `wanted` is `--jobs`, `--no-jobs` (False) or neither.
+
+    `due`: the jobs have to run even on a cluster that runs already.
+    """
+    problem = disagreement(tasks, status, inventory)
+    if problem:
+        return StartPlan((PlannedStep("refuse", status.cluster, problem),))
+    chosen = [task for task in tasks if nodes is None or task.node in nodes]
+    return StartPlan((*planned_roles(chosen, status), *planned_jobs(jobs, wanted, due=due or not status.running)))
+
+
+def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedStep]:
+    """What a start does about each role."""
+    roles = {role.name: role for role in status.roles}
+    steps = []
+    for task in tasks:
+        role = roles[task.name]
+        where = f"{task.address}, metrics on {task.metrics_address}"
+        if role.state is RoleState.STOPPED:
+            steps.append(PlannedStep("start", task.name, f"{where}, on {task.node}"))
+        elif role.state in (RoleState.FAILED, RoleState.FROZEN):
+            steps.append(PlannedStep("restart", task.name, role.reason or f"{role.state} (pid {role.pid})"))
+        elif role.state is RoleState.READY:
+            steps.append(PlannedStep("keep", task.name, f"ready at {where} (pid {role.pid})"))
+        else:
+            steps.append(PlannedStep("wait", task.name, f"{role.state}{': ' if role.reason else ''}{role.reason}"))
+    return steps
+
+
+def planned_jobs(jobs: Sequence[str], wanted: bool | None, *, due: bool) -> list[PlannedStep]:
+    """Run the jobs, unless `wanted` (`--jobs`, `--no-jobs` or neither) or a cluster that ran already says otherwise."""
+    if wanted is False:
+        return [PlannedStep("skip", job, "--no-jobs") for job in jobs]
+    if wanted is None and not due:
+        return [PlannedStep("skip", job, "already running, jobs not repeated (--jobs runs them)") for job in jobs]
+    return [PlannedStep("run", job, f"job {number} of {len(jobs)}") for number, job in enumerate(jobs, 1)]
+
+
+def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) -> str:
+    """One line when other roles run than the file `inventory` says, else empty.
+
+    Starting the difference would give a cluster that no file describes, with addresses its members do not share.
+    """
+    if all(role.state is RoleState.STOPPED for role in status.roles):
+        return ""
+    wanted = {task.name: (task.address, task.metrics_address) for task in tasks}
+    present = {role.name: (role.address, role.metrics_address) for role in status.roles}
+    if wanted == present:
+        return ""
+    changes = [
+        *(f"{name} runs and is not in the inventory" for name in present if name not in wanted),
+        *(f"{name} is new" for name in wanted if name not in present),
+        *(
+            f"{name} runs at {present[name][0]}, not {place[0]}"
+            for name, place in wanted.items()
+            if name in present and present[name] != place
+        ),
+    ]
+    other = other_inventory(status.inventory, inventory)
+    return (
+        f"cluster {status.cluster}{f', started from {other},' if other else ''} runs with other roles "
+        f"({'; '.join(changes)}): `{command('deploy restart', inventory)}` changes it over"
+    )
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Roles that have to be ready. The supervisor starts them side by side."""
+
+    tasks: tuple[Task, ...]
+    services: Supervised
+    inventory: Path
+
+    def changes(self, facts: ClusterStatus) -> tuple[Change, ...]:
+        """One change a role; the first starts them all."""
+        steps = [step for step in planned_roles(self.tasks, facts) if step.kind in _NOT_YET]
+        names = [step.subject for step in steps]
+        first = Call(f"start {', '.join(names)}", self._start)
+        other = Call("ready with the first", lambda progress: None)
+        return tuple(
+            Change("role", step.subject, step.kind, step.detail, (other if number else first,))
+            for number, step in enumerate(steps)
+        )
+
+    def _start(self, progress: Progress) -> None:
+        """Raises ClusterError with the reason of each role that is not ready."""
+        try:
+            # The roles take longer to start than the probe, which therefore costs no time.
+            with ThreadPoolExecutor(1) as beside:
+                asked = beside.submit(guard_of, Local("this machine"))
+                now = self.services.start(self.tasks, progress.roles)
+        except KeyboardInterrupt:
+            stop_command = command("deploy stop", self.inventory)
+            say(f"interrupted while the roles start; they stay until `{stop_command}`", error=True)
+            raise
+        require_ready(now, [task.name for task in self.tasks], self.inventory)
+        _, accounts, privileges = asked.result()
+        if not accounts.holds:
+            progress.warning(open_to_accounts(self.tasks, accounts))
+        if not privileges.holds:
+            progress.warning(privileges.line)
+
+
+def require_ready(now: ClusterStatus, names: Sequence[str], inventory: Path) -> None:
+    """Raise ClusterError unless all of these roles are ready: the reasons, and how to end the roles that run."""
+    chosen = [role for role in now.roles if role.name in names]
+    if all(role.state is RoleState.READY for role in chosen):
+        return
+    unwell = [f"{role.name} {role.state}: {role.reason}" for role in chosen if role.reason]
+    alive = sum(role.pid is not None for role in now.roles)
+    left = f"{alive} of {len(now.roles)} roles {'runs' if alive == 1 else 'run'}"
+    ends = {0: "the supervisor", 1: "it"}.get(alive, "them")
+    raise ClusterError("\n".join([*unwell, f"{left}; `{command('deploy stop', inventory)}` ends {ends}"]))
+
+
+@dataclass(frozen=True)
+class ThisMachine:
+    """`Desired` for a cluster of processes. The facts of each node are the state of the whole cluster."""
+
+    inventory: "Inventory"
+    services: Supervised
+
+    @property
+    def publisher(self) -> str:
+        """See `Desired`: a machine shares its folders with itself."""
+        return ""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The roles that the supervisor keeps."""
+        return kept_tasks(self.inventory.tasks())
+
+    def ask(self, node: Connector) -> ClusterStatus:
+        """See `Desired`."""
+        return self.services.state()
+
+    def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+        """See `Desired`."""
+        return tuple(names)
+
+    def refuse(self, seen: Survey[ClusterStatus]) -> None:
+        """See `Desired`. Raises UsageError for a cluster that runs with other roles."""
+        for failure in seen.lost.values():
+            raise ClusterError(failure.last_lines[0])
+        for status in seen.facts.values():
+            problem = disagreement(self.tasks, status, self.inventory.path)
+            if problem:
+                raise UsageError(problem)
+
+    def findings(self, seen: Survey[ClusterStatus]) -> tuple[Finding, ...]:
+        """See `Desired`: a role that cannot start says why within a second."""
+        return ()
+
+    def check(self, fleet: Fleet) -> tuple[Finding, ...]:
+        """See `Desired`."""
+        tasks = self.inventory.tasks()
+        ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
+        facts = gather(next(iter(fleet.nodes.values())), ports, self.inventory.jobs.train.data.source)
+        memory = of_inventory(self.inventory, {node.name: facts.cores for node in self.inventory.nodes})
+        job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
+        return check_node(tasks, self.services.state(), facts, memory, job is not None)
+
+    def supplied(self, fit: Mapping[str, ClusterStatus], order: Order, tell: Tell) -> Self:
+        """See `Desired`: everything is on this machine."""
+        return self
+
+    def phase(self, phase: str, node: str, facts: ClusterStatus) -> Sequence[Resource]:
+        """See `Desired`."""
+        if phase != "services" or disagreement(self.tasks, facts, self.inventory.path):
+            return ()
+        tasks = tuple(task for task in self.tasks if task.node == node)
+        return (Roles(tasks, self.services, self.inventory.path),) if tasks else ()
+
+    def tidy(self, fleet: Fleet, seen: Survey[ClusterStatus], names: Sequence[str]) -> list[str]:
+        """See `Desired`."""
+        return []

@@ -1,0 +1,91 @@
+"""The request for a job: the operator's machine makes it, the coordinator's node reads it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.errors import UsageError
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+SCHEMA = 1
+
+
+def needs_data(job: str) -> bool:
+    """Whether a job reads windows."""
+    return job in ("train", "evaluate")
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """One job for the coordinator's node; the sender has validated the inventory.
+
+    `overrides` are `key=value` as for --set, `flags` further flags of `python -m cluster`. `roles` has the metrics
+    address (`host:port`) of each role by its name (`ps:0`); it is empty for a job that needs none. `inventory` is the
+    operator's own name of the file, for messages. With `after`, the id of another job, this one starts once that is
+    done.
+    """
+
+    job: str
+    inventory: str
+    overrides: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
+    after: str = ""
+
+    def to_bytes(self) -> bytes:
+        """The content of `request.json`."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2).encode() + b"\n"
+
+    @classmethod
+    def read(cls, path: Path) -> "JobRequest":
+        """Read what `to_bytes` wrote. Raises UsageError, which names the file, for anything else."""
+        try:
+            content = json.loads(path.read_bytes())
+            if content["schema"] != SCHEMA:
+                raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
+            return cls(
+                str(content["job"]),
+                str(content["inventory"]),
+                tuple(map(str, content["overrides"])),
+                tuple(map(str, content["flags"])),
+                {str(name): str(address) for name, address in content["roles"].items()},
+                str(content["after"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"{path}: expected the request that `fab job` writes, got {type(error).__name__}: {error}; "
+                "`fab deploy start --no-jobs` brings the node to the version of `fab` that wrote it"
+            ) from error
+
+
+def request_of(
+    inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str, after: str = ""
+) -> JobRequest:
+    """The request for `job`, whose runs lie in the node's folder `runs`; `after` is the id of a job to wait for.
+
+    A run that the operator names becomes the one of that name on the node. --json concerns the operator's output only.
+    """
+    there = [*overrides, f"runs={json.dumps(runs)}"]
+    if job == "evaluate" and inventory.jobs.evaluate.run is not None:
+        there.append(f"jobs.evaluate.run={json.dumps(_on_node(inventory.jobs.evaluate.run, runs))}")
+    kept = [flag for flag in flags if flag != "--json"]
+    for index, flag in enumerate(kept[:-1]):
+        if flag == "--resume" and not kept[index + 1].startswith("--"):
+            kept[index + 1] = _on_node(kept[index + 1], runs)
+    tasks = inventory.tasks() if inventory.needs_roles(job) else ()
+    roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
+    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after)
+
+
+def first_id(job: str, now: datetime) -> str:
+    """The id of the first job submitted in the minute `now` (UTC): `20261121T2230-train`; others have -2 and so on."""
+    return f"{now:%Y%m%dT%H%M}-{job}"
+
+
+def _on_node(run: str, runs: str) -> str:
+    return f"{runs}/{Path(run).name}"

@@ -1,0 +1,131 @@
+"""A log file as a source of lines, read and followed from the byte where reading ended. Commands and lines only: pure.
+
+Which file it is may change with time: a coordinator's log lies in the folder of its run.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deploy.common.command_line import quoted, shell
+from deploy.logs.log_merge import LOOK_BACK_LINES, DatedLog, Entry, with_beginning
+from deploy.rooted.jobs import ORDER
+
+COORDINATOR_LOG = "coordinator.log"
+_MARK = "\x1e"
+"""Begins the line before those of a file, which names it. Our own logs never hold it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a log lies: `find` is a shell script that sets `f`, to another file over time where it `moves`."""
+
+    find: str
+    moves: bool = False
+
+
+def fixed(path: str) -> Place:
+    """A file of this path."""
+    return Place(f"f={quoted(path)}")
+
+
+def log_of_run(runs: str, run: str) -> Place:
+    """The coordinator's log of a run in the folder `runs`."""
+    return fixed(f"{runs}/{run}/{COORDINATOR_LOG}")
+
+
+def log_of_latest_run(runs: str) -> Place:
+    """The coordinator's log in `runs` with the latest line."""
+    return Place(f"f=$(ls -1td -- {quoted(runs)}/*/{COORDINATOR_LOG} 2>/dev/null | head -n 1)", moves=True)
+
+
+def log_of_latest_job(folder: str) -> Place:
+    """The coordinator's log of the run of the latest job in `folder`; the job's output before it has a run."""
+    jobs = quoted(folder)
+    # Earlier versions did not write the order.
+    find = (
+        f"j=$(tail -n 1 {jobs}/{ORDER} 2>/dev/null); "
+        f'[ -n "$j" ] || j=$(ls -1 {jobs} 2>/dev/null | sort | tail -n 1); '
+        f'j={jobs}/$j; f="$(head -c 4096 "$j/run" 2>/dev/null)/{COORDINATOR_LOG}"; [ -f "$f" ] || f="$j/output.log"'
+    )
+    return Place(find, moves=True)
+
+
+class FileLog:
+    """The lines of one file, and then of the one that takes its place."""
+
+    root = False
+
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        count: int,
+        *,
+        run: str = "",
+        user: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Reading takes the last `count` lines, as the account `user`. `run`: of lines that name none."""
+        self.user = user
+        self._name, self._place, self._run, self._count, self._clock = name, place, run, max(1, count), clock
+        self._source = DatedLog(name, run)
+        self._path: str | None = None
+        self._position = 0
+
+    def reading(self) -> list[str]:
+        """The command that prints the end of it, after size, time and name of the file."""
+        # The size comes first: what is written meanwhile belongs to following.
+        script = (
+            f'{self._place.find}; h=$(stat -c "%s %Y %n" -- "$f" 2>/dev/null) || exit 0; printf "\\036%s\\n" "$h"; '
+            f'head -c "${{h%% *}}" -- "$f" | tail -n {self._count + LOOK_BACK_LINES:d}'
+        )
+        return shell(script)
+
+    def read(self, output: bytes, follow: bool = False) -> list[Entry]:
+        """The lines in the output of `reading`. With `follow` an incomplete last line is left for following."""
+        self._path = ""
+        # Output of the account's start files comes first.
+        head, _, content = output.partition(_MARK.encode())[2].partition(b"\n")
+        if not head:
+            return []
+        try:
+            size, written, self._path = head.decode("utf-8", errors="replace").split(" ", 2)
+            size_bytes, written_seconds = int(size), float(written)
+        except ValueError:
+            return []
+        whole, newline, rest = content.rpartition(b"\n")
+        kept = whole + newline if follow else content
+        self._position = size_bytes - (len(rest) if follow else 0)
+        texts = kept.decode("utf-8", errors="replace").removesuffix("\n").split("\n") if kept else []
+        return self._source.date_last(with_beginning(texts, self._count), written_seconds)
+
+    def following(self) -> list[str]:
+        """The command that prints every later line, those of the next file too, and stays."""
+        begin = "-n 0" if self._path is None else f"-c +{self._position + 1:d}"
+        if not self._place.moves:
+            return shell(f'{self._place.find}; exec tail {begin} -F -- "$f" 2>/dev/null')
+        # Where reading failed, from now on.
+        known = f"{self._place.find}; w=$f" if self._path is None else f"w={quoted(self._path)}"
+        # `tail -F` alone would stay with one run's log. The tail of the file before stays until the next change, which
+        # gives it time to print everything. The trap ends both with us, and
+        # --pid does when we are killed.
+        script = (
+            "p=; o=; g=; trap 'kill $o $p 2>/dev/null; exit' TERM INT HUP; "
+            # A job's output from before its run stands in the run's log too.
+            'show() { [ -z "$o" ] || kill $o 2>/dev/null; o=$p; '
+            '[ -z "$o" ] || [ "$g" != "$j/output.log" ] || { kill $o 2>/dev/null; o=; }; printf "\\036%s\\n" "$f"; '
+            "tail $k --pid=$$ -F -- \"$f\" 2>/dev/null & p=$!; g=$f; k='-c +1'; }; "
+            f"k='{begin}'; {known}; f=$w; if [ -f \"$f\" ]; then show; else k='-c +1'; fi; "
+            f'while :; do {self._place.find}; [ "$f" = "$g" ] || [ ! -f "$f" ] || show; sleep 1; done'
+        )
+        return shell(script)
+
+    def came(self, text: str) -> Entry | None:
+        """A line of the output of `following`; None for the name of a file."""
+        if not text.startswith(_MARK):
+            return self._source.date(text, self._clock())
+        path = text.removeprefix(_MARK)
+        if path != self._path:
+            self._path, self._source = path, DatedLog(self._name, self._run)
+        return None

@@ -1,0 +1,110 @@
+"""A cluster of processes takes the flags of machines: two nodes that are this machine, with real roles."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.inventory.free_ports import free_ports
+
+from deploy.common.file_lock import held_by
+from deploy.common.project import ROOT
+from tests.deploy.typed import Fab, Outcome
+
+TWO = """schema: 1
+cluster: two
+nodes:
+  - name: left
+    address: 127.0.0.1
+    roles: [coordinator: {{port: {0}, metrics_port: {1}, page_port: {2}}}, ps: {{port: {3}, metrics_port: {4}}}]
+  - {{name: right, address: 127.0.0.2, roles: [worker: {{port: {5}, metrics_port: {6}}}]}}
+jobs: {{pi: {{samples: 1000}}}}
+"""
+
+
+@pytest.fixture
+def fab(tmp_path: Path) -> Fab:
+    """`fab LINE` as a process of its own, which leaves its supervisor behind."""
+    words = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT)]
+
+    def typed(line: str) -> Outcome:
+        done = subprocess.run(
+            [*words, *line.split()], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return typed
+
+
+@pytest.fixture
+def state(tmp_path: Path, fab: Fab) -> Iterator[Path]:
+    """The cluster's state folder; it is stopped afterwards."""
+    (tmp_path / "inventory.yaml").write_text(TWO.format(*free_ports(7)))
+    folder = tmp_path / ".pscluster" / "two"
+    yield folder
+    assert fab("deploy stop").code == 0
+    assert held_by(folder / "supervisor.lock") is None
+
+
+def states(fab: Fab, flags: str = "") -> dict[str, str]:
+    shown = json.loads(fab(f"deploy status --json {flags}").stdout)
+    return {role["task"]: role["state"] for role in shown["roles"]}
+
+
+def recap(state: Path) -> Any:
+    return json.loads(max((state / "deployments").glob("*.json")).read_text())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, fab: Fab) -> None:
+    dry = fab("deploy start --dry-run --json --limit right")
+    plan = json.loads(dry.stdout)
+    assert (dry.code, [step["subject"] for step in plan["steps"]]) == (0, ["worker:0", "pi"])
+    assert [change["subject"] for change in plan["phases"]["services"]["right"]] == ["worker:0"]
+    assert not state.exists()
+
+    first = fab("deploy start --no-jobs --limit ps")
+    assert (first.code, "running: 1 ps, 0 workers" in first.stdout) == (0, True), first.stderr
+    assert states(fab) == {"ps:0": "ready", "worker:0": "stopped"}
+    assert states(fab, "--limit right") == {"worker:0": "stopped"}
+    assert fab("deploy status --limit left").code == 0
+    assert (recap(state)["complete"], list(recap(state)["nodes"])) == (True, ["left"])
+
+    second = fab("deploy start --no-jobs")
+    assert (second.code, "running: 1 ps, 1 workers" in second.stdout) == (0, True), second.stderr
+    assert {name: node["state"] for name, node in recap(state)["nodes"].items()} == {"left": "ok", "right": "changed"}
+
+    restarted = fab("deploy restart --serial 1")
+    assert restarted.code == 0, restarted.stderr
+    assert restarted.stdout.splitlines()[1:] == ["restarted ps:0", "restarted worker:0"]
+
+    assert fab("deploy stop --limit right").stdout.splitlines()[-1] == "stopped"
+    assert states(fab) == {"ps:0": "ready", "worker:0": "stopped"}
+    assert fab("deploy stop --limit right").stdout.splitlines()[-1] == "nothing was running"
+    assert fab("deploy restart --role worker:0").code == 0
+    assert states(fab) == {"ps:0": "ready", "worker:0": "ready"}
+
+
+def test_a_start_without_its_only_worker_is_retried_on_all_nodes(state: Path, fab: Fab) -> None:
+    assert "--retry: no node failed in the last deployment" in fab("deploy start --retry").stderr
+    shown = json.loads(fab("deploy status --json").stdout)
+    host, port = next(role["address"] for role in shown["roles"] if role["task"] == "worker:0").split(":")
+    with socket.create_server((host, int(port))):
+        failed = fab("deploy start --no-jobs")
+    assert failed.code == 3, failed.stderr
+    assert failed.stderr.splitlines()[-2].startswith("worker:0 failed: ")
+    assert {name: node["state"] for name, node in recap(state)["nodes"].items()} == {
+        "left": "changed",
+        "right": "failed",
+    }
+    fab("deploy stop")
+
+    again = fab("deploy start --retry --no-jobs")
+
+    assert (again.code, "cut short; once more: left, right" in again.stderr) == (0, True), again.stderr
+    assert states(fab) == {"ps:0": "ready", "worker:0": "ready"}

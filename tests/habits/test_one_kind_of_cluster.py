@@ -1,0 +1,51 @@
+"""Local and SSH are one program: one function of `deploy/` asks an inventory for its kind of connection."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+ASKS = ("commands/opening.py", "open_cluster")
+KINDS = frozenset(
+    {"Machines", "ThisMachine", "Systemd", "Supervised", "SshJobs", "LocalJobs", "Local", "NodeConnection"}
+)
+
+
+def questions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int]]:
+    """The function and line of each expression that depends on the kind of a cluster."""
+    for node in ast.iter_child_nodes(tree):
+        inside = node.name if isinstance(node, ast.FunctionDef) else function
+        match node:
+            case ast.Attribute(attr="connection") | ast.Name(id="over_ssh") | ast.Attribute(attr="is_local"):
+                yield inside, node.lineno
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                if KINDS & {name.id for name in ast.walk(kinds) if isinstance(name, ast.Name)}:
+                    yield inside, node.lineno
+            case ast.MatchClass(cls=ast.Name(id=name)) if name in KINDS:
+                yield inside, node.cls.lineno
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value="connection"), *_]):
+                yield inside, node.lineno
+        yield from questions(node, inside)
+
+
+def test_nothing_else_asks_for_the_kind_of_a_cluster() -> None:
+    found = {
+        (str(path.relative_to(DEPLOY)), function): line
+        for path in sorted(DEPLOY.rglob("*.py"))
+        for function, line in questions(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    del found["commands/opening.py", "_machines"]  # it makes one kind for `open_cluster`
+    assert set(found) == {ASKS}, found
+
+
+def test_the_questions_are_found() -> None:
+    text = """
+def one(inventory): return 1 if inventory.connection == "ssh" else 2
+def two(jobs): return isinstance(jobs, (int, SshJobs))
+def three(cluster):
+    match cluster:
+        case Supervised(): return 1
+def four(inventory): return {"ssh": 1}[getattr(inventory, "connection")]
+def five(connection): return connection.run
+"""
+    assert [name for name, _ in questions(ast.parse(text))] == ["one", "two", "three", "four"]
