@@ -3,7 +3,7 @@
 A parameter server, workers and a coordinator train three plain layers on synthetic recordings while something reads
 each `/metrics` every 5 s, as a Prometheus would, and once more every second. Each process says what it spent:
 `pscluster_exporter_cpu_seconds_total` is the CPU time of the threads that answer and sample and, in the coordinator, of
-the observers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator
+the consumers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator
 can be read, to its last reading, for which it waits: what loading TensorFlow costs is not in the total.
 """
 

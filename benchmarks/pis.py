@@ -16,7 +16,6 @@ Needs root and what the lab needs; `--seed KEY` names an environment kept by `py
 
 import argparse
 import itertools
-import json
 import os
 import shutil
 import statistics
@@ -31,8 +30,10 @@ from typing import Any
 import yaml
 
 from benchmarks.report import arguments, publish
-from cluster.pages.thesis_figures import pi_seconds
+from cluster.pages.pi_times import pi_seconds
+from cluster.status.events import EpochEnded
 from cluster.status.history import read_run
+from cluster.status.history_file import read_events
 
 ROOT = Path(__file__).parent.parent
 COUNTS = (1, 2, 4, 8, 16)
@@ -78,8 +79,8 @@ def train(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> list
     words = [word for setting in settings for word in ("--set", setting)]
     fab("job", "train", "--inventory", str(path), "--quiet", *words, folder=folder)
     (made,) = set(runs.glob("*-train")) - before
-    events = [json.loads(line) for line in (made / "events.jsonl").read_text().splitlines()]
-    return [event["windows_per_second"] for event in events if event.get("stage") == "train" and "epoch" in event]
+    events = [event for _, event in read_events(made) if isinstance(event, EpochEnded)]
+    return [event.windows_per_second for event in events if event.stage == "train"]
 
 
 def draw_points(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> dict[str, float]:

@@ -26,7 +26,7 @@ from benchmarks.beds.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, w
 from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 from cluster.inventory import load
-from cluster.jobs import calibration
+from cluster.jobs.run_folder import keep_calibration
 
 MODES = ("async", "local", "sync")
 WORKERS, SHARE = 8, 0.2
@@ -89,7 +89,7 @@ def cpu_seconds(process_id: int) -> float:
 
 
 class EpochClock:
-    """Reads the processor time of some processes whenever a run's `events.jsonl` has got another line."""
+    """Reads the processor time of some processes whenever a run's history has another epoch."""
 
     def __init__(self, runs: Path, process_ids: Mapping[str, int], warm: Callable[[], None]) -> None:
         """`warm` is called after the first epoch."""
@@ -106,14 +106,15 @@ class EpochClock:
         self._thread.start()
 
     def stop(self) -> list[dict[str, Any]]:
-        """End; the lines of the run's `events.jsonl`."""
+        """End; the epochs of the run's `history.jsonl`."""
         self._stop.set()
         self._thread.join()
         return [json.loads(line) for line in self._lines()]
 
     def _lines(self) -> list[bytes]:
-        paths = [folder / "events.jsonl" for folder in set(self._runs.glob("*-train*/")) - self._before]
-        return [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+        paths = [folder / "history.jsonl" for folder in set(self._runs.glob("*-train*/")) - self._before]
+        lines = [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+        return [line for line in lines if line.startswith(b'{"event":"epoch",') and line.endswith(b"}")]
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
@@ -141,7 +142,7 @@ def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
     if run.calibrated:
         kept.parent.mkdir(exist_ok=True)
         rates = {f"worker:{k}": 1e9 * share for k, share in enumerate(run.shares)}
-        calibration.keep(kept.parent, cluster.inventory.cluster, rates)
+        keep_calibration(kept.parent, cluster.inventory.cluster, rates)
     few = with_workers(cluster, len(run.shares))
     quotas = limited(dict(zip(workers, run.shares, strict=True)), run.period_microseconds)
     with ExitStack() as stack:

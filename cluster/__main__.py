@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
     parser.add_argument(
         "--resume", nargs="?", const="", metavar="RUN",
-        help="train: go on with a run that was broken off; the newest one unless its folder is named",
+        help="train: resume an interrupted run; the newest one unless its folder is named",
     )  # fmt: skip
     parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
@@ -84,7 +84,6 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
         going_on = () if resumed is None else (resumed,)
         job = job_of(inventory, display, cancel, *going_on, chaos=chaos)
         watch = StatusWatch(inventory, given.job, display.say)
-        job.observers.add(watch.observer)
         path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
     _say_where(path, given.json, log)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
@@ -96,7 +95,7 @@ def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
     if given.resume is None:
         return None
     if given.job != "train":
-        raise UsageError(f"--resume: only train goes on where it was broken off; run {given.job} again")
+        raise UsageError(f"--resume: only train can be resumed; run {given.job} again")
     return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
 
 
@@ -113,7 +112,7 @@ def _faults(given: argparse.Namespace) -> "ChaosPlan | None":
 def _refuse_missing_recordings(inventory: Inventory) -> None:
     """A wrong path is told at once, not after TensorFlow has been loaded."""
     from cluster.data import find_source
-    from cluster.data.places import PROJECT_ROOT, user_cache
+    from cluster.data.source import PROJECT_ROOT, user_cache
 
     find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
 

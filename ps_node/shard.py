@@ -8,11 +8,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.codecs import Codec, Fp32
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp32 import Fp32
 from cluster.engine.lost import reaching_servers
 from cluster.parameters import Layout, Shard
 from cluster.parameters.layout import Vector
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 
 import tensorflow as tf  # isort: skip
 

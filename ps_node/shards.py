@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.engine.lost import reaching_servers
 from cluster.parameters import Layout, Shard
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import APPLIED, LEDGER_SLOTS, PlacedVector, ShardOnServer, VectorState, Wire, ledger_of
 
 import tensorflow as tf  # isort: skip
@@ -119,8 +119,8 @@ class LedgerShard(ShardOnServer):
     def _sent_by(self, header: Any) -> tuple[Any, Any, Any]:
         """The sender and turn of a push, and whether it is the sender's present turn."""
         if not self._remembering:
-            nobody = tf.constant(0, tf.int64)
-            return nobody, nobody, tf.constant(True)
+            none = tf.constant(0, tf.int64)
+            return none, none, tf.constant(True)
         sender, turn = (tf.bitcast(header[begin : begin + 2], tf.int64) for begin in (HEADER, HEADER + 2))
         return sender, turn, tf.equal(self._turn_of(sender)[0], turn)
 

@@ -8,7 +8,7 @@ from cluster.consistency.tree import tree_sum
 from cluster.engine.lost import reaching_servers
 from cluster.engine.reduction import Nodes, block_squares, clipped
 from cluster.parameters import Layout, Shard
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import APPLIED, PlacedVector, ShardOnServer, VectorState, Wire
 
 import tensorflow as tf  # isort: skip

@@ -15,7 +15,7 @@ from cluster.consistency.tree import tree_sum
 from cluster.engine.lost import reaching_holders
 from cluster.engine.reduction import Nodes, block_squares, clipped
 from cluster.parameters import Layout
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
 
 import tensorflow as tf  # isort: skip

@@ -11,7 +11,7 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.consistency.tree import tree_sum
 from cluster.engine.reduction import block_norm
 from cluster.inventory.training import TrainJob
-from cluster.models import Network
+from cluster.models.network import Network
 
 import tensorflow as tf  # isort: skip
 
@@ -98,7 +98,7 @@ class GradientOfBatch:
         """Gradient at `trained` (trained_size,) and new statistics (statistics_size,) of a whole batch.
 
         `windows` are (batch_size, steps, channels), `seed` int32 (2,): each micro-batch drops its own units. A
-        gradient that is not finite is replaced by zeros, so that the parameters survive for whoever looks into it.
+        gradient that is not finite is replaced by zeros, so that the parameters survive for a later look.
         """
         job = self._job
         sizes = piece_sizes(job.batch_size, job.pieces)

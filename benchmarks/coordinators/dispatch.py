@@ -11,7 +11,7 @@ from typing import Any
 
 from cluster.__main__ import main
 from cluster.jobs import train
-from cluster.jobs.observer import Observer, Update
+from cluster.status.events import Event, StageBegan, Updated
 
 SPENT_FILE = "PSCLUSTER_BENCHMARK_SPENT_FILE"
 """Environment variable: the file for the figures."""
@@ -54,20 +54,22 @@ def _group(name: str) -> str:
     return {"MainThread": "the caller's"}.get(name, "lanes" if name.startswith("worker-") else name)
 
 
-class Account(Observer):
+class Account:
     """Compares the last update with the one at the end of the warm-up."""
 
     def __init__(self) -> None:
         self._updates, self._last_update = 0, float("inf")
         self._first: Spent | None = None
 
-    def stage(self, name: str, total: int = 0, unit: str = "") -> None:
-        """See Observer."""
-        if name == "train":
-            self._last_update = total
+    def consume(self, event: Event) -> None:
+        """See Stream."""
+        match event:
+            case StageBegan("train", total):
+                self._last_update = total
+            case Updated():
+                self._update()
 
-    def update(self, update: Update) -> None:
-        """See Observer."""
+    def _update(self) -> None:
         self._updates += 1
         if self._updates == WARM_UP_UPDATES:
             self._first = Spent.now(self._updates)
@@ -88,11 +90,11 @@ def _between(first: Spent, last: Spent) -> dict[str, Any]:
 
 
 class AccountedRun(train.TrainRun):
-    """The training with the account among its observers."""
+    """The training with the account among its consumers."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.observers.add(Account())
+        self.stream.add(Account().consume)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,10 @@ import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.engine.chaos import Chaos, ChaosPlan, Fault
-from cluster.engine.codecs import Codec, Fp16, Fp32, TopK
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp16 import Fp16
+from cluster.engine.codecs.fp32 import Fp32
+from cluster.engine.codecs.topk import TopK
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.membership import Timing
 from cluster.engine.messages import Item
@@ -35,7 +38,7 @@ from cluster.inventory import load
 from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
 from cluster.jobs.modes.mode import Memories
 from cluster.parameters import Layout, ParameterSpec
-from ps_node.optimizers import MomentumSGD
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.shards import ParameterShards
 from worker_node.sender import Sender

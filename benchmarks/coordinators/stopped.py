@@ -16,7 +16,7 @@ from cluster.engine.messages import Item
 from cluster.engine.runtime import Peers, Runtime, device, trace
 from cluster.inventory import Inventory, load
 from cluster.parameters import Layout, ParameterSpec
-from ps_node.optimizers import MomentumSGD
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 

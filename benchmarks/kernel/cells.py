@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cluster.inventory.training import TrainJob
-from cluster.models import Network, build
+from cluster.models.network import Network, build
 
 STEPS, CHANNELS, CLASSES = 128, 9, 6
 LEARNING_RATE, CLIP_NORM = 1e-3, 1.0

@@ -12,7 +12,7 @@ from typing import Any
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.kernel.cells import Cell, matrix_parameters
 from benchmarks.kernel.serving import Step, serve
-from ps_node.optimizers import Adam
+from ps_node.optimizers.adam import Adam
 from worker_node.gradient import GradientOfBatch
 
 import numpy as np  # isort: skip

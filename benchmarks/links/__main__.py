@@ -26,8 +26,7 @@ from benchmarks.beds.local_cluster import READY_SECONDS
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish
 from cluster.inventory import Inventory, load
-from cluster.inventory.free_ports import free_ports
-from cluster.inventory.templates import local_inventory
+from cluster.inventory.templates import free_ports, local_inventory
 
 MEGABITS = 94.0
 WORKERS = 2

@@ -7,12 +7,11 @@ from pathlib import Path
 from benchmarks.wire.network import ResidualBidirectional
 from benchmarks.wire.ours import dataset_in, job_of, steps_of
 from benchmarks.wire.steps import serve_rounds
-from cluster.consistency import Speeds
+from cluster.consistency.speeds import Speeds
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.modes.choice import mode_of, policy_of
-from cluster.jobs.observer import Observer
+from cluster.jobs.modes.mode import Setup, mode_of, policy_of
 from cluster.jobs.session import Session
 from ps_node.shard import VectorState
 from worker_node.recordings import WorkerWindows
@@ -28,12 +27,12 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
         CoordinatorMetrics() as metrics,
-        Session(inventory, Cancel(), Observer(), metrics) as session,
+        Session(inventory, Cancel(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
         speeds, state = Speeds(), VectorState(network.initial(0))
-        policy, places = policy_of(job, session.workers, speeds), dict(enumerate(session.places))
-        mode = mode_of(job, network, data, state, places, policy, session.workers, speeds)
+        policy, places = policy_of(job, speeds), dict(enumerate(session.places))
+        mode = mode_of(Setup(job, network, data, state, places, policy, session.workers, speeds))
         serve_rounds(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
 
 

@@ -15,7 +15,7 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.wire.network import BATCH, LEARNING_RATE, ResidualBidirectional, keras_model, keras_weights, windows
 from benchmarks.wire.steps import arguments, report, timed_steps
 from cluster.inventory import Inventory, load
-from cluster.models import Network
+from cluster.models.network import Network
 
 import keras  # isort: skip
 import tensorflow as tf  # isort: skip

@@ -11,10 +11,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from cluster.inventory.models import ResidualModel
-from cluster.models import Network, Output
 from cluster.models.layers import BidirectionalLstm, Dense
-from cluster.models.network import Problem, Tensors
+from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.residual import ResidualModel
 
 PROBLEM = Problem(window_steps=128, channels=9, classes=6)
 BATCH = 32

@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.wire.network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
 from benchmarks.wire.steps import arguments, report, timed_steps
-from cluster.consistency import Grant, Speeds
+from cluster.consistency.policy import Grant
+from cluster.consistency.speeds import Speeds
 from cluster.data import Dataset
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
@@ -22,9 +23,7 @@ from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.modes.choice import mode_of, policy_of
-from cluster.jobs.modes.mode import Mode, Stretch
-from cluster.jobs.observer import Observer
+from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of, policy_of
 from cluster.jobs.session import Session
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
@@ -82,14 +81,14 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
         CoordinatorMetrics() as metrics,
-        Session(inventory, Cancel(), Observer(), metrics) as session,
+        Session(inventory, Cancel(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
         speeds = Speeds()
-        policy = policy_of(job, session.workers, speeds)
+        policy = policy_of(job, speeds)
         state = VectorState(network.initial(0))
         places = dict(enumerate(session.places))
-        mode = mode_of(job, network, data, state, places, policy, session.workers, speeds)
+        mode = mode_of(Setup(job, network, data, state, places, policy, session.workers, speeds))
         dispatcher = session.dispatch(mode.functions, job.deadline_seconds)
         report(given.variant, network.layout.trained_size, timed_steps(inventory, steps_of(mode, dispatcher), given))
 

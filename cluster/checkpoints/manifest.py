@@ -18,6 +18,19 @@ LARGEST_BYTES = 16 << 20
 """The largest manifest: arrays belong into the tensors, and a 1 GB node must be able to parse it."""
 
 KEYS = ("schema", "update", "tensors", "arrays", "facts", "checksum")
+WORD = "$float"
+"""The only key of an object that stands for NaN or an infinity, which JSON lacks. Facts may not use it as a key."""
+
+DEEPEST = 64
+"""The most levels of nesting of the facts."""
+
+_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+LARGEST_UPDATE = 10**18 - 1
+
+# ASCII digits, and one spelling of each number, so that each name has one update and each update one name.
+_MANIFEST = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})\.json")
+_TENSORS = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})(-again)?\.safetensors")
+_PARTIAL = re.compile(rf"\.update-[0-9]+.*{re.escape(PARTIAL)}")
 
 
 class Damaged(Exception):
@@ -112,15 +125,6 @@ def _line(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
-WORD = "$float"
-"""The only key of an object that stands for NaN or an infinity, which JSON lacks. Facts may not use it as a key."""
-
-DEEPEST = 64
-"""The most levels of nesting of the facts."""
-
-_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
 def to_json(value: Any, place: str = "facts", level: int = 0) -> Any:
     """`value` in JSON's own types. Raises ValueError that names the place of what would not come back equal."""
     if level > DEEPEST:
@@ -159,14 +163,6 @@ def from_json(value: Any, level: int = 0) -> Any:
             return [from_json(inner, level + 1) for inner in value]
         case _:
             return value
-
-
-LARGEST_UPDATE = 10**18 - 1
-
-# ASCII digits, and one spelling of each number, so that each name has one update and each update one name.
-_MANIFEST = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})\.json")
-_TENSORS = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})(-again)?\.safetensors")
-_PARTIAL = re.compile(rf"\.update-[0-9]+.*{re.escape(PARTIAL)}")
 
 
 def manifest_name(update: int) -> str:

@@ -34,6 +34,8 @@ DTYPES = (
 )
 """The types that NumPy and safetensors both have."""
 
+LOCK = ".lock"
+
 
 class CheckpointStore:
     """Writes checkpoints into a folder that no other process writes, from one thread at a time.
@@ -155,9 +157,6 @@ def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"its bits as unsigned integers"
         )
     return np.asarray(array, order="C")
-
-
-LOCK = ".lock"
 
 
 class WriterLock:

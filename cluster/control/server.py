@@ -241,17 +241,17 @@ class Server:
         assert connection.request is not None  # called once the request is there
         connection.received.clear()
         try:
-            told = self._route(connection.request)
+            answer = self._route(connection.request)
         except Exception:
             log.warning("the answer to %s failed", connection.client, exc_info=True)
-            told = Reply.words(500, "the answer failed: the log of this process says why")
-        if isinstance(told, Reply):
-            self._answer(connection, told)
+            answer = Reply.words(500, "the answer failed: the log of this process says why")
+        if isinstance(answer, Reply):
+            self._answer(connection, answer)
             return
         self._selector.unregister(connection.socket)
         connection.state = _State.ANSWERING
-        self._waiting[told.lane].append((connection, told))
-        self._next(told.lane)
+        self._waiting[answer.lane].append((connection, answer))
+        self._next(answer.lane)
 
     def _next(self, lane: Lane) -> None:
         while self._waiting[lane] and len(self._working[lane]) < lane.value:

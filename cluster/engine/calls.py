@@ -25,6 +25,8 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 import tensorflow as tf  # isort: skip
 
 WORD_BYTES = 4
+MOST_WORDS = 250
+"""TensorFlow has at most 254 dimensions."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,6 @@ def _restored(words: Any, argument: _Argument, rows: Any) -> Any:
     if argument.dtype.size == WORD_BYTES:
         return tf.reshape(tf.bitcast(words, argument.dtype), shape)
     return tf.reshape(tf.bitcast(tf.reshape(words, [-1, argument.dtype.size // WORD_BYTES]), argument.dtype), shape)
-
-
-MOST_WORDS = 250
-"""TensorFlow has at most 254 dimensions."""
 
 
 class AnswerAsShape:

@@ -106,7 +106,9 @@ class ChaosPlan:
         """
         deadly = [fault for fault in self.probabilities if fault in DEADLY]
         if deadly and not goes_on:
-            raise UsageError(f"--chaos {', '.join(deadly)}: only train goes on after that; {job} would begin anew")
+            raise UsageError(
+                f"--chaos {', '.join(deadly)}: only train resumes after that; {job} would start again from nothing"
+            )
         helpless = [fault for fault in self.probabilities if fault in BY_SUPERVISOR]
         if helpless and not supervised:
             raise UsageError(

@@ -111,7 +111,7 @@ class Dispatcher:
         while len(self.membership.live) < count and time.monotonic() < end:
             self._turn(min(LOOK_SECONDS, max(0.0, end - time.monotonic())))
         if not self.membership.live:
-            raise NoWorkers(self._nobody(seconds))
+            raise NoWorkers(self._silence(seconds))
         return len(self.membership.live)
 
     @property
@@ -137,16 +137,16 @@ class Dispatcher:
     def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item, in the order in which they come; every item exactly once.
 
-        Items are drawn as workers become free, an iterable's in its order. Once `stop()` is true none is drawn any
-        more, and those under way have LINGER_SECONDS to come to their end, even if no worker answers.
-        Raises ParameterServerLost, NoWorkers, or ClusterError when an item fails on every attempt.
+        It draws items as workers become free, those of an iterable in order. Once `stop()` is true it draws no more,
+        and waits at most LINGER_SECONDS for items under way, even if no worker answers. Raises ParameterServerLost,
+        NoWorkers, or ClusterError when an item fails on every attempt.
         """
         self._last_with_workers = time.monotonic()
         try:
             source = InOrder(items) if isinstance(items, Iterable) else items
             yield from self._outcomes_of(source, stop)
         finally:
-            # Broken off, by an error or by whoever no longer wants outcomes: the next run starts with nothing.
+            # Ended by an error, or by a caller that stops reading: the next run starts without open items.
             self.membership.withdraw()
             self._outcomes.clear()
 
@@ -168,7 +168,7 @@ class Dispatcher:
             if self.membership.live:
                 self._last_with_workers = time.monotonic()
             elif time.monotonic() - self._last_with_workers > self._patience_seconds:
-                raise NoWorkers(self._nobody(self._patience_seconds))
+                raise NoWorkers(self._silence(self._patience_seconds))
 
     def _draw(self, source: ItemSource) -> None:
         """Give each idle worker what the source has for it, once no item waits for any worker."""
@@ -269,7 +269,7 @@ class Dispatcher:
                 case Drop(task, reason):
                     self._drop(task, reason)
                 case Release(task):
-                    log.info("%s is drained; %d of %d workers go on", name_of(task), *self._present())
+                    log.info("%s is drained; %d of %d workers continue", name_of(task), *self._present())
                     self._changes.leave(task)
                 case Add(task):
                     self._changes.join(task)
@@ -308,14 +308,14 @@ class Dispatcher:
         self._servers.raise_if_lost(reason)
         if task in self.holders:
             raise holder_lost(name_of(task), reason)
-        log.warning("%s left (%s); %d of %d workers go on", name_of(task), reason, *self._present())
+        log.warning("%s left (%s); %d of %d workers continue", name_of(task), reason, *self._present())
         self._left.add(task)
         self._changes.leave(task)
 
     def _present(self) -> tuple[int, int]:
         return len(self.membership.live), len(self._addresses)
 
-    def _nobody(self, seconds: float) -> str:
+    def _silence(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())
         return f"no worker answered within {seconds:.0f} s ({addresses}): are they started, and on these ports?"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # GRPC_FAIL_FAST: a call to a dead task fails instead of waiting (community RFC 355). "true", not "use_caller" as in the
-# roles: the call by which a worker joins asks to wait, and the coordinator would wait for ever for a worker that is
+# roles: the call by which a worker joins asks to wait, and the coordinator would wait without end for a worker that is
 # stopped or killed just then, even with its connections cut (measured).
 # ENQUEUE streaming off: one stopped worker would block the stream that all calls share.
 os.environ["GRPC_FAIL_FAST"] = "true"

@@ -18,6 +18,8 @@ from cluster.server.probe import Probes
 
 import tensorflow as tf  # isort: skip
 
+_IDLE_SECONDS = 60.0
+
 
 class WorkerLane:
     """The thread that calls one worker, one call after the other; each ends in Replied or Failed on `events`."""
@@ -79,9 +81,6 @@ class WorkerLane:
         return Replied(self._task, attempt, value, time.monotonic() - begin)
 
 
-_IDLE_SECONDS = 60.0
-
-
 class Prober:
     """The thread that probes servers, all at the same time, so that a dead one delays none of the others."""
 
@@ -94,9 +93,9 @@ class Prober:
         self._thread = threading.Thread(target=self._serve, name="prober", daemon=True)
         self._thread.start()
 
-    def ask(self, address: tuple[str, int], seconds: float, tell: Callable[[bool], None]) -> None:
-        """Call `tell` with whether the server at this (numeric host, port) answers within `seconds`."""
-        self._questions.put((address, seconds, tell))
+    def ask(self, address: tuple[str, int], seconds: float, report: Callable[[bool], None]) -> None:
+        """Call `report` with whether the server at this (numeric host, port) answers within `seconds`."""
+        self._questions.put((address, seconds, report))
         self._wake()
 
     def close(self) -> None:
@@ -114,18 +113,18 @@ class Prober:
 
     def _serve(self) -> None:
         numbers = count()
-        telling: dict[int, Callable[[bool], None]] = {}
+        reports: dict[int, Callable[[bool], None]] = {}
         with Probes[int]() as probes:
             probes.selector.register(self._theirs, selectors.EVENT_READ)
             while not self._closed.is_set():
                 for number, answered in probes.wait(_IDLE_SECONDS):
-                    telling.pop(number)(answered)
+                    reports.pop(number)(answered)
                 try:
                     self._theirs.recv(4096)
                 except BlockingIOError:
                     continue
                 while not self._questions.empty():
-                    (host, port), seconds, tell = self._questions.get()
+                    (host, port), seconds, report = self._questions.get()
                     number = next(numbers)
-                    telling[number] = tell
+                    reports[number] = report
                     probes.ask(number, host, port, seconds)

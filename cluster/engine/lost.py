@@ -17,6 +17,15 @@ from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
 
+log = logging.getLogger(__name__)
+
+PROBE_SECONDS = (2.0, 5.0, 10.0)
+"""How long each probe of a silent parameter server lasts before it counts as lost. A dead one refuses at once."""
+
+TRIES = 3
+RETRY_SECONDS = 0.5
+"""Our own connection may have broken, and mends itself. A restarted server reports it at once."""
+
 
 class ParameterServerLost(ClusterError):
     """A parameter server died, or in `allreduce` a worker, and with it parameters and our TensorFlow context.
@@ -43,7 +52,7 @@ def holder_lost(who: str, reason: str) -> ParameterServerLost:
     """The error for a lost worker that held a part of the parameters."""
     return ParameterServerLost(
         f"{who}, or one that it exchanges parameters with, is gone ({reason}), and its part of them too: "
-        "`fab job train --resume` goes on from the last checkpoint with the workers there are"
+        "`fab job train --resume` continues from the last checkpoint with the workers there are"
     )
 
 
@@ -54,8 +63,8 @@ def reaching_servers() -> Iterator[None]:
         yield
     except tf.errors.OpError as problem:
         raise ParameterServerLost(
-            f"a parameter server does not do what it is asked ({first_line(problem)}): it was killed, restarted or has "
-            "no memory left. See its log (`fab deploy logs`); `fab job train --resume` goes on from the last checkpoint"
+            f"a parameter server failed an operation ({first_line(problem)}): it was killed, restarted or has no "
+            "memory left. See its log (`fab deploy logs`); `fab job train --resume` continues from the last checkpoint"
         ) from problem
 
 
@@ -66,16 +75,6 @@ def reaching_holders() -> Iterator[None]:
         yield
     except tf.errors.OpError as problem:
         raise holder_lost("a worker", first_line(problem)) from problem
-
-
-log = logging.getLogger(__name__)
-
-PROBE_SECONDS = (2.0, 5.0, 10.0)
-"""How long each probe of a silent parameter server lasts before it counts as lost. A dead one refuses at once."""
-
-TRIES = 3
-RETRY_SECONDS = 0.5
-"""Our own connection may have broken, and mends itself. A restarted server says so at once."""
 
 
 class Servers:
@@ -92,7 +91,7 @@ class Servers:
             if problem:
                 raise ParameterServerLost(
                     f"parameter server ps:{task} at {host}:{port} is gone ({problem}; {reason}). Its parameters went "
-                    "with it: see its log (`fab deploy logs`); `fab job train --resume` goes on from the last "
+                    "with it: see its log (`fab deploy logs`); `fab job train --resume` continues from the last "
                     "checkpoint"
                 )
 

@@ -42,7 +42,7 @@ from cluster.engine.messages import (
 )
 from cluster.engine.worker_state import OUTSIDE, TIMED, AdaptiveDeadline, Backoff, Cause, Phase, Timing, Worker
 
-__all__ = ["Membership", "Phase", "Timing"]
+__all__ = ["Membership", "Phase", "Timing", "Worker"]
 
 MAXIMUM_OWN_ERRORS = 3
 """Errors of one item that are not the network's before the run ends."""
@@ -50,8 +50,8 @@ MAXIMUM_OWN_ERRORS = 3
 MAXIMUM_FAILURES_PER_WORKER = 3
 """Failures of one item before the run ends: this times the number of workers, plus one.
 
-An item that exhausts the memory of every worker looks like a failing network. Without a bound it would go round for
-ever.
+An item that exhausts the memory of every worker looks like a failing network. Without a bound it would never
+end.
 """
 
 
@@ -192,7 +192,7 @@ class Membership:
         deserted = not self.live
         for worker in self.workers.values():
             if worker.phase is Phase.DRAINED and (deserted or worker.due <= now):
-                self._take_back(worker, Cause.OVERDUE, now)  # if it still answers, it can go on
+                self._take_back(worker, Cause.OVERDUE, now)  # if it still answers, it can work
             if worker.due > now:
                 continue
             match worker.phase:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.codecs import Codec, Fp32
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp32 import Fp32
 from cluster.parameters import BLOCK
 
 import tensorflow as tf  # isort: skip

@@ -8,14 +8,14 @@ cut; without the second cut it takes 20 s. `Guardian` is the coordinator's end.
 
 It reads commands on standard input, one a line:
 
-    beat                        the coordinator is alive
-    watch NAME HOST PORT        probe this server when the beats stop
+    heartbeat                   the coordinator is alive
+    watch NAME HOST PORT        probe this server when the heartbeats stop
     forget NAME
     fence NAME HOST PORT        cut the coordinator's sockets to it until `unfence NAME`
     unfence NAME
     cut HOST PORT               cut the coordinator's sockets to this server once (injected faults)
 
-and ends with its input. After `SILENCE_SECONDS` without a beat it fences the watched servers that do not answer a
+and ends with its input. After `SILENCE_SECONDS` without a heartbeat it fences the watched servers that do not answer a
 probe. After `PATIENCE_SECONDS` it kills the coordinator, so that a supervisor can start it again.
 """
 
@@ -45,6 +45,11 @@ CUT_INTERVAL_SECONDS = 0.05
 PROBE_SECONDS = 2.0
 SUPERVISOR_SECONDS = 1.0
 
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 0.5
+_PR_SET_PTRACER = 0x59616D61
+
 
 def kill_through_supervisor(name: str) -> None:
     """Have the supervisor, if there is one, kill the role: a dead process is the surest fence."""
@@ -63,15 +68,15 @@ class Watchdog:
         self.silence, self.patience = silence, patience
         self.watched: dict[str, tuple[str, int]] = {}
         self.fenced: dict[str, tuple[str, int]] = {}
-        self.last_beat = time.monotonic()
+        self.last_heartbeat = time.monotonic()
         self.powerless = False
 
     def command(self, line: str) -> None:
         """Carry out one line of input."""
         match line.split():
-            case ["beat"]:
+            case ["heartbeat"]:
                 # Our fence stays: calls that still wait for the stopped worker would freeze the coordinator again.
-                self.last_beat = time.monotonic()
+                self.last_heartbeat = time.monotonic()
             case ["watch", name, host, port]:
                 self.watched[name] = (host, int(port))
             case ["forget", name]:
@@ -103,7 +108,7 @@ class Watchdog:
             self.cut(set(self.fenced.values()))
 
     def cut(self, addresses: set[tuple[str, int]]) -> None:
-        """Cut the coordinator's sockets to these addresses; where the kernel forbids it, say so once."""
+        """Cut the coordinator's sockets to these addresses; where the kernel forbids it, report that once."""
         if self.powerless:
             return
         try:
@@ -119,10 +124,10 @@ class Watchdog:
             )
 
     def look(self) -> None:
-        """Check the time since the last beat, and act on it."""
-        silent = time.monotonic() - self.last_beat
+        """Check the time since the last heartbeat, and act on it."""
+        silent = time.monotonic() - self.last_heartbeat
         if silent > self.patience:
-            say(f"watchdog: no beat from the coordinator for {silent:.0f} s: killing it", error=True)
+            say(f"watchdog: no heartbeat from the coordinator for {silent:.0f} s: killing it", error=True)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.coordinator, signal.SIGKILL)
             raise SystemExit(1)
@@ -132,8 +137,8 @@ class Watchdog:
             dead = {name: address for name, address in asked.items() if name not in alive}
             for name, (host, port) in dead.items():
                 say(
-                    f"watchdog: no beat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does not "
-                    "answer: cutting it off",
+                    f"watchdog: no heartbeat from the coordinator for {silent:.1f} s and {name} ({host}:{port}) does "
+                    "not answer: cutting it off",
                     error=True,
                 )
             self._fence_all(dead)
@@ -157,14 +162,8 @@ def main(arguments: list[str]) -> None:
         watchdog.look()
 
 
-log = logging.getLogger(__name__)
-
-BEAT_SECONDS = 0.5
-_PR_SET_PTRACER = 0x59616D61
-
-
 class Guardian:
-    """The coordinator's end: it owns the watchdog process and the thread that sends beats."""
+    """The coordinator's end: it owns the watchdog process and the thread that sends heartbeats."""
 
     def __init__(self, addresses: dict[str, tuple[str, int]]) -> None:
         """`addresses`: (host, port) of every server that may be fenced, by task name."""
@@ -182,19 +181,19 @@ class Guardian:
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, self._process.pid, 0, 0, 0)
         self._closed = threading.Event()
         self._quiet = False
-        self._beats = threading.Thread(target=self._beat, name="watchdog-beat", daemon=True)
-        self._beats.start()
+        self._heartbeats = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
+        self._heartbeats.start()
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError, ValueError):
             os.write(self._process.stdin.fileno(), line.encode() + b"\n")
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         mourned = False
-        while not self._closed.wait(BEAT_SECONDS):
+        while not self._closed.wait(HEARTBEAT_SECONDS):
             if not self._quiet:
-                self._send("beat")
+                self._send("heartbeat")
             if not mourned and self._process.poll() is not None:
                 mourned = True
                 log.error(
@@ -205,7 +204,7 @@ class Guardian:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Send no beats inside: for a call that may hang without the interpreter lock, so that beats would continue.
+        """Send no heartbeats inside: a call that hangs without the interpreter lock would not stop them.
 
         The watchdog then takes a call that hangs for a frozen coordinator, and frees it.
         """
@@ -214,10 +213,10 @@ class Guardian:
             yield
         finally:
             self._quiet = False
-            self._send("beat")
+            self._send("heartbeat")
 
     def watch(self, name: str) -> None:
-        """Have the watchdog probe this server when beats are missing."""
+        """Have the watchdog probe this server when heartbeats are missing."""
         host, port = self.addresses[name]
         self._send(f"watch {name} {host} {port}")
 
@@ -242,7 +241,7 @@ class Guardian:
     def close(self) -> None:
         """End the watchdog process."""
         self._closed.set()
-        self._beats.join()
+        self._heartbeats.join()
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

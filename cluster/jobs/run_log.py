@@ -92,7 +92,7 @@ class RunLog:
 
     def __enter__(self) -> "RunLog":
         with contextlib.suppress(OSError):
-            self.path.touch()  # a run without it is none that can be gone on with
+            self.path.touch()  # `--resume` requires this file
         root = logging.getLogger()
         self._level_before = root.level
         set_level(self.settings.level)

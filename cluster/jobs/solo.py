@@ -47,7 +47,7 @@ class Solo:
     """What a Session is to a cluster: places for parameters, and what runs items. A context manager."""
 
     def __init__(self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics) -> None:
-        """Whoever made `metrics` closes them. Raises ClusterError if the port of the coordinator's metrics is taken."""
+        """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
         self._cancel = cancel
         # One thread an operation: how many cores there are must not change a bit of the result.
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from cluster.inventory.extensions import CODECS
+
 PREFIX = "pscluster_"
 LABELS = ("role", "task")
 """Labels of every metric."""
@@ -135,7 +137,6 @@ STATES = ("absent", "joining", "idle", "busy", "suspect", "slow", "fenced", "dra
 """Phases of membership."""
 
 PARTS = ("pull", "compute", "push", "wait")
-CODECS = ("fp32", "fp16", "topk")
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
 CHECKPOINT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -188,7 +189,7 @@ _TRAINING = (
                    help="Updates that came twice and were dropped since the coordinator began, as of the latest epoch"),
     _train_counter("train_updates_rolled_back_total", help="Updates that were lost with a server and ran again"),
     _train_counter("train_resumptions_total", help="Times the run was resumed"),
-    _train_counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": CODECS},
+    _train_counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": CODECS.names},
                    help="Bytes between the parameter servers and all others in training, counted at the end of each "
                         "stretch"),
     _train_histogram("train_checkpoint_seconds", buckets=CHECKPOINT_BUCKETS, help="Time a checkpoint took"),

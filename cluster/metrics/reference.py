@@ -1,9 +1,10 @@
 """docs/metrics.md from the catalogue: `python -m cluster.metrics.reference` prints it, `--write` saves it."""
 
+import argparse
 import sys
 from pathlib import Path
 
-from cluster.inventory.reference import print_or_write
+from cluster.logs.terminal import say
 from cluster.metrics.catalogue import Exporter, Metric, exported_by
 
 PAGE = Path("docs/metrics.md")
@@ -77,6 +78,17 @@ def _row(entry: Metric) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Print the page, or write it into the project. Returns the exit code."""
     return print_or_write("cluster.metrics.reference", PAGE, render_reference(), arguments)
+
+
+def print_or_write(module: str, path: Path, page: str, arguments: list[str] | None) -> int:
+    """The command line of every page that is made from the code; `path` is relative to the project."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=f"{path}, made from the code.")
+    parser.add_argument("--write", action="store_true", help=f"write {path} instead of printing")
+    if parser.parse_args(arguments).write:
+        (Path(__file__).parents[2] / path).write_text(page, encoding="utf-8")
+    else:
+        say(page, end="")
+    return 0
 
 
 if __name__ == "__main__":

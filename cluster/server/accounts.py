@@ -10,15 +10,21 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 
+ROLES_ACCOUNT = 64219
+"""The uid and gid of a local cluster's roles where root starts them: a TensorFlow server executes what it gets.
+
+No account has this number. It lies in systemd's dynamic range (61184 to 65519), which no tool gives to people, and no
+daemon shares it."""
+
+PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 2, 38  # linux/prctl.h
+CAP_SETGID, CAP_SETUID = 6, 7  # linux/capability.h
+
 
 def account_name(uid: int) -> str:
     """Name and uid, or the uid alone where the account has no name."""
     with contextlib.suppress(KeyError):
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     return f"uid {uid}"
-
-
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent(parent: int) -> None:
@@ -32,16 +38,6 @@ def die_with_parent(parent: int) -> None:
         raise ClusterError(f"--die-with-parent: prctl failed: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent:
         raise ClusterError(f"--die-with-parent: the parent process {parent} ended while this one started")
-
-
-ROLES_ACCOUNT = 64219
-"""The uid and gid of a local cluster's roles where root starts them: a TensorFlow server executes what it gets.
-
-No account has this number. It lies in systemd's dynamic range (61184 to 65519), which no tool gives to people, and no
-daemon shares it, as some share `nobody`."""
-
-PR_GET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 2, 38  # linux/prctl.h
-CAP_SETGID, CAP_SETUID = 6, 7  # linux/capability.h
 
 
 def why_root(proc: Path = Path("/proc/self")) -> str | None:

@@ -20,6 +20,19 @@ from cluster.server.accounts import account_name
 
 log = logging.getLogger("pscluster.gate")
 
+SOCK_DIAG_BY_FAMILY, REQUEST, ERROR = 20, 1, 2  # linux/sock_diag.h, linux/netlink.h
+NETLINK_SOCK_DIAG = 4
+ESTABLISHED = 1  # net/tcp_states.h
+HEADER = struct.Struct("=IHHII")  # nlmsghdr
+ASKED = struct.Struct("=BBBxI")  # inet_diag_req_v2 before its sockid
+PORTS, SOCKID_REST = struct.Struct("!HH"), struct.Struct("=III")
+FOUND, FOUND_REST = struct.Struct("=BBBB"), struct.Struct("=IIIII")  # inet_diag_msg around its sockid
+SOCKID_BYTES = 48
+ANY_COOKIE = 0xFFFFFFFF
+ALL_STATES = 0xFFFFFFFF
+OVERFLOW_ACCOUNT = 65534
+"""The kernel's number for every account that a user namespace does not map."""
+
 
 class Gate:
     """The gate of one port of this process. `handed_on` counts the connections that TensorFlow got."""
@@ -75,20 +88,6 @@ def _try_a_look_up() -> None:
         with accepted:
             if peer_account(accepted) != os.geteuid():
                 raise OSError(errno.EOPNOTSUPP, "the kernel does not say whose a connection is")
-
-
-SOCK_DIAG_BY_FAMILY, REQUEST, ERROR = 20, 1, 2  # linux/sock_diag.h, linux/netlink.h
-NETLINK_SOCK_DIAG = 4
-ESTABLISHED = 1  # net/tcp_states.h
-HEADER = struct.Struct("=IHHII")  # nlmsghdr
-ASKED = struct.Struct("=BBBxI")  # inet_diag_req_v2 before its sockid
-PORTS, SOCKID_REST = struct.Struct("!HH"), struct.Struct("=III")
-FOUND, FOUND_REST = struct.Struct("=BBBB"), struct.Struct("=IIIII")  # inet_diag_msg around its sockid
-SOCKID_BYTES = 48
-ANY_COOKIE = 0xFFFFFFFF
-ALL_STATES = 0xFFFFFFFF
-OVERFLOW_ACCOUNT = 65534
-"""The kernel's number for every account that a user namespace does not map."""
 
 
 def peer_account(connection: socket.socket) -> int | None:

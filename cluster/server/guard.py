@@ -36,10 +36,15 @@ SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not n
 LOAD_WORD_ABSOLUTE, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 INTERFACE_INDEX = 0xFFFFF000 + 8  # SKF_AD_OFF + SKF_AD_IFINDEX, linux/filter.h: the interface a packet came in by
 WHOLE_PACKET, NOTHING = 0xFFFFFFFF, 0
-
 FILTER, BINDING = "socket filter", "bound to loopback"
 NOT_LISTENING = "no socket of this process listens on it"
 Means = tuple[str, Callable[[socket.socket], None]]
+
+PATIENCE_SECONDS = 1.0
+PAUSE_SECONDS = 0.005
+TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+ESTABLISHED, HANDSHAKE = "01", "03"  # net/tcp_states.h; the latter is TCP_SYN_RECV
+WORD_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -143,13 +148,6 @@ MEANS: tuple[Means, ...] = (
     (FILTER, attach_filter),
     (BINDING, bind_to_loopback),
 )
-
-
-PATIENCE_SECONDS = 1.0
-PAUSE_SECONDS = 0.005
-TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
-ESTABLISHED, HANDSHAKE = "01", "03"  # net/tcp_states.h; the latter is TCP_SYN_RECV
-WORD_DIGITS = 8
 
 
 def shut_foreign_connections(port: int, *, half_open: bool) -> tuple[int, list[str]]:

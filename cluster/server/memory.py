@@ -18,6 +18,11 @@ ADDRESS_SPACE_BYTES = 2560 * MEBIBYTE
 
 AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 UNLIMITED_BYTES = 2**62  # cgroup v1 writes the largest multiple of a page that fits where there is no limit
+M_ARENA_MAX = -8
+"""`man 3 mallopt`."""
+
+PARAMETER_SERVER_ARENAS = 2
+"""The C library would make eight heaps for each core, and each keeps what its threads have freed."""
 
 
 class TooLittleMemoryError(ClusterError):
@@ -103,13 +108,6 @@ def _bound(folder: Path, limit_name: str, usage_name: str, evictable_name: str) 
     evictable = re.search(rf"^{evictable_name} (\d+)$", statistics, re.MULTILINE)
     used = usage - (int(evictable[1]) if evictable else 0)
     return Headroom(max(0, int(limit) - used), f"the limit of control group {folder}")
-
-
-M_ARENA_MAX = -8
-"""`man 3 mallopt`."""
-
-PARAMETER_SERVER_ARENAS = 2
-"""The C library would make eight heaps for each core, and each keeps what its threads have freed."""
 
 
 def limit_arenas(count: int) -> bool:

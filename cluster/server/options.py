@@ -76,17 +76,17 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
         "--coordinator",
         type=_address,
         metavar="ADDRESS",
-        help="of the node that may, like this one, POST /restart to the metrics port; without it nobody may",
+        help="of the node that may, like this one, POST /restart to the metrics port; without it there is no /restart",
     )
     add_flags(result, "else as the inventory says, else text and info")
     result.add_argument(
-        "--shared", metavar="FOLDER", help="the folder that all nodes share, to tell in the metrics whether it is there"
+        "--shared", metavar="FOLDER", help="the folder that all nodes share; the metrics report whether it is there"
     )
     result.add_argument(
         "--account",
         type=_account,
         metavar="UID",
-        help="where root starts it: the uid, and gid, to be before it serves; of a local inventory one that nobody has",
+        help="where root starts it: the uid and gid to take before it serves; for a local inventory an unused one",
     )
     result.add_argument(
         "--die-with-parent",

@@ -145,7 +145,7 @@ def run(role: RoleOptions) -> NoReturn:
     every_seconds = systemd.interval_seconds()
     if every_seconds is not None:
         until_the_end = threading.Event()
-        systemd.give_signs_of_life(
+        systemd.send_heartbeats(
             every_seconds, lambda limit: probe.answers(LOOPBACK, role.port, limit), notify, until_the_end
         )
     received = signal.Signals(signals.recv(1)[0])
@@ -166,7 +166,7 @@ def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests |
 
 def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
     """Requests that name the run in every log line, until it ends or another one begins."""
-    told = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
+    lines = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
     giving = threading.Lock()
 
     def freed() -> None:
@@ -177,11 +177,11 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
         if run == speaker.run:
             return  # the coordinator repeats it
         speaker.run = run
-        told.say(f"run {run} begins")
+        lines.say(f"run {run} begins")
 
     def ends(run: str) -> None:
         if run == speaker.run:
-            told.say(f"run {run} is over")
+            lines.say(f"run {run} is over")
             speaker.run = ""
             # The coordinator has left the cluster before this request, and does not wait for us.
             if not giving.locked():

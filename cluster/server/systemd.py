@@ -1,4 +1,4 @@
-"""Readiness (sd_notify(3)) and signs of life (WatchdogSec= of systemd.service(5)), for systemd and supervisors."""
+"""Readiness (sd_notify(3)) and heartbeats (WatchdogSec= of systemd.service(5)), for systemd and supervisors."""
 
 import contextlib
 import logging
@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 
 _connected: dict[str, socket.socket] = {}
+
+logger = logging.getLogger("pscluster.role")
 
 
 def keep_channel(environ: Mapping[str, str] = os.environ) -> None:
@@ -42,11 +44,8 @@ def _address(environ: Mapping[str, str]) -> str:
     return "\0" + address[1:] if address.startswith("@") else address  # Linux's abstract namespace
 
 
-logger = logging.getLogger("pscluster.role")
-
-
 def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
-    """The time between signs of life: a third of $WATCHDOG_USEC. None where systemd expects none of this process.
+    """The time between heartbeats: a third of $WATCHDOG_USEC. None where systemd expects none of this process.
 
     `pid` stands for another process.
     """
@@ -57,7 +56,7 @@ def interval_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = 
     return int(within) / 1e6 / 3
 
 
-def give_signs_of_life(
+def send_heartbeats(
     every_seconds: float, answers: Callable[[float], bool], notify: Callable[[str], object], stop: threading.Event
 ) -> threading.Thread:
     """Send `WATCHDOG=1` at this interval from a thread of its own, while the server answers and until `stop`.
@@ -65,7 +64,7 @@ def give_signs_of_life(
     `answers` gets the time it may take. A server that fails once has two more chances before it is overdue.
     """
 
-    def signs() -> None:
+    def beat() -> None:
         well, rest = True, 0.0
         while not stop.wait(rest):
             begun = time.monotonic()
@@ -78,6 +77,6 @@ def give_signs_of_life(
                 notify(f"STATUS={words}")
             rest = max(0.0, every_seconds - (time.monotonic() - begun))
 
-    thread = threading.Thread(target=signs, name="watchdog", daemon=True)
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()
     return thread

@@ -20,6 +20,11 @@ from cluster.errors import ClusterError, ExitCode
 from cluster.server.memory import TooLittleMemoryError
 
 PROTOCOL = "grpc"
+FRAMEWORK = "libtensorflow_framework.so.2"
+LIBRARY = "libtensorflow_cc.so.2"
+MACHINES = ("x86_64", "aarch64")
+PYTHONS = ((3, 11), (3, 13))
+OUT_OF_MEMORY = ("cannot allocate memory", "failed to map segment", "cannot create shared object descriptor")
 
 
 class WheelMissingError(ClusterError):
@@ -78,13 +83,6 @@ def _varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
-
-
-FRAMEWORK = "libtensorflow_framework.so.2"
-LIBRARY = "libtensorflow_cc.so.2"
-MACHINES = ("x86_64", "aarch64")
-PYTHONS = ((3, 11), (3, 13))
-OUT_OF_MEMORY = ("cannot allocate memory", "failed to map segment", "cannot create shared object descriptor")
 
 
 def find_tensorflow() -> Path:

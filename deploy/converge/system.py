@@ -280,7 +280,7 @@ nft -f {trial}
                 begin,
                 hint=f"nft refuses them: `sudo nft -c -f {trial}` there says why",
             ),
-            Reconnect("log in anew through the new rules"),
+            Reconnect("log in again through the new rules"),
             Shell("keep the new rules", keep),
         )
         detail = "only the inventory's addresses reach the cluster's ports"

@@ -16,7 +16,7 @@ from deploy.converge.publication import Publication
 from deploy.jobs.attached_job import PendingJobs
 from deploy.jobs.foreground_job import JobProcess, run_to_its_end
 from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.request import needs_data, needs_roles
+from deploy.jobs.request import needs_data
 from deploy.jobs.services import pending_jobs
 from deploy.supervisor.services import Supervised
 
@@ -82,7 +82,7 @@ class LocalJobs:
             },
             run_file=self._folder.run_file if job == "train" else None,
         )
-        bring_roles_back = self._bring_roles_back if needs_roles(self._inventory, job) else lambda: None
+        bring_roles_back = self._bring_roles_back if self._inventory.needs_roles(job) else lambda: None
         try:
             with FileLock(self._folder.job_lock):
                 try:

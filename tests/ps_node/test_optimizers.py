@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from cluster.engine.runtime import trace
 from cluster.parameters import Layout, ParameterSpec
-from ps_node.optimizers import Adam, MomentumSGD, Optimizer
+from ps_node.optimizers.adam import Adam
+from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 

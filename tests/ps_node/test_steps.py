@@ -9,12 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from cluster.consistency.tree import largest_subtree, tree_sum
-from cluster.engine.codecs import Fp16, Fp32, TopK
+from cluster.engine.codecs.fp16 import Fp16
+from cluster.engine.codecs.fp32 import Fp32
+from cluster.engine.codecs.topk import TopK
 from cluster.engine.reduction import block_norm
 from cluster.engine.runtime import trace
 from cluster.parameters import Layout, ParameterSpec
 from cluster.parameters.layout import Vector
-from ps_node.optimizers import Adam, MomentumSGD, Optimizer
+from ps_node.optimizers.adam import Adam
+from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.steps import StepShards
 

@@ -1,4 +1,4 @@
-"""systemd's watchdog: signs of life while the server answers, and none when it hangs."""
+"""systemd's watchdog: heartbeats while the server answers, and none when it hangs."""
 
 import os
 import queue
@@ -42,7 +42,7 @@ def test_no_sign_of_life_while_the_server_does_not_answer() -> None:
         if state == "STATUS=serving":
             stop.set()
 
-    systemd.give_signs_of_life(0.01, answer, notify, stop).join(HANG_SECONDS)
+    systemd.send_heartbeats(0.01, answer, notify, stop).join(HANG_SECONDS)
     heard = [said.get() for _ in range(said.qsize())]
     assert heard == ["WATCHDOG=1", "STATUS=the server does not answer on its own port", "WATCHDOG=1", "STATUS=serving"]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cluster.engine.reduction import block_norm
 from cluster.inventory import TrainJob
-from cluster.models import Network, build
+from cluster.models.network import Network, build
 from worker_node.gradient import BatchGradient, GradientOfBatch, cross_entropy
 
 import tensorflow as tf  # isort: skip

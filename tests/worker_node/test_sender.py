@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.engine.codecs import Codec, Fp16, Fp32, TopK
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp16 import Fp16
+from cluster.engine.codecs.fp32 import Fp32
+from cluster.engine.codecs.topk import TopK
 from cluster.engine.runtime import trace
 from cluster.parameters import BLOCK, Layout, ParameterSpec
 from cluster.parameters.layout import Vector
-from ps_node.optimizers import MomentumSGD
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.shards import ParameterShards
 from worker_node import sender as sending

@@ -1,0 +1,98 @@
+"""Pages wrap at 100 columns, say nothing twice, and their links lead somewhere; CHANGELOG has one line an entry."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.habits.plain_english import PROJECT, name
+
+WIDTH = 100
+ENTRY_WIDTH = 140
+LONG_WORDS = 12
+BY_A_PROGRAM = ("docs/inventory.md", "docs/metrics.md")
+"""Written whole by a program: `cluster.inventory.reference`, `cluster.metrics.reference`."""
+PAGES = sorted((PROJECT / "docs").glob("*.md"))
+HAND_WRITTEN = [path for path in PAGES if name(path) not in BY_A_PROGRAM]
+BESIDE = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md"]
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Number and text of each line outside of code and tables; an empty line ends a paragraph."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            yield number, ""
+        elif fenced or line.startswith(("|", "#", "<!--", "    ")):
+            yield number, ""
+        else:
+            yield number, line
+
+
+def too_wide(text: str) -> list[str]:
+    """The lines of prose over the width, but for one that a single address or link makes so."""
+    return [
+        f"{number}: {line}"
+        for number, line in prose(text)
+        if len(line) > WIDTH and len(re.sub(r"\]\([^)]*\)|https?://\S+", "", line)) > WIDTH - 20
+    ]
+
+
+def paragraphs(text: str) -> set[str]:
+    """Paragraphs and items of a list that have at least twelve words, with single spaces."""
+    whole = "\n".join(re.sub(r"^(?:[-*+]|\d+\.) ", "\n", line) for _, line in prose(text))
+    pieces = (" ".join(piece.split()) for piece in re.split(r"\n\s*\n", whole))
+    return {piece for piece in pieces if len(piece.split()) >= LONG_WORDS}
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MyST make them."""
+    titles = re.findall(r"^#{1,3} (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", [*HAND_WRITTEN, *BESIDE[:2]], ids=name)
+def test_a_page_wraps_at_100_columns(path: Path) -> None:
+    assert not too_wide(path.read_text(encoding="utf-8"))
+
+
+def test_no_paragraph_stands_on_two_pages() -> None:
+    pages = defaultdict(list)
+    for path in [*PAGES, *BESIDE]:
+        for paragraph in paragraphs(path.read_text(encoding="utf-8")):
+            pages[paragraph].append(name(path))
+    twice = {paragraph: on for paragraph, on in pages.items() if len(on) > 1}
+    assert not twice, "keep it on one page, and link to it from the other"
+
+
+@pytest.mark.parametrize("path", [*PAGES, *BESIDE], ids=name)
+def test_links_lead_to_files_and_headings_that_exist(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        file, _, anchor = target.partition("#")
+        if file.startswith(("http://", "https://")):
+            continue
+        page = path if not file else path.parent / file
+        assert page.exists(), target
+        if anchor:
+            assert anchor in anchors(page.read_text(encoding="utf-8")), target
+
+
+def test_a_change_that_is_not_released_is_one_line() -> None:
+    text = (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased = text.partition("## [Unreleased]")[2].partition("\n## [")[0]
+    entries = [line for line in unreleased.splitlines() if line and not line.startswith("###")]
+    assert entries
+    assert not [line for line in entries if not re.fullmatch(rf"- .{{1,{ENTRY_WIDTH}}}", line)]
+
+
+def test_lines_and_paragraphs_are_distinguished() -> None:
+    twelve = "one two three four five six seven eight nine ten eleven twelve"
+    wide = "word " * 25
+    text = f"# {wide}\n\n| {wide} |\n\n```\n{wide}\n```\n\n- {twelve}\n- {twelve} more\n\n{wide}\n[x]({'y' * 120})\n"
+    assert [line.partition(":")[0] for line in too_wide(text)] == ["12"]
+    assert twelve in paragraphs(text)
+    assert f"{twelve} more" in paragraphs(text)
+    assert anchors("## Who may `call` what?\n") == {"who-may-call-what"}
