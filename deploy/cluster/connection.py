@@ -7,22 +7,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from deploy.cluster.address import SshAddress
+from deploy.cluster.address import TRIES, SshAddress, server_was_busy, wait_a_little, why_no_ssh
 from deploy.cluster.connector import (
     DEADLINE_CODES,
     KEPT_BYTES,
     KEPT_ERROR_BYTES,
     LINE_BYTES,
     READ_BYTES,
+    Kept,
     NodeDeadlineError,
     NodeOutputError,
     NodeUnreachableError,
+    NotKeptError,
     Outcome,
     shortened,
 )
 from deploy.cluster.host_keys import PinnedKeys
-from deploy.cluster.kept import Kept, NotKeptError
-from deploy.cluster.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
 from deploy.common.command_line import Words, as_account, checked, quoted, shell
 from deploy.rooted.commands import write_file
 

@@ -9,12 +9,11 @@ from cluster.logs.terminal import say, say_json
 from deploy.commands import watching
 from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
-from deploy.commands.job_settings import data_settings, log_settings
+from deploy.commands.jobs import data_settings, log_settings
 from deploy.commands.logs import logs
-from deploy.commands.machine_actions import push, reset, ssh, storage, trust
+from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
 from deploy.commands.monitor import monitor
 from deploy.commands.opening import Names, Opened, open_cluster
-from deploy.commands.rollback import rollback
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def restart(
     count = whole_number("--serial", serial, 0, 1024)
     opened = open_cluster(inventory, set_)
     from deploy.cluster.selection import select
-    from deploy.commands.drain import drain
+    from deploy.converge.draining import drain
     from deploy.converge.systemd import batches, kept_tasks
     from deploy.converge.this_machine import require_ready
 
@@ -183,7 +182,7 @@ def _started(opened: Opened, fleet: "Fleet", order: "Order", wanted: bool | None
     def before(outlook: "Outlook") -> None:
         due = wanted or (wanted is None and (outlook.counts_as_start or pending.noted))
         if due:
-            opened.jobs.refuse_missing_data()
+            opened.data.refuse_missing()
             if not pending.noted:
                 pending.note()
 
@@ -234,7 +233,7 @@ def _order(opened: Opened, action: str, limit: Names, retry: bool, wanted: bool 
     from deploy.jobs.request import needs_data
 
     with_data = wanted is not False and any(map(needs_data, opened.inventory.jobs.order))
-    publications = opened.jobs.publications if with_data else None
+    publications = opened.data.publications if with_data else None
     if not retry:
         return Order(action, select_nodes(opened.inventory, limit or ()), publications=publications)
     if limit:

@@ -56,7 +56,8 @@ def logs(
             say(shown.render(entry))
 
     with opened.cluster.fleet() as fleet:
-        with waiting_for("reading the logs"):
+        # Files of this machine take no time.
+        with waiting_for("reading the logs", quiet=not found.has_journals):
             last = found.last(fleet, follow)
         errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]
         known = [entry for result in last.values() if not isinstance(result, ClusterError) for entry in result]

@@ -11,6 +11,7 @@ from invoke.exceptions import Exit
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, visible
 from deploy.commands.edge import DegradedError, at_the_edge
+from deploy.commands.flags import whole_number
 from deploy.commands.opening import Names, Opened, open_cluster
 from deploy.common.waiting import waiting_for
 
@@ -47,7 +48,7 @@ def run_phases(opened: Opened, action: str, limit: Names, phases: tuple[str, ...
     from deploy.cluster.selection import select_nodes
     from deploy.converge.deployment import Order, converge
 
-    publications = opened.jobs.publications if with_data else None
+    publications = opened.data.publications if with_data else None
     order = Order(action, select_nodes(opened.inventory, limit or ()), phases, publications)
     with opened.cluster.fleet() as fleet:
         with opened.view.progress(quiet=False) as progress:
@@ -55,6 +56,22 @@ def run_phases(opened: Opened, action: str, limit: Names, phases: tuple[str, ...
         opened.view.result(result, fleet, idle_said=False)
     if result.recap.failures or not result.whole:
         raise Exit(None, ExitCode.DEGRADED)
+
+
+@at_the_edge
+def rollback(
+    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
+) -> None:
+    """Go back to the release that was current before, and restart the roles from it.
+
+    All nodes go to one release. Workers are drained as by `restart`. The next call resumes an interrupted rollback.
+    """
+    count = whole_number("--serial", serial, 0, 1024)
+    cluster = open_cluster(inventory, set_).for_machines("rollback").cluster
+    from deploy.cluster.selection import select_nodes
+    from deploy.commands.rollback import roll_back
+
+    roll_back(cluster, select_nodes(cluster.inventory, limit or ()), count)
 
 
 @at_the_edge

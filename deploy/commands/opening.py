@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from deploy.cluster.cluster import Cluster
     from deploy.commands.views import View
     from deploy.converge.deployment import Desired
+    from deploy.converge.prepared_data import JobData
     from deploy.jobs.services import JobServices
 
 OPENER = InventoryOpener()
@@ -27,6 +28,7 @@ class Parts:
 
     cluster: "Cluster"
     jobs: "JobServices"
+    data: "JobData"
     view: "Callable[[Opened], View]"
     desired: "Callable[[], Desired]"
     monitor: "Callable[[Opened], None]"
@@ -41,6 +43,7 @@ class Opened:
         self.cluster = parts.cluster
         self.inventory = parts.cluster.inventory
         self.jobs = parts.jobs
+        self.data = parts.data
 
     @property
     def desired(self) -> "Desired":
@@ -86,15 +89,17 @@ def _this_machine(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
     from deploy.cluster.cluster import local
     from deploy.commands.monitor import run_here
     from deploy.commands.views import ViewOfThisMachine
+    from deploy.converge.prepared_data import DataHere
     from deploy.converge.this_machine import ThisMachine
-    from deploy.jobs.local_jobs import LocalJobs
+    from deploy.jobs.local_jobs import ForegroundJobs
     from deploy.supervisor.services import Supervised
 
     services = Supervised(inventory, overrides)
     cluster = local(inventory, overrides, services)
     return Parts(
         cluster,
-        LocalJobs(cluster, services),
+        ForegroundJobs(cluster, lambda: services.restart_in_place(())),
+        DataHere(inventory),
         ViewOfThisMachine,
         lambda: ThisMachine(inventory, services),
         run_here,
@@ -107,10 +112,11 @@ def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
     from deploy.cluster.cluster import over_ssh
     from deploy.commands.monitor import run_on_its_node
     from deploy.commands.views import ViewOfMachines
+    from deploy.converge.code import ReleaseChoice
     from deploy.converge.desired import Machines
-    from deploy.converge.release_choice import ReleaseChoice
+    from deploy.converge.prepared_data import PublishedData
     from deploy.converge.systemd import Systemd
-    from deploy.jobs.ssh_jobs import SshJobs
+    from deploy.jobs.attached_job import SubmittedJobs
 
     if inventory.storage is None:
         raise UsageError(
@@ -120,4 +126,5 @@ def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
     cluster = over_ssh(inventory, overrides, Systemd(inventory))
     machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
     view = partial(ViewOfMachines, machines=machines)
-    return Parts(cluster, SshJobs(cluster), view, machines, run_on_its_node)
+    data = PublishedData(inventory)
+    return Parts(cluster, SubmittedJobs(cluster, data.bring), data, view, machines, run_on_its_node)

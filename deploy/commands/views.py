@@ -20,8 +20,9 @@ from deploy.converge.node_table import node_rows
 from deploy.converge.survey import survey
 from deploy.converge.systemd import role_states
 from deploy.converge.this_machine import plan_start
+from deploy.jobs.services import coordinator_metrics
 from deploy.supervisor.launches import kept_tasks
-from deploy.terminal.job_progress import asked_on_node, of_coordinator, progress_line
+from deploy.terminal.console import progress_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -141,7 +142,7 @@ class ViewOfThisMachine:
         now = replace(now, roles=tuple(role for role in now.roles if role.node in names))
         progress = ""
         if with_job and job_pid is not None:
-            progress = progress_line(of_coordinator(self._inventory.task("coordinator", 0).metrics_address))
+            progress = progress_line(coordinator_metrics(self._opened.cluster, fleet))
         other = other_inventory(now.inventory, self._inventory.path)
         started_from = [] if with_job or not other else [self._started_from(other)]
         return Picture(
@@ -173,6 +174,7 @@ class ViewOfMachines:
 
     def __init__(self, opened: Opened, machines: Callable[[], Machines]) -> None:
         self._machines = machines
+        self._cluster = opened.cluster
         self._inventory = opened.inventory
 
     @contextmanager
@@ -211,7 +213,7 @@ class ViewOfMachines:
         with waiting_for(LOOKING, quiet=with_job):
             seen = survey(fleet, machines.ask, names)
         rows = node_rows(machines, seen)
-        job = [self._job(fleet)] if with_job else []
+        job = [progress_line(coordinator_metrics(self._cluster, fleet)) or "no job runs"] if with_job else []
         return Picture(
             all(row.well for row in rows),
             {**role_states(self._inventory, seen).to_json(), "nodes": [row.to_json() for row in rows]},
@@ -229,15 +231,6 @@ class ViewOfMachines:
     def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
         """See `View`."""
         say(f"restarted on {', '.join(dict.fromkeys(task.node for task in tasks))}")
-
-    def _job(self, fleet: Fleet) -> str:
-        (coordinator,) = self._inventory.of_role("coordinator")
-        words, script = asked_on_node(coordinator.metrics_address)
-        try:
-            exported = fleet.nodes[coordinator.node].run(words, stdin=script, root=True).text
-        except ClusterError:  # its row says so
-            exported = ""
-        return progress_line(exported) or "no job runs"
 
 
 def plans_json(outlook: Outlook) -> dict[str, object]:

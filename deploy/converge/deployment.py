@@ -16,7 +16,7 @@ from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change, Progress, Resource
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
-from deploy.converge.reachability import unreachable
+from deploy.converge.quorum import unreachable
 from deploy.converge.recap import Recap
 from deploy.converge.rollback_plan import UnfinishedRollback
 from deploy.converge.survey import Survey, failure_of, survey

@@ -1,6 +1,6 @@
-"""Having the job that runs give a worker nothing new before the worker is restarted. Pure.
+"""Draining workers before their restart: a running job gives them no new work.
 
-The coordinator takes such a wish from its own node only, so that a script asks there.
+The coordinator takes such a request from its own node only, so that a script on that node asks for it.
 """
 
 import re
@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.control.client import program
+from cluster.errors import ClusterError
+from cluster.logs.terminal import say
+from deploy.cluster.fleet import Fleet
 
 if TYPE_CHECKING:
-    from cluster.inventory import Task
+    from cluster.inventory import Inventory, Task
 
 DRAIN_SECONDS = 60.0
 """How long a worker is waited for: most items take a second or two, the first on a Raspberry Pi longer."""
@@ -100,3 +103,37 @@ def lost_parameters(servers: Sequence[str]) -> str:
         f"{', '.join(servers)} {word} the parameters of the job that runs: a training goes back to its last "
         "checkpoint, another job begins anew"
     )
+
+
+def drain(inventory: "Inventory", fleet: Fleet, tasks: Sequence["Task"], seconds: float = DRAIN_SECONDS) -> None:
+    """Have the workers among `tasks`, about to be restarted, drained if a job runs; print what could not be.
+
+    That ends nothing: the engine goes on without a worker that was not drained.
+    """
+    servers = [task.name for task in tasks if task.role == "ps"]
+    workers = workers_to_drain(tasks, inventory.of_role("worker"))
+    if not servers and not workers:
+        return
+    found = _asked(inventory, fleet, workers, seconds)
+    if found.workers:
+        say(f"drained {', '.join(found.workers)}")
+    for line in found.trouble:
+        say(line)
+    if found.job and servers:
+        say(lost_parameters(servers))
+
+
+def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds: float) -> Drained:
+    coordinator = inventory.of_role("coordinator")[0]
+    try:
+        done = fleet.nodes[coordinator.node].run(
+            drain_words(coordinator, workers, seconds),
+            stdin=SCRIPT,
+            root=True,  # a firewall may let the cluster's own account and root alone reach the port
+            deadline_seconds=seconds + SPARE_SECONDS,
+        )
+    except ClusterError as error:
+        return Drained(job=False, trouble=(nothing_drained(error),))
+    if not done.ok:
+        return Drained(job=False, trouble=(nothing_drained(" | ".join(done.last_lines[-1:])),))
+    return read_answers(done.text, workers)

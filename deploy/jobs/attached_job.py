@@ -5,67 +5,85 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from cluster.atomic_write import atomic_write
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
+from deploy.cluster.fleet import Fleet
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
 from deploy.jobs.foreground_job import announce
-from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
+from deploy.jobs.request import needs_data
+from deploy.jobs.services import PendingJobs, reusable
 from deploy.logs.log_merge import readable
+
+BringData = Callable[[Fleet], Sequence[str]]
+"""Brings the recordings to the nodes; the overrides that name them there."""
 
 RESULT_LINE = "result: "
 """Begins the coordinator's own last line, which names a path on the node."""
 
-_MAY_SUCCEED = (JobState.WAITING, JobState.RUNNING, JobState.DONE)
 
+class SubmittedJobs:
+    """`JobServices` of a cluster of machines: units of the coordinator's node, which outlive this command."""
 
-class PendingJobs:
-    """A note on the operator's machine of the jobs that a `start` still has to submit.
-
-    It exists from before the first change of a node until every job is submitted.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, cluster: Cluster, bring_data: BringData) -> None:
+        self._cluster = cluster
+        self._bring_data = bring_data
 
     @property
-    def noted(self) -> bool:
-        """Whether jobs have to run, whatever the plan says."""
-        return self._path.exists()
+    def pending(self) -> PendingJobs:
+        """See `JobServices`."""
+        return PendingJobs.of(self._cluster)
 
-    @property
-    def submitted(self) -> tuple[str, ...]:
-        """Ids of the first jobs of the order, which are on the coordinator's node; empty for a damaged note."""
-        try:
-            note: Any = json.loads(self._path.read_text(encoding="utf-8"))
-            return tuple(str(name) for name in note["submitted"])
-        except (OSError, ValueError, LookupError, TypeError):
-            return ()
+    def run_job(self, job: str, flags: Sequence[str]) -> int:
+        """See `JobServices`. A person may leave it running (130)."""
+        with self._cluster.fleet() as fleet:
+            more = self._bring_data(fleet) if needs_data(job) else ()
+            return run_attached(self._jobs(fleet, more), job, flags)
 
-    def note(self, submitted: Sequence[str] = ()) -> None:
-        """Every job but these has to run. Raises ClusterError."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(self._path, json.dumps({"submitted": list(submitted)}).encode() + b"\n")
+    def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
+        """See `JobServices`.
 
-    def forget(self) -> None:
-        """Every job is submitted."""
-        self._path.unlink(missing_ok=True)
+        The coordinator's node starts each job after the one before, also when this command has gone (130). The note
+        keeps what is left to submit; the next call does not submit again what an earlier one did.
+        """
+        if not order:
+            self.pending.forget()
+            return ExitCode.DONE
+        with self._cluster.fleet() as fleet:
+            more = self._bring_data(fleet) if any(map(needs_data, order)) else ()
+            jobs = self._jobs(fleet)
+            submitted = self.pending.submitted
+            begun = reusable(submitted, order, jobs.records()) if submitted else ()
 
+            def noted(ids: Sequence[str]) -> None:
+                if len(ids) < len(order):
+                    self.pending.note(ids)
+                else:
+                    self.pending.forget()
 
-def reusable(submitted: Sequence[str], order: Sequence[str], records: Sequence[JobRecord]) -> tuple[str, ...]:
-    """The submitted ids if the rest of `order` can follow them, else none. Pure.
+            if begun:
+                noted(begun)
+            with_overrides = [(job, more if needs_data(job) else ()) for job in order]
+            return run_in_order(jobs, with_overrides, flags, begun, noted)
 
-    None if the order has changed, or if one of them is missing, failed or cancelled: the rest would never begin.
-    """
-    there = {record.id: record for record in records}
-    found = [there[name] for name in submitted if name in there]
-    whole = len(found) == len(submitted) and [record.job for record in found] == list(order[: len(found)])
-    return tuple(submitted) if whole and all(record.state in _MAY_SUCCEED for record in found) else ()
+    def running_job(self) -> None:
+        """See `JobServices`: no command of this machine runs a job."""
+
+    @contextmanager
+    def node_jobs(self) -> Iterator[NodeJobs]:
+        """See `JobServices`."""
+        with self._cluster.fleet() as fleet:
+            yield self._jobs(fleet)
+
+    def _jobs(self, fleet: Fleet, more: Sequence[str] = ()) -> NodeJobs:
+        inventory = self._cluster.inventory
+        (coordinator,) = inventory.of_role("coordinator")
+        return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
 
 
 def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""A run's folder on its way from the coordinator's node: unpacked whole, or not there."""
+"""A run's folder as an archive from the coordinator's node: unpacked whole, or not at all."""
 
 import gzip
 import os
@@ -15,25 +15,25 @@ MOST_ENTRIES = 20_000
 """A run of a month has some thousand: checkpoints, a log, epochs."""
 MOST_UNPACKED_BYTES = 16 << 30
 MOST_RATIO = 100
-"""Of unpacked to packed bytes: logs are packed to a tenth, weights hardly at all."""
+"""Of unpacked to packed bytes: logs shrink to a tenth, weights hardly at all."""
 FREE_BYTES = 64 << 20
-"""Whatever the ratio: a short log of one line over and over is no attack."""
+"""Allowed whatever the ratio: a short log that repeats one line is no attack."""
 MOST_NAME_BYTES = 255
 _BLOCK_BYTES = 1 << 20
 _LATEST = 1 << 33
-"""A file's time, in the year 2242."""
+"""The latest time of a file, in the year 2242."""
 
 
 class _RefusedArchiveError(Exception):
-    """What is in it is not a run's; says what."""
+    """The archive holds something that no run has; the message names it."""
 
 
 _NO_ARCHIVE = (_RefusedArchiveError, ValueError, OverflowError, RecursionError)
-"""What tarfile raises beside its own errors for what is none."""
+"""What tarfile raises beside its own errors for other content."""
 
 
 class _Bounded:
-    """What tarfile reads, as far as a run goes: neither more in all, nor a name of megabytes at once."""
+    """A stream for tarfile that ends beyond the size of a run, and refuses a name of megabytes."""
 
     def __init__(self, stream: "gzip.GzipFile | BinaryIO", most_bytes: int) -> None:
         self._stream, self._most_bytes = stream, most_bytes
@@ -60,18 +60,18 @@ class _Bounded:
 
 
 def pack_command(run_folder: str, checkpoints: bool) -> list[str]:
-    """The command that writes the folder as a compressed archive to its stdout, checkpoints only if asked."""
+    """The command that prints the folder as a compressed archive, with checkpoints only if asked."""
     path = PurePosixPath(run_folder)
     left_out = [] if checkpoints else [f"--exclude={path.name}/checkpoints"]
     return ["tar", "-C", str(path.parent), *left_out, "-czf", "-", "--", path.name]
 
 
 def unpack(archive: BinaryIO, name: str, into: Path) -> Path:
-    """Unpack an archive of the folder `name` to `into/name`, in place of one that is there; its path.
+    """Unpack an archive of the folder `name` to `into/name`, replacing what is there; its path.
 
-    Only plain files and folders below `name` are taken, and no more of them than a run has: an archive from another
-    machine writes nowhere else and fills no disk. Raises ClusterError when it is damaged, larger than that, or the
-    place cannot be written.
+    Takes only plain files and folders below `name`, and no more of them than a run has: an archive from another machine
+    writes nowhere else and fills no disk. Raises ClusterError when it is damaged, larger than that, or the place cannot
+    be written.
     """
     target, partial, old = into / name, into / f".{name}.{os.getpid()}.partial", into / f".{name}.{os.getpid()}.old"
     try:
@@ -89,13 +89,13 @@ def unpack(archive: BinaryIO, name: str, into: Path) -> Path:
             shutil.rmtree(old, ignore_errors=True)
     except (OSError, EOFError, tarfile.TarError, zlib.error, *_NO_ARCHIVE) as error:
         raise ClusterError(
-            f"{target}: the run cannot be kept here: {error}; `fab job attach` fetches it once more"
+            f"{target}: the run cannot be kept here: {error}; `fab job attach` fetches it again"
         ) from error
     return target
 
 
 def _take_all(archive: BinaryIO, name: str, partial: Path) -> None:
-    """Every entry, as long as all of them together are a run's."""
+    """Unpack every entry. Raises _RefusedArchiveError beyond the size of a run."""
     packed_bytes = archive.seek(0, os.SEEK_END)
     archive.seek(0)
     most_bytes = min(MOST_UNPACKED_BYTES, max(FREE_BYTES, MOST_RATIO * packed_bytes))

@@ -1,35 +1,42 @@
-"""Where the jobs of a cluster run: `LocalJobs` in the foreground, `SshJobs` on the coordinator's node."""
+"""The jobs of a cluster as commands see them: where they run, how far they are, which a start still has to run."""
 
+import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from cluster.atomic_write import atomic_write
+from cluster.control.client import program
+from cluster.errors import ClusterError
+from cluster.metrics.scrapes import UNCOUNTED
 from deploy.cluster.cluster import Cluster
-from deploy.converge.publication import Publication
-from deploy.jobs.attached_job import PendingJobs
+from deploy.cluster.fleet import Fleet
+from deploy.jobs.node_job.records import JobRecord, JobState
 
 if TYPE_CHECKING:
     from deploy.jobs.node_jobs import NodeJobs
 
+ANSWER_SECONDS = 2.0
+_ASK = f"""\
+import sys
+sys.stdout.write(ask(sys.argv[1], "GET", "{UNCOUNTED}", deadline_seconds={ANSWER_SECONDS}).text)
+"""
+_MAY_SUCCEED = (JobState.WAITING, JobState.RUNNING, JobState.DONE)
+
 
 class JobServices(Protocol):
-    """The jobs of one cluster."""
+    """The jobs of one cluster: `ForegroundJobs` on this machine, `SubmittedJobs` on the coordinator's node."""
 
     @property
-    def pending(self) -> PendingJobs:
+    def pending(self) -> "PendingJobs":
         """The note of the jobs that a start still has to run."""
-
-    def publications(self) -> Sequence[Publication]:
-        """The windows that the nodes need for the inventory's jobs, prepared now. Raises ClusterError."""
-
-    def refuse_missing_data(self) -> None:
-        """Raise UsageError where a job's recordings are missing and `publications` does not look for them."""
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """Run one job to its end, with these flags of `python -m cluster`; its exit code.
 
-        A coordinator that is killed, or that loses a parameter server, comes back with its roles. Raises ClusterError
-        when another job runs on the cluster, or the roles do not come back.
+        A killed coordinator, or one that loses a parameter server, starts again with its roles. Raises ClusterError
+        when another job runs on the cluster, or when the roles do not restart.
         """
 
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
@@ -42,6 +49,63 @@ class JobServices(Protocol):
         """The jobs that outlive the command that began them; None where every job runs in the foreground."""
 
 
-def pending_jobs(cluster: Cluster) -> PendingJobs:
-    """The note of a cluster."""
-    return PendingJobs(cluster.folder.path / "pending_jobs.json")
+def coordinator_metrics(cluster: Cluster, fleet: Fleet) -> str:
+    """The metrics of the running job; empty where none runs, or where the coordinator's node does not answer.
+
+    Its own node asks it: the firewall refuses others.
+    """
+    (coordinator,) = cluster.inventory.of_role("coordinator")
+    words = ["python3", "-", coordinator.metrics_address]
+    try:
+        return fleet.nodes[coordinator.node].run(words, stdin=program(_ASK), root=True).text
+    except ClusterError:
+        return ""
+
+
+class PendingJobs:
+    """A note on the operator's machine of the jobs that a `start` still has to submit.
+
+    It exists from before the first change of a node until every job is submitted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "PendingJobs":
+        """The note of a cluster."""
+        return cls(cluster.folder.path / "pending_jobs.json")
+
+    @property
+    def noted(self) -> bool:
+        """Whether jobs have to run, whatever the plan says."""
+        return self._path.exists()
+
+    @property
+    def submitted(self) -> tuple[str, ...]:
+        """Ids of the first jobs of the order, which are on the coordinator's node; empty for a damaged note."""
+        try:
+            note: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            return tuple(str(name) for name in note["submitted"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return ()
+
+    def note(self, submitted: Sequence[str] = ()) -> None:
+        """Every job but these has to run. Raises ClusterError."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(self._path, json.dumps({"submitted": list(submitted)}).encode() + b"\n")
+
+    def forget(self) -> None:
+        """Every job is submitted."""
+        self._path.unlink(missing_ok=True)
+
+
+def reusable(submitted: Sequence[str], order: Sequence[str], records: Sequence[JobRecord]) -> tuple[str, ...]:
+    """The submitted ids if the rest of `order` can follow them, else none. Pure.
+
+    None if the order has changed, or if one of them is missing, failed or cancelled: the rest would never begin.
+    """
+    there = {record.id: record for record in records}
+    found = [there[name] for name in submitted if name in there]
+    whole = len(found) == len(submitted) and [record.job for record in found] == list(order[: len(found)])
+    return tuple(submitted) if whole and all(record.state in _MAY_SUCCEED for record in found) else ()

@@ -86,7 +86,7 @@ class ClusterLogs:
 
     def __init__(self, places: Sequence[LogPlace], query: LogQuery) -> None:
         names = tuple(dict.fromkeys(place.node for place in places))
-        journals = any(place.unit for place in places)
+        self.has_journals = journals = any(place.unit for place in places)
         node_columns = max(map(len, names), default=0)
         self.width = node_columns + 1 + UNIT_COLUMNS if journals else max(len(place.name) for place in places)
         self._logs: dict[str, list[LogSource]] = {}

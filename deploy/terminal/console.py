@@ -1,7 +1,7 @@
 """The tables of status, jobs and findings, and the progress of a start. Plain lines where stdout is no terminal."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +81,44 @@ def status_parts(
     unwell = [words(f"{role.name} is {role.state}: {role.reason}") for role in status.roles if role.reason]
     job = "no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})"
     return [table, *unwell, job, *([progress] if progress else [])]
+
+
+def progress_line(exported: str) -> str:
+    """`train: epoch 3 of 12, 1,234 windows/s, loss 0.4312, 2 min 05 s left`; empty without a job."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, float] = {}
+    run = ""
+    try:
+        for family in text_string_to_metric_families(exported):
+            for sample in family.samples:
+                if sample.name == "pscluster_job_info":
+                    run = sample.labels.get("run", "")
+                key = sample.name + (f":{sample.labels['split']}" if "split" in sample.labels else "")
+                found[key.removeprefix("pscluster_")] = sample.value
+    except ValueError:
+        return ""
+    words = _progress_words(found)
+    return f"{words} (run {run})" if words and run else words
+
+
+def _progress_words(found: Mapping[str, float]) -> str:
+    if found.get("train_planned_epochs"):
+        parts = [f"train: epoch {found.get('train_epoch', 0):.0f} of {found['train_planned_epochs']:.0f}"]
+        if found.get("train_windows_per_second"):
+            parts.append(f"{found['train_windows_per_second']:,.0f} windows/s")
+        if "train_loss:train" in found:
+            parts.append(f"loss {found['train_loss:train']:.4f}")
+        left = found.get("job_remaining_seconds", found.get("train_remaining_seconds"))
+    elif found.get("pi_planned_samples"):
+        done = found.get("pi_samples_total", 0.0) / found["pi_planned_samples"]
+        parts = [f"pi: {done:.0%} of {found['pi_planned_samples']:,.0f} samples"]
+        left = found.get("job_remaining_seconds")
+    elif found:
+        return "a job is starting, or evaluates a model"
+    else:
+        return ""
+    return ", ".join([*parts, *([f"{duration(left)} left"] if left and left == left and left < 1e9 else [])])
 
 
 def show_jobs(records: "Sequence[JobRecord]") -> None:

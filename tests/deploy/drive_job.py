@@ -6,7 +6,7 @@ from cluster.errors import ClusterError
 from cluster.inventory import load
 from deploy.cluster.cluster import local
 from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.local_jobs import LocalJobs
+from deploy.jobs.local_jobs import ForegroundJobs
 from deploy.supervisor.services import Supervised
 
 inventory, job, delay_seconds, limit, *player = sys.argv[1:]
@@ -14,7 +14,8 @@ policy = JobRestartPolicy(first_delay_seconds=float(delay_seconds), longest_dela
 try:
     loaded = load(inventory)
     services = Supervised(loaded, ())
-    jobs = LocalJobs(local(loaded, (), services), services, (sys.executable, *player), policy)
+    cluster = local(loaded, (), services)
+    jobs = ForegroundJobs(cluster, lambda: services.restart_in_place(()), (sys.executable, *player), policy)
     code = jobs.run_job(job, ("--resume", "asked"))
 except ClusterError as error:
     print(error, file=sys.stderr)

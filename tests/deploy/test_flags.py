@@ -4,7 +4,7 @@ from cluster.errors import UsageError
 from cluster.inventory.task import Task
 from deploy.cluster.selection import select
 from deploy.commands.flags import whole_number
-from deploy.commands.job_settings import data_settings, number_settings, run_flags, settings
+from deploy.commands.jobs import data_settings, number_settings, run_flags, settings
 from deploy.terminal.console import duration, megabytes
 
 TASKS = (

@@ -91,7 +91,7 @@ def test_the_traceback_of_a_bug_is_harmless_too(state: StateFolder, tmp_path: Pa
     fabfile = tmp_path / "fabfile.py"
     fabfile.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from deploy.terminal.interrupts import quiet_until_a_command_begins\n"
+        "from deploy.common.interrupts import quiet_until_a_command_begins\n"
         "quiet_until_a_command_begins()\n"
         f"raise RuntimeError({HOSTILE!r})\n"
     )

@@ -12,8 +12,7 @@ from invoke.exceptions import Exit
 from cluster.errors import ExitCode
 from deploy.cluster.inventory_choice import InventoryOpener
 from deploy.commands import opening
-from deploy.commands.job_actions import attach, cancel, list_
-from deploy.commands.jobs import train
+from deploy.commands.jobs import attach, cancel, list_, train
 from deploy.jobs.node_jobs import NodeJobs
 from tests.deploy.job_node import JobNode
 
@@ -24,7 +23,7 @@ nodes: [{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}]
 
 
 class Services:
-    """`SshJobs`, with one node."""
+    """`SubmittedJobs`, with one node."""
 
     def __init__(self, node: JobNode) -> None:
         self._node = node
@@ -66,7 +65,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobNode]:
     made = JobNode(tmp_path)
-    monkeypatch.setattr("deploy.jobs.ssh_jobs.SshJobs", lambda *_: Services(made))
+    monkeypatch.setattr("deploy.jobs.attached_job.SubmittedJobs", lambda *_: Services(made))
     yield made
     made.end()
 

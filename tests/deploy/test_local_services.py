@@ -14,7 +14,7 @@ from deploy.cluster.fleet import Fleet
 from deploy.cluster.role_status import RoleState
 from deploy.cluster.services import Stopped
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.local_jobs import LocalJobs
+from deploy.jobs.local_jobs import ForegroundJobs
 from deploy.supervisor.services import Supervised
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
@@ -48,10 +48,10 @@ def job(inventory: Path, how: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def services_of(path: Path) -> tuple[Supervised, LocalJobs]:
+def services_of(path: Path) -> tuple[Supervised, ForegroundJobs]:
     inventory = load(path)
     services = Supervised(inventory, ())
-    return services, LocalJobs(local(inventory, (), services), services)
+    return services, ForegroundJobs(local(inventory, (), services), lambda: services.restart_in_place(()))
 
 
 def stop(path: Path) -> Stopped:

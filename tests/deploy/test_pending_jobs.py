@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.jobs.attached_job import PendingJobs, reusable
 from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.services import PendingJobs, reusable
 
 
 def test_the_note_is_there_until_it_is_forgotten(tmp_path: Path) -> None:

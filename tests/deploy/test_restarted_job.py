@@ -137,7 +137,7 @@ def test_a_cluster_that_does_not_come_back_ends_the_job(roles: PlayedCluster) ->
     roles.script(ps_0="exit 2")
     code, words = done(roles.root, "killed,0")
     assert code == ExitCode.FAILED
-    assert words[-1].startswith("the job cannot be started again, its roles do not come back: ps:0 failed: this role")
+    assert words[-1].startswith("the job cannot be started again, its roles do not restart: ps:0 failed: this role")
     assert words[-2].endswith(" resumes it")
     assert len(attempts(roles.root)) == 1
 

@@ -9,9 +9,10 @@ import pytest
 from cluster.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.converge.deployment import Deployment
+from deploy.converge.prepared_data import PublishedData
 from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
+from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_job.records import JobRecord, JobState
-from deploy.jobs.ssh_jobs import SshJobs
 from tests.deploy.played_nodes import KINDS, PlayedNodes
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
@@ -66,9 +67,8 @@ class PlayedJobs:
 @pytest.fixture
 def jobs(nodes: PlayedNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedJobs:
     played = PlayedJobs(tmp_path)
-    monkeypatch.setattr(SshJobs, "_jobs", lambda *_: played)
-    monkeypatch.setattr(SshJobs, "_publish_data", lambda *_: None)
-    monkeypatch.setattr(SshJobs, "data", None)
+    monkeypatch.setattr(SubmittedJobs, "_jobs", lambda *_: played)
+    monkeypatch.setattr(PublishedData, "prepared", None)
     return played
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.inventory.templates import local_inventory
 from deploy.common.project import ROOT
-from deploy.terminal.job_progress import progress_line
+from deploy.terminal.console import progress_line
 from tests.deploy.pseudo_terminal import COLOUR, PATIENCE_SECONDS, Terminal, on_a_terminal
 
 FAB = Path(sys.executable).with_name("fab")

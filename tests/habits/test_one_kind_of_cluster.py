@@ -7,7 +7,7 @@ from pathlib import Path
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ASKS = ("commands/opening.py", "open_cluster")
 KINDS = frozenset(
-    {"Machines", "ThisMachine", "Systemd", "Supervised", "SshJobs", "LocalJobs", "Local", "NodeConnection"}
+    {"Machines", "ThisMachine", "Systemd", "Supervised", "SubmittedJobs", "ForegroundJobs", "Local", "NodeConnection"}
 )
 
 
@@ -41,7 +41,7 @@ def test_nothing_else_asks_for_the_kind_of_a_cluster() -> None:
 def test_the_questions_are_found() -> None:
     text = """
 def one(inventory): return 1 if inventory.connection == "ssh" else 2
-def two(jobs): return isinstance(jobs, (int, SshJobs))
+def two(jobs): return isinstance(jobs, (int, SubmittedJobs))
 def three(cluster):
     match cluster:
         case Supervised(): return 1

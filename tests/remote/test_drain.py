@@ -13,7 +13,7 @@ from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
 from deploy.cluster.fleet import Fleet
-from deploy.commands.drain import drain
+from deploy.converge.draining import drain
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
 

@@ -1,4 +1,4 @@
-"""Several logs as one story."""
+"""Several logs, merged by time."""
 
 import contextlib
 import json
