@@ -11,10 +11,9 @@ from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
 from deploy.commands.flags import whole_number
 from deploy.commands.jobs import data_settings, log_settings
 from deploy.commands.logs import logs
-from deploy.commands.machine_actions import push, reset, ssh, storage, trust
+from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
 from deploy.commands.monitor import monitor
 from deploy.commands.opening import Names, Opened, open_cluster
-from deploy.commands.rollback import rollback
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.foreign import visible
 from cluster.logs.terminal import say
 from deploy.commands.edge import DegradedError, at_the_edge
+from deploy.commands.flags import whole_number
 from deploy.commands.opening import Names, Opened, open_cluster
 from deploy.common.waiting import waiting_for
 
@@ -56,6 +57,22 @@ def run_phases(opened: Opened, action: str, limit: Names, phases: tuple[str, ...
         opened.view.result(result, fleet, idle_said=False)
     if result.recap.failures or not result.whole:
         raise Exit(None, ExitCode.DEGRADED)
+
+
+@at_the_edge
+def rollback(
+    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
+) -> None:
+    """Go back to the release that was current before, and restart the roles from it.
+
+    All nodes go to one release. Workers are drained as by `restart`. The next call resumes an interrupted rollback.
+    """
+    count = whole_number("--serial", serial, 0, 1024)
+    cluster = open_cluster(inventory, set_).for_machines("rollback").cluster
+    from deploy.cluster.selection import select_nodes
+    from deploy.commands.rollback import roll_back
+
+    roll_back(cluster, select_nodes(cluster.inventory, limit or ()), count)
 
 
 @at_the_edge

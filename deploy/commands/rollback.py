@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
 from deploy.cluster.connector import Connector
-from deploy.cluster.selection import select_nodes
 from deploy.commands.drain import drain
-from deploy.commands.edge import DegradedError, at_the_edge
-from deploy.commands.flags import whole_number
-from deploy.commands.opening import Names, open_cluster
+from deploy.commands.edge import DegradedError
 from deploy.common.command_line import shell
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
@@ -41,21 +38,11 @@ Roles = Mapping[str, Sequence["Task"]]
 """The roles kept on each node."""
 
 
-@at_the_edge
-def rollback(
-    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
-) -> None:
-    """Go back to the release that was current before, and restart the roles from it.
+def roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
+    """Make one release current on these nodes and restart their roles, `serial` nodes at a time. Raises DegradedError.
 
-    All nodes go to one release. Workers are drained as by `restart`. The next call resumes an interrupted rollback.
+    The next call resumes an interrupted rollback.
     """
-    count = whole_number("--serial", serial, 0, 1024)
-    cluster = open_cluster(inventory, set_).for_machines("rollback").cluster
-    names = select_nodes(cluster.inventory, limit or ())
-    _roll_back(cluster, names, count)
-
-
-def _roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
     kept = kept_tasks(cluster.inventory)
     roles = {name: [task for task in kept if task.node == name] for name in names}
     note = UnfinishedRollback.of(cluster)

@@ -25,31 +25,31 @@ from deploy.cluster.places import (
     shared_folders,
 )
 from deploy.common.command_line import quoted
+from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
 from deploy.converge.check import Finding
 from deploy.converge.code import Current, Environment, LocalData, Release
 from deploy.converge.deployment import Order, Tell
-from deploy.converge.fact_script import Questions
 from deploy.converge.facts import recordings_of
 from deploy.converge.files import Absent, File, Folder, FstabLines
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.firewall import Firewall
+from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
-from deploy.converge.package_scripts import PLANNED
-from deploy.converge.packages import Packages
-from deploy.converge.preflight import NodeWish, examine
+from deploy.converge.packages import PLANNED, Packages
+from deploy.converge.preflight import examine
 from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, Published, of_wheelhouse, publisher, room_needed
 from deploy.converge.release_choice import ReleaseChoice
+from deploy.converge.subject import NodeWish
+from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import Survey, machine_facts, survey
 from deploy.converge.system import (
     Exports,
-    Firewall,
     Masked,
     Mounted,
     Remembered,
     Running,
-    ServiceUser,
     UnitFiles,
 )
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
@@ -206,7 +206,9 @@ class Machines:
             "services": self._services,
             "monitor": self._monitor,
         }
-        return of_phase[phase](node, facts)
+        of_subjects = [subject for subject in SUBJECTS if subject.phase == phase]
+        more = (resource for one in of_subjects for resource in one.resources(self.inventory, node, facts))
+        return (*of_phase[phase](node, facts), *more)
 
     def _prepare(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         deployment = self.inventory.deployment

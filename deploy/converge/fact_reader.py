@@ -5,12 +5,17 @@ import io
 import re
 import tarfile
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
 from cluster.errors import ClusterError
 from deploy.converge.fact_script import SECTION, SILENT
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
+from deploy.converge.subject import Answer
+from deploy.converge.subjects import SUBJECTS
 
 _KIB = 1024
+_FIELDS = frozenset(one.name for one in fields(MachineFacts))
 
 
 def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> MachineFacts:
@@ -37,11 +42,11 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
     system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
     python = sections["python"].split()
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
-    uptime = sections["boot"]
-    clock = float(sections["clock"] or 0.0)
-    booted_seconds = clock - float((uptime.split() or ["0"])[0])
+    booted_seconds = float(sections["clock"] or 0.0) - float((sections["boot"].split() or ["0"])[0])
+    answer = Answer(sections, asked_seconds, answered_seconds)
+    read: dict[str, Any] = {name: fact for one in SUBJECTS for name, fact in one.read(answer).items()}
+    own = {name: read.pop(name) for name in list(read) if name not in _FIELDS}
     throttled = sections["throttled"].partition("=")[2].strip()
-    firewall = sections["firewall"].split()
     return MachineFacts(
         os_id=system[0],
         os_version=system[1],
@@ -57,23 +62,15 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         available_bytes=int(memory.get("MemAvailable", 0)) * _KIB,
         controllers=tuple(sections["controllers"].split()),
         cmdline_path=sections["cmdline"].strip() or None,
-        clock_offset_seconds=clock - (asked_seconds + answered_seconds) / 2,
-        clock_error_seconds=(answered_seconds - asked_seconds) / 2,
-        clock_synchronized={"yes": True, "no": False}.get(sections["synchronized"].strip()),
         disk_free_bytes=_sizes(sections["space"]),
         leftover_bytes=_sizes(sections.get("leftovers", "")),
         addresses=_addresses(sections["addresses"]),
-        users=_users(sections["users"]),
-        uid_owner=_first_field(sections["uid"]),
-        gid_owner=_first_field(sections["gid"]),
-        packages=_packages(sections["packages"]),
         files=_files(sections["files"]),
         units=_units(sections["units"], sections["processes"], booted_seconds),
         mounts=_mounts(sections["mounts"]),
         real_paths=dict(_pair(line) for line in _lines(sections.get("real", ""))),
         fstab=tuple(sections["fstab"].splitlines()),
         exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
-        firewall=firewall[-1] if firewall else None,
         environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
         release_environments=dict(_release(line) for line in _lines(sections["releases"])),
         current=sections["current"].strip().split("/")[-1] or None,
@@ -83,6 +80,8 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         listening=_listening(sections["listening"]),
         temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None,
         throttled=int(throttled, 16) if throttled else None,
+        more=own,
+        **read,
     )
 
 
@@ -116,10 +115,6 @@ def _number(text: str) -> int:
     return int(text) if text.strip().isdigit() else 0
 
 
-def _first_field(text: str) -> str | None:
-    return text.strip().split(":")[0] or None
-
-
 def _addresses(text: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for line in _lines(text):
@@ -128,16 +123,6 @@ def _addresses(text: str) -> dict[str, tuple[str, ...]]:
             address = words[words.index("inet") + 1].partition("/")[0]
             found[words[1]] = (*found.get(words[1], ()), address)
     return found
-
-
-def _users(text: str) -> dict[str, tuple[int, int]]:
-    fields = text.strip().split(":")
-    return {fields[0]: (int(fields[2]), int(fields[3]))} if len(fields) > 3 else {}
-
-
-def _packages(text: str) -> dict[str, str]:
-    installed = (line.split() for line in _lines(text))
-    return {words[0]: words[2] for words in installed if len(words) == 3 and words[1].startswith("ii")}
 
 
 def _files(text: str) -> dict[str, FileFact]:

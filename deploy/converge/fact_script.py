@@ -4,11 +4,10 @@ One script and few processes: on a Pi 3 each costs some ten milliseconds, and a 
 place is little more than this.
 """
 
-from dataclasses import dataclass
-
-from deploy.cluster.places import ENVIRONMENTS, ROOT, SERVICE_USER, UNIT_FOLDER
+from deploy.cluster.places import ENVIRONMENTS, ROOT, UNIT_FOLDER
 from deploy.common.command_line import quoted
-from deploy.render.firewall import TABLE
+from deploy.converge.machine_facts import Questions
+from deploy.converge.subjects import SUBJECTS
 
 SECTION = "@@ "
 SILENT = "no answer"
@@ -26,38 +25,17 @@ _UNIT_KEYS = (
 )
 
 
-@dataclass(frozen=True)
-class Questions:
-    """What depends on the inventory: the files, units, packages, mounts and folders to look at."""
-
-    files: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    service_uid: int = 0
-    published: tuple[str, ...] = ()
-    """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
-
-    For the node that publishes alone: below a hard mount whose server is gone whoever looks waits for good.
-    """
-    space: tuple[str, ...] = ()
-    """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
-    unfinished: tuple[str, ...] = ()
-    """Folders in which sub-folders that are not complete take room that the next attempt has, or uses."""
-    bound: tuple[str, ...] = ()
-    """Folders that are mounted at another place as well."""
-
-
 def fact_script(questions: Questions) -> str:
     """The script; every value in it is quoted."""
     listed = (
         f"timeout -s KILL {PUBLISHED_SECONDS} sh -c {quoted(_PUBLISHED)} sh {quoted(*questions.published)}\n"
         f'[ $? -ne {_KILLED} ] || echo "{SILENT}"'
     )
-    packages = quoted(*questions.packages) if questions.packages else "dpkg"
+    subjects = "".join(subject.script(questions) for subject in SUBJECTS)
     return f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() {{ printf '\\n{SECTION}%s\\n' "$1"; }}
-section clock; date +%s.%N
+{subjects}\
 section system
 ([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\\n%s\\n' "$ID" "$VERSION_ID")
 for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($command 2>/dev/null)"; done
@@ -69,7 +47,6 @@ section memory; cat /proc/meminfo
 section controllers; cat /sys/fs/cgroup/cgroup.controllers 2>/dev/null
 section cmdline; for file in /boot/firmware/cmdline.txt /boot/cmdline.txt; do [ -f $file ] && echo $file && break; done
 section boot; cat /proc/uptime
-section synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
 section space
 for folder in {quoted(*questions.space)}; do
     there=$folder; while [ ! -d "$there" ]; do there=${{there%/*}}; there=${{there:-/}}; done
@@ -86,11 +63,6 @@ for folder in {ENVIRONMENTS} {quoted(*questions.unfinished)}; do
         awk -v folder="$folder" '{{ total += $1 }} END {{ print folder, total + 0 }}'
 done
 section addresses; ip -o -4 addr show
-section users; getent passwd {SERVICE_USER}
-section uid; getent passwd {questions.service_uid:d}
-section gid; getent group {questions.service_uid:d}
-section packages
-dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}} ${{Version}}\\n' {packages} 2>/dev/null
 section units
 shown=$(systemctl list-unit-files --plain --no-legend 'pscluster-*' 2>/dev/null | awk '{{ print $1 }}' | grep -v '@\\.')
 systemctl show -p {_UNIT_KEYS} {quoted(*questions.units)} $shown 2>/dev/null
@@ -102,8 +74,6 @@ section mounts; cat /proc/self/mountinfo
 section real; for folder in {quoted(*questions.bound)}; do echo "$folder $(readlink -m "$folder")"; done
 section fstab; cat /etc/fstab 2>/dev/null
 section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
-section firewall
-command -v nft >/dev/null && nft list table inet {TABLE} 2>/dev/null | grep -o 'pscluster [0-9a-f]*'
 section environments; for mark in {ROOT}/environments/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section releases
 for release in {ROOT}/releases/*/; do

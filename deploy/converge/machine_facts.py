@@ -1,8 +1,29 @@
-"""What is true of one node before anything is changed: `fact_script` asks, `fact_reader` reads, resources compare."""
+"""What a node is asked and what is true of it: `fact_script` asks, `fact_reader` reads, resources compare."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What depends on the inventory: the files, units, packages, mounts and folders to look at."""
+
+    files: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    service_uid: int = 0
+    published: tuple[str, ...] = ()
+    """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
+
+    For the node that publishes alone: below a hard mount whose server is gone whoever looks waits for good.
+    """
+    space: tuple[str, ...] = ()
+    """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
+    unfinished: tuple[str, ...] = ()
+    """Folders in which sub-folders that are not complete take room that the next attempt has, or uses."""
+    bound: tuple[str, ...] = ()
+    """Folders that are mounted at another place as well."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +131,8 @@ class MachineFacts:
     systemd: int = 0
     temperature_celsius: float | None = None
     throttled: int | None = None
+    more: Mapping[str, object] = field(default_factory=dict)
+    """Facts of subjects that have no field here, by the subject's own names."""
 
     @property
     def python_version(self) -> str | None:

@@ -1,83 +1,29 @@
 """Everything about one node that would make a `start` fail there, with what to do about it. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deploy.cluster.places import ENVIRONMENTS, SERVICE_USER, shared_folders
+from deploy.cluster.places import ENVIRONMENTS
 from deploy.converge.check import Finding
 from deploy.converge.fact_script import PUBLISHED_SECONDS
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
-from deploy.converge.publication import publisher
-from deploy.render.firewall import closed_ports
+from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE
+from deploy.converge.subject import Found, NodeWish
+from deploy.converge.subjects import SUBJECTS
 from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Monitor, Task
+    from cluster.inventory import Task
 
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("3.11", "3.12", "3.13")
 ENVIRONMENT_BYTES = 2_800 * MEGABYTE
 """Free space for an environment: 1.7 GB with its compiled modules, the wheels' copies and unpacking, some to live."""
 RELEASE_BYTES = 100 * MEGABYTE
-WRONG_CLOCK_SECONDS = 60.0
-DRIFTING_CLOCK_SECONDS = 5.0
 HOT_CELSIUS = 80.0
 _UNDER_VOLTAGE_NOW, _THROTTLED_NOW, _UNDER_VOLTAGE_SEEN = 0x1, 0x4, 0x10000
-
-
-@dataclass(frozen=True)
-class NodeWish:
-    """What the inventory wants of one node, as far as the preflight needs it."""
-
-    name: str
-    address: str
-    interface: str | None
-    tasks: "tuple[Task, ...]"
-    memory: RoleMemory
-    service_uid: int
-    environment_key: str | None
-    monitor: "Monitor | None" = None
-    """Its settings where the node has the role."""
-    shared: str | None = None
-    """The shared folder as it is published to, where the node is the one that does."""
-    export: str | None = None
-    """The folder that it exports, where it is the storage server."""
-    publishes_bytes: int = 0
-    """What has to be published yet."""
-    ssh_port: int = 22
-    closed_ports: frozenset[int] = frozenset()
-    """Those that the firewall will keep for the nodes."""
-
-    @classmethod
-    def of(
-        cls,
-        inventory: "Inventory",
-        name: str,
-        memory: RoleMemory,
-        environment_key: str | None,
-        publishes_bytes: int = 0,
-    ) -> "NodeWish":
-        """The wish for the node called `name`."""
-        node, folders = inventory.node(name), shared_folders(inventory)
-        return cls(
-            name=name,
-            address=inventory.hosts[name],
-            interface=node.interface or inventory.interface,
-            tasks=tuple(task for task in inventory.tasks() if task.node == name),
-            memory=memory,
-            service_uid=inventory.deployment.service_uid,
-            environment_key=environment_key,
-            monitor=inventory.monitor if inventory.monitor_node == name else None,
-            shared=f"{folders.publish_folder} ({folders.source})" if publisher(inventory) == name else None,
-            export=folders.export if folders.server == name else None,
-            publishes_bytes=publishes_bytes,
-            ssh_port=node.ssh.port or inventory.ssh.port,
-            closed_ports=closed_ports(inventory) if inventory.deployment.firewall else frozenset(),
-        )
 
 
 def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
@@ -88,10 +34,8 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
         *_space(wish, facts),
         *_shared(wish, facts),
         *_memory(wish, facts),
-        *_clock(facts),
         *_network(wish, facts),
-        *_way_in(wish, facts),
-        *_account(wish, facts),
+        *(finding for subject in SUBJECTS for finding in subject.check(wish, facts)),
         *_ports(wish.tasks, facts),
         *_monitor(wish, facts),
         *_board(facts),
@@ -103,12 +47,7 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
     return tuple(Finding(level, f"{wish.name} {subject}", line, wish.name) for level, subject, line in found)
 
 
-_Found = Iterator[tuple["Level", str, str]]
-if TYPE_CHECKING:
-    from deploy.converge.check import Level
-
-
-def _system(facts: MachineFacts) -> _Found:
+def _system(facts: MachineFacts) -> Found:
     if facts.machine not in MACHINES:
         line = f"the processor runs as {facts.machine}, and TensorFlow has wheels for {' and '.join(MACHINES)} only"
         yield "problem", "platform", f"{line}: install a 64-bit Raspberry Pi OS on a Pi 3 or later"
@@ -120,7 +59,7 @@ def _system(facts: MachineFacts) -> _Found:
         yield "warning", "system", f"{line}, as Debian, Raspberry Pi OS and Ubuntu have them"
 
 
-def _python(facts: MachineFacts) -> _Found:
+def _python(facts: MachineFacts) -> Found:
     if facts.python is None:
         yield "problem", "python", "no python3 that starts: `sudo apt install python3` there"
     elif facts.python_version not in PYTHONS:
@@ -130,7 +69,7 @@ def _python(facts: MachineFacts) -> _Found:
         yield "problem", "python", f"a {facts.python_bits}-bit Python: TensorFlow has 64-bit wheels only"
 
 
-def _space(wish: NodeWish, facts: MachineFacts) -> _Found:
+def _space(wish: NodeWish, facts: MachineFacts) -> Found:
     installed = wish.environment_key is not None and wish.environment_key in facts.environments
     needed = RELEASE_BYTES if installed else ENVIRONMENT_BYTES
     leftover = 0 if installed else facts.leftover_bytes.get(ENVIRONMENTS, 0)
@@ -142,7 +81,7 @@ def _space(wish: NodeWish, facts: MachineFacts) -> _Found:
         yield from _space_of_all(wish, wish.export, facts, needed, leftover)
 
 
-def _space_of_all(wish: NodeWish, export: str, facts: MachineFacts, own: int, leftover: int) -> _Found:
+def _space_of_all(wish: NodeWish, export: str, facts: MachineFacts, own: int, leftover: int) -> Found:
     """For what is published; `own` bytes are for the node itself, and may have to come from the same disk."""
     sent = sum(size for folder, size in facts.leftover_bytes.items() if folder.startswith(f"{export}/"))
     free, needed, also = facts.disk_free_bytes.get(export, 0) + sent, wish.publishes_bytes, ""
@@ -156,13 +95,13 @@ def _space_of_all(wish: NodeWish, export: str, facts: MachineFacts, own: int, le
         yield "problem", "disk", f"{line} install{also}: {remedy}"
 
 
-def _shared(wish: NodeWish, facts: MachineFacts) -> _Found:
+def _shared(wish: NodeWish, facts: MachineFacts) -> Found:
     if wish.shared is not None and not facts.shared_answers:
         line = f"{wish.shared} does not answer within {PUBLISHED_SECONDS} s"
         yield "problem", "storage", f"{line}: is its server up, and can this node reach it?"
 
 
-def _memory(wish: NodeWish, facts: MachineFacts) -> _Found:
+def _memory(wish: NodeWish, facts: MachineFacts) -> Found:
     taken: list[tuple[str, int]] = [(task.role, wish.memory.of(task.role)) for task in wish.tasks]
     taken += [] if wish.monitor is None else [("monitor", wish.monitor.memory_megabytes * MEGABYTE)]
     needed = sum(size_bytes for _, size_bytes in taken)
@@ -183,20 +122,7 @@ def _memory(wish: NodeWish, facts: MachineFacts) -> _Found:
         )
 
 
-def _clock(facts: MachineFacts) -> _Found:
-    apart = max(0.0, abs(facts.clock_offset_seconds) - facts.clock_error_seconds)
-    where = "ahead of" if facts.clock_offset_seconds > 0 else "behind"
-    line = f"its clock is {abs(facts.clock_offset_seconds):.0f} s {where} this machine's"
-    remedy = "`sudo timedatectl set-ntp true` there, with a time server it can reach"
-    if apart > WRONG_CLOCK_SECONDS:
-        yield "problem", "clock", f"{line}: {remedy}"
-    elif apart > DRIFTING_CLOCK_SECONDS:
-        yield "warning", "clock", f"{line}: {remedy}"
-    elif facts.clock_synchronized is False:
-        yield "warning", "clock", f"right now, but nothing keeps it so: {remedy}"
-
-
-def _network(wish: NodeWish, facts: MachineFacts) -> _Found:
+def _network(wish: NodeWish, facts: MachineFacts) -> Found:
     own = {address for found in facts.addresses.values() for address in found}
     if wish.interface is not None and wish.address not in facts.addresses.get(wish.interface, ()):
         has = ", ".join(facts.addresses.get(wish.interface, ())) or "no IPv4 address"
@@ -207,33 +133,7 @@ def _network(wish: NodeWish, facts: MachineFacts) -> _Found:
         yield "problem", "network", f"{line}: correct its `address:`; `ssh.address` is where it is logged into"
 
 
-def _way_in(wish: NodeWish, facts: MachineFacts) -> _Found:
-    """The port that is logged into may be another machine's, which passes it on: who listens here counts."""
-    # With socket activation it is systemd that listens.
-    ways = {
-        port
-        for port, holder in facts.listening.items()
-        if "(sshd" in holder or ("(systemd" in holder and port == wish.ssh_port)
-    }
-    if ways and ways <= wish.closed_ports:
-        ports = ", ".join(map(str, sorted(ways)))
-        line = f"the SSH server listens on port {ports} alone, which the firewall will close to all but the nodes"
-        yield "problem", "ssh", f"{line}: give the cluster's processes other ports (`ports`), or sshd another"
-
-
-def _account(wish: NodeWish, facts: MachineFacts) -> _Found:
-    uid = wish.service_uid
-    present = facts.users.get(SERVICE_USER)
-    if present is not None and present != (uid, uid):
-        line = f"the account {SERVICE_USER} has uid {present[0]} and gid {present[1]} here, not {uid}"
-        yield "problem", "account", f"{line}: `sudo userdel {SERVICE_USER}` there, or change `deployment.service_uid`"
-    for kind, owner in (("uid", facts.uid_owner), ("gid", facts.gid_owner)):
-        if owner not in (None, SERVICE_USER):
-            line = f"{kind} {uid} belongs to {owner} here"
-            yield "problem", "account", f"{line}: choose one that is free everywhere as `deployment.service_uid`"
-
-
-def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> _Found:
+def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> Found:
     ours = _ports_of_our_units(facts)
     for task in tasks:
         unit = facts.unit(unit_name(task))
@@ -245,7 +145,7 @@ def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> _Found:
                 yield "problem", "port", f"{line}: stop it, or choose another port"
 
 
-def _monitor(wish: NodeWish, facts: MachineFacts) -> _Found:
+def _monitor(wish: NodeWish, facts: MachineFacts) -> Found:
     if wish.monitor is None:
         return
     ours, theirs = facts.unit(MONITOR_UNIT), facts.unit(PACKAGE_UNIT)
@@ -268,7 +168,7 @@ def _ports_of_our_units(facts: MachineFacts) -> set[int]:
     return {int(port) for text in texts for port in re.findall(rb" --(?:metrics-)?port (\d+)", text)}
 
 
-def _board(facts: MachineFacts) -> _Found:
+def _board(facts: MachineFacts) -> Found:
     throttled = facts.throttled or 0
     if throttled & _UNDER_VOLTAGE_NOW:
         yield "warning", "power", "under-voltage now: use a stronger supply or a shorter cable"

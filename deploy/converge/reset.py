@@ -7,7 +7,6 @@ from deploy.cluster.places import (
     CONFIGURATION,
     DEPLOY_STATE,
     ROOT,
-    SERVICE_USER,
     STATE,
     UNIT_FOLDER,
     SharedFolders,
@@ -15,14 +14,11 @@ from deploy.cluster.places import (
 )
 from deploy.common.command_line import quoted
 from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
-from deploy.converge.package_scripts import PURGE
-from deploy.render import firewall, storage
+from deploy.converge.subjects import SUBJECTS
+from deploy.render import storage
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
-
-PROMETHEUS_ACCOUNT = "prometheus"
-"""Debian's packages of the Prometheus project make it, and leave it behind when the last of them is purged."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +46,7 @@ def reset_script(traces: Traces, node: str) -> str:
     serves = node == traces.folders.server
     exported = f"rm -f {storage.EXPORTS_PATH}; command -v exportfs >/dev/null && exportfs -ra" if serves else ":"
     data = f"rm -rf {export}/shared {export}/runs; prune {export}/shared" if serves and traces.data else ":"
+    undo = "".join(subject.undo for subject in SUBJECTS)
     return f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive
 prune() {{ parent=${{1%/*}}; while [ -n "$parent" ]; do
@@ -59,8 +56,7 @@ problems= notes= unfinished=
 units=$(cd {UNIT_FOLDER} && ls -d pscluster-*.service 2>/dev/null | grep -v '@')
 jobs=$(systemctl list-units --plain --no-legend 'pscluster-job@*' | awk '{{ print $1 }}')
 [ -z "$jobs$units" ] || systemctl disable --quiet --now $jobs $units 2>/dev/null
-systemctl stop pscluster.slice pscluster-firewall-undo.timer 2>/dev/null
-nft delete table inet {firewall.TABLE} 2>/dev/null
+systemctl stop pscluster.slice 2>/dev/null
 for point in {mount}/shared {mount}/runs {mount}; do
     for kind in automount mount; do
         unit=$(systemd-escape -p --suffix=$kind "$point"); systemctl stop "$unit" 2>/dev/null
@@ -79,29 +75,15 @@ rmdir {mount}/shared {mount}/runs {mount} 2>/dev/null; prune {mount}
 {data}
 rm -f {storage.SETTINGS_PATH}
 rm -rf {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice {UNIT_FOLDER}/*.wants/pscluster-* {CONFIGURATION}
-{PURGE}case " $packages" in *" {PROMETHEUS_ACCOUNT} "* | *" {PROMETHEUS_ACCOUNT}-"*)
-    if ! dpkg -l '{PROMETHEUS_ACCOUNT}*' 2>/dev/null | grep -q '^ii'; then
-        ! getent passwd {PROMETHEUS_ACCOUNT} >/dev/null || userdel {PROMETHEUS_ACCOUNT}
-        ! getent group {PROMETHEUS_ACCOUNT} >/dev/null || groupdel {PROMETHEUS_ACCOUNT}
-    fi
-esac
+{undo}\
 for folder in /etc/exports.d /etc/nfs.conf.d; do
     grep -qxF $folder {DEPLOY_STATE}/folders 2>/dev/null && rmdir $folder 2>/dev/null
 done
 rm -rf {ROOT} {STATE}
-! getent passwd {SERVICE_USER} >/dev/null || userdel {SERVICE_USER}
-! getent group {SERVICE_USER} >/dev/null || groupdel {SERVICE_USER}
-if [ -d {DEPLOY_STATE}/account ]; then
-    for file in passwd group shadow gshadow subuid subgid; do
-        rm -f /etc/$file-
-        [ ! -e {DEPLOY_STATE}/account/$file- ] || cp -p {DEPLOY_STATE}/account/$file- /etc/
-    done
-fi
 if [ -f {DEPLOY_STATE}/masked ]; then
     systemctl unmask --quiet $(cut -d ' ' -f 1 {DEPLOY_STATE}/masked)
     systemctl start $(sed -n 's/ active$//p' {DEPLOY_STATE}/masked) 2>/dev/null
 fi
-rm -f /run/pscluster-firewall.before
 [ -n "$unfinished" ] || rm -rf {DEPLOY_STATE}
 systemctl daemon-reload
 systemctl reset-failed 'pscluster*' 'nfs-*' 2>/dev/null

@@ -10,8 +10,8 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import Questions, fact_script
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.fact_script import fact_script
+from deploy.converge.machine_facts import MachineFacts, Questions
 
 FACTS_SECONDS = 90.0
 """For one question; a Pi 3 that is busy training answers within ten."""

@@ -1,17 +1,14 @@
-"""The service account, mounts, exports, units and the firewall, as they have to be on a node. Pure."""
+"""Mounts, exports and units as they have to be on a node. Pure."""
 
 from dataclasses import dataclass
 from typing import Self
 
-from deploy.cluster.places import DEPLOY_STATE, SERVICE_USER, STATE
+from deploy.cluster.places import DEPLOY_STATE
 from deploy.common.command_line import quoted
-from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
+from deploy.converge.change import Change, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
-from deploy.converge.packages import KEEP_COPIES
-from deploy.render import firewall
 from deploy.rooted.commands import make_folder, make_point
 
-ROLLBACK_SECONDS = 60
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
 
 
@@ -35,25 +32,6 @@ class Remembered:
         )
         steps = (Shell("note which folders are there", script),)
         return (Change("file", path, "create", "what `reset` has to know", steps),)
-
-
-@dataclass(frozen=True)
-class ServiceUser:
-    """The account of all processes, with the same uid and gid everywhere; nobody can log in as it."""
-
-    uid: int
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Create it. That the uid is free, or the account's own, is the preflight's matter."""
-        if facts.users.get(SERVICE_USER) == (self.uid, self.uid):
-            return ()
-        script = KEEP_COPIES + (
-            f"getent group {SERVICE_USER} >/dev/null || groupadd --system --gid {self.uid:d} {SERVICE_USER}; "
-            f"useradd --system --uid {self.uid:d} --gid {self.uid:d} --no-create-home --home-dir {STATE} "
-            f"--shell /usr/sbin/nologin {SERVICE_USER}"
-        )
-        detail = f"uid and gid {self.uid}"
-        return (Change("user", SERVICE_USER, "create", detail, (Shell(f"add the account {SERVICE_USER}", script),)),)
 
 
 @dataclass(frozen=True)
@@ -246,43 +224,3 @@ class Running:
             if now.started_seconds is not None and file.modified_seconds > now.started_seconds + 1:
                 return "its unit file is newer than its process"
         return ""
-
-
-@dataclass(frozen=True)
-class Firewall:
-    """The nftables table. Should the new rules keep us out, the old ones come back after a minute by themselves."""
-
-    rules: str
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Load and keep the rules, unless those very rules are loaded and kept."""
-        now = facts.files.get(firewall.PATH)
-        before = None if now is None else now.content
-        if before == self.rules.encode() and facts.firewall == firewall.loaded_mark(self.rules):
-            return ()
-        trial, undo = f"{firewall.PATH}.trial", "pscluster-firewall-undo"
-        table = f"inet {firewall.TABLE}"
-        begin = f"""\
-set -e
-nft list table {table} >/run/pscluster-firewall.before 2>/dev/null || :
-nft -c -f {trial}
-systemctl stop {undo}.timer 2>/dev/null || :
-systemd-run --quiet --collect --unit={undo} --on-active={ROLLBACK_SECONDS} /bin/sh -c \
-'nft delete table {table}; [ ! -s /run/pscluster-firewall.before ] || nft -f /run/pscluster-firewall.before'
-nft -f {trial}
-"""
-        keep = f"systemctl stop {undo}.timer; mv -f {trial} {firewall.PATH}; rm -f /run/pscluster-firewall.before"
-        steps = (
-            Shell("make /etc/pscluster", quoted(*make_folder("/etc/pscluster"))),
-            Upload("write the new rules", self.rules.encode(), trial),
-            Shell(
-                "load the new rules, to be undone in a minute",
-                begin,
-                hint=f"nft refuses them: `sudo nft -c -f {trial}` there says why",
-            ),
-            Reconnect("log in again through the new rules"),
-            Shell("keep the new rules", keep),
-        )
-        detail = "only the inventory's addresses reach the cluster's ports"
-        diff = text_diff(firewall.PATH, before, self.rules.encode())
-        return (Change("firewall", firewall.TABLE, "create" if now is None else "change", detail, steps, diff),)

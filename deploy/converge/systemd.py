@@ -11,8 +11,7 @@ from deploy.cluster.places import NodePlaces
 from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.cluster.services import DegradedError, LogPlace, Stopped
 from deploy.common.command_line import quoted, shell
-from deploy.converge.fact_script import Questions
-from deploy.converge.machine_facts import MachineFacts, UnitFact
+from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact
 from deploy.converge.survey import Survey, machine_facts, survey
 from deploy.render.roles import MODULES, unit_name
 

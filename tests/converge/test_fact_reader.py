@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cluster.errors import ClusterError
 from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import SECTION, Questions, fact_script
-from deploy.converge.machine_facts import MachineFacts, MountFact
+from deploy.converge.fact_script import SECTION, fact_script
+from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
 from tests.habits import needs
 
 SECTIONS = (

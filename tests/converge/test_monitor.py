@@ -10,8 +10,9 @@ from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import UnitFact
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.node_table import node_rows
-from deploy.converge.preflight import NodeWish, examine
+from deploy.converge.preflight import examine
 from deploy.converge.reset import Traces, reset_script
+from deploy.converge.subject import NodeWish
 from deploy.converge.survey import Survey
 from deploy.render import monitor_unit
 from tests.converge.pi import ENVIRONMENT, after, all_changes, converged, thesis, untouched, untouched_cluster, wish_for

@@ -7,8 +7,7 @@ import pytest
 
 from deploy.converge.change import Shell
 from deploy.converge.machine_facts import FileFact
-from deploy.converge.package_scripts import PLANNED
-from deploy.converge.packages import Packages
+from deploy.converge.packages import PLANNED, Packages
 from deploy.converge.reset import Traces, reset_script
 from tests.converge.pi import thesis, untouched
 from tests.converge.played_node import PlayedNode, about_package

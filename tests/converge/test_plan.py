@@ -13,7 +13,8 @@ from deploy.converge.change import Shell
 from deploy.converge.deployment import PHASES, plan
 from deploy.converge.machine_facts import UnitFact
 from deploy.converge.memory_estimate import estimate
-from deploy.converge.preflight import NodeWish, examine
+from deploy.converge.preflight import examine
+from deploy.converge.subject import NodeWish
 from tests.converge.pi import (
     ENVIRONMENT,
     Cluster,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import deploy.commands.rollback as rollback_command
+from deploy.commands import rollback as rollback_command
 from deploy.converge.rollback_plan import UnfinishedRollback
 from tests.deploy.played_machines import Machine, running_machines
 from tests.deploy.typed import Fab

@@ -275,7 +275,7 @@ def test_what_cannot_be_done_is_answered_in_one_line(played: PlayedCluster) -> N
     played.start("ps-0")
     with pytest.raises(ClusterError, match="no role 'worker:7'; this cluster has ps:0"):
         played.client.ask("kill", task="worker:7")
-    with pytest.raises(ClusterError, match=r"status, watch, stop, kill, signal, cut or restart, got 'dance'"):
+    with pytest.raises(ClusterError, match=r"status, watch, stop, hold, kill, signal, cut or restart, got 'dance'"):
         played.client.ask("dance")
     with pytest.raises(ClusterError, match="expected the signal SIGSTOP, SIGCONT, SIGKILL, got 'SIGTERM'"):
         played.client.ask("signal", task="ps:0", signal="SIGTERM")

@@ -14,7 +14,7 @@ from deploy.cluster.address import SshAddress
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.host_keys import PinnedKeys
 from deploy.converge.apply import StepFailedError, apply
-from deploy.converge.system import Firewall
+from deploy.converge.firewall import Firewall
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
 from tests.lab.node import USER
