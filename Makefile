@@ -1,4 +1,4 @@
-# The project's commands. `make run` and `make test` are all a newcomer needs; CONTRIBUTING.md explains the rest.
+# The project's commands. A newcomer needs only `make run` and `make test`; CONTRIBUTING.md explains the rest.
 
 INVENTORY ?= inventories/local.yaml
 ARGS ?=
@@ -13,7 +13,7 @@ python := .venv/bin/python
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
 
-.venv:  ## the environment from uv.lock, made again only when the lock or the Python changed
+.venv:  ## the environment from uv.lock; repeated only when the lock or the Python changed
 	@PYTHON="$(PYTHON)" sh tools/make_venv.sh
 
 run: .venv  ## a parameter server and two workers on this machine train the network, then stop (ARGS="--data synthetic")
@@ -23,7 +23,7 @@ test: .venv  ## all tests but the long ones, two files at a time (ARGS="-k inven
 	@$(python) -m tools.debian_tools --on-the-way
 	@$(python) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-test-tools: .venv  ## what the tests start and is missing here, from Debian's packages: into .cache, nothing is installed
+test-tools: .venv  ## unpacks the programs that the tests start and this machine lacks into .cache; installs nothing
 	@$(python) -m tools.debian_tools
 
 test-long: .venv  ## the tests marked long
@@ -35,7 +35,7 @@ lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.m
 lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/kernel-lab.md
 	@$(python) -m tests.lab_kernel prove
 
-check: lint types imports lengths lock rules docs  ## everything that needs no running: style, types, imports, lock, docs
+check: lint types imports lengths lock rules docs  ## all static checks: style, types, imports, lengths, lock, rules, docs
 
 lint: .venv
 	@.venv/bin/ruff format --check .
@@ -58,10 +58,10 @@ lock: .venv
 rules: .venv  ## promtool over Prometheus' configuration, its rules and the cases of every alert
 	@$(python) -m tools.check_rules
 
-requirements:  ## what a node installs, written again from uv.lock
+requirements:  ## writes the list of a node's packages from uv.lock
 	@sh tools/export_requirements.sh
 
-format: .venv  ## rewrite the sources the way `make check` wants them
+format: .venv  ## rewrites the sources as `make check` requires
 	@.venv/bin/ruff check --fix --quiet . || true
 	@.venv/bin/ruff format .
 
@@ -74,7 +74,7 @@ bench: .venv  ## the quick benchmarks, one JSON object each (BENCHMARKS="wire me
 			echo "benchmarks.$$name" >&2; $(python) -m benchmarks.$$name --quick --json || exit 1; \
 		else echo "benchmarks.$$name: not in this version" >&2; fi; done
 
-clean:  ## remove what was built; runs/ holds your results and stays (`rm -r runs` removes it)
+clean:  ## removes what was built; runs/ holds your results and stays (`rm -r runs` removes it)
 	@rm -rf .venv .cache docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -d runs ]; then echo "kept runs/: your results; 'rm -r runs' removes them"; fi

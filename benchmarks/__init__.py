@@ -1,1 +1,1 @@
-"""Measurements: each runs us and the other in turn and prints one JSON object. `python -m benchmarks.NAME`."""
+"""Benchmarks: `python -m benchmarks.NAME [--quick] [--json]`; docs/performance.md has the results."""

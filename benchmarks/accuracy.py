@@ -7,7 +7,7 @@ shipped trains on all training subjects and nothing is chosen by anything; the t
 import statistics
 import sys
 
-from benchmarks.local_cluster import local_cluster
+from benchmarks.beds.local_cluster import local_cluster
 from benchmarks.report import arguments, publish
 
 FIGURES = ("accuracy", "f1_macro", "f1_weighted")

@@ -3,7 +3,7 @@
 The training: three plain layers of 32 units, batches of 100 in one micro-batch, synthetic recordings, two workers and
 a parameter server on this machine. Counted are all threads of the coordinator's process, from an update after the
 warm-up to the last one: no tracing and no evaluation, but metrics, status and the live page, as a user has them. The
-bare call carries what an update carries, through the dispatcher alone (`benchmarks.leak_calls`).
+bare call carries what an update carries, through the dispatcher alone (`benchmarks.coordinators.leak`).
 """
 
 import json
@@ -12,8 +12,8 @@ import statistics
 import sys
 from typing import Any
 
-from benchmarks.dispatch_job import SPENT_FILE
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
+from benchmarks.coordinators.dispatch import SPENT_FILE
 from benchmarks.report import arguments, publish
 
 ROUNDS, QUICK_ROUNDS = 3, 1
@@ -36,7 +36,7 @@ def training(cluster: LocalCluster) -> dict[str, Any]:
     flags = ["--json", "--quiet", "--set", f"runs={cluster.folder / 'runs'}"]
     for setting in SETTINGS:
         flags += ["--set", f"jobs.train.{setting}"]
-    result = cluster.coordinate("benchmarks.dispatch_job", ["train"], flags, deadline_seconds=DEADLINE_SECONDS)
+    result = cluster.coordinate("benchmarks.coordinators.dispatch", ["train"], flags, deadline_seconds=DEADLINE_SECONDS)
     counted = result["updates"]
     assert counted["applied"] == counted["scheduled"], counted
     found: dict[str, Any] = json.loads(spent.read_text())
@@ -46,7 +46,7 @@ def training(cluster: LocalCluster) -> dict[str, Any]:
 def bare(cluster: LocalCluster) -> dict[str, Any]:
     """Calls to one worker."""
     flags = ["--calls", str(CALLS), "--worker", str(cluster.processes["worker:0"].pid)]
-    found = cluster.coordinate("benchmarks.leak_calls", ["ours"], flags, deadline_seconds=DEADLINE_SECONDS)
+    found = cluster.coordinate("benchmarks.coordinators.leak", ["ours"], flags, deadline_seconds=DEADLINE_SECONDS)
     return {
         "updates": CALLS,
         "updates_per_second": found["calls_per_second"],

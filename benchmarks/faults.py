@@ -1,8 +1,8 @@
 """Updates lost and updates doubled while faults are injected on purpose.
 
 On a cluster that `fab` started (4 workers, 2 parameter servers, all kept by the supervisor). The first rows count each
-update at each shard by itself, in every codec (`benchmarks.faults_counting`), under faults of workers, connections and
-deliveries. Then comes `fab job train` in every mode with every codec it takes, under those of parameter servers and
+update at each shard by itself, in every codec (`benchmarks.coordinators.faults`), under faults of workers, connections
+and deliveries. Then comes `fab job train` in every mode with every codec it takes, under those of parameter servers and
 coordinators too: what they take is lost with them, and comes again from the last checkpoint; every update of the plan
 has to be in the history that survives, once. `single` has no cluster to strike, so that it is no row.
 """
@@ -11,8 +11,8 @@ import json
 import sys
 from typing import Any
 
+from benchmarks.beds.supervised_cluster import SupervisedCluster, ended, supervised_cluster
 from benchmarks.report import arguments, publish
-from benchmarks.supervised_cluster import SupervisedCluster, ended, supervised_cluster
 from deploy.common.project import ROOT
 
 WORKERS, SERVERS = 4, 2
@@ -46,8 +46,8 @@ EPOCHS, QUICK_EPOCHS = 6, 1
 def counting(
     cluster: SupervisedCluster, faults: int, to_processes: int, seed: int, codec: str = "fp32"
 ) -> dict[str, Any]:
-    """A row of `benchmarks.faults_counting`."""
-    command = [sys.executable, "-m", "benchmarks.faults_counting", "--inventory", str(cluster.inventory)]
+    """A row of `benchmarks.coordinators.faults`."""
+    command = [sys.executable, "-m", "benchmarks.coordinators.faults", "--inventory", str(cluster.inventory)]
     chaos = COUNTED[codec]
     to_processes = to_processes if "kill-worker" in chaos else 0
     command += ["--faults", str(faults), "--to-processes", str(to_processes), "--chaos", f"{chaos},seed:{seed}"]

@@ -3,14 +3,14 @@
 Both coordinators talk to the same lean role processes, one after the other in turn, and ask the one worker for the
 same thing: pull a vector from the parameter server, push one of that size back, answer with seven figures. The call
 carries what an update of `async` carries: an id, rows, a rate, a seed, a standardization, an owner. A process of its
-own makes each contestant's calls (`benchmarks.leak_calls`).
+own makes each contestant's calls (`benchmarks.coordinators.leak`).
 """
 
 import statistics
 import sys
 from typing import Any
 
-from benchmarks.local_cluster import local_cluster
+from benchmarks.beds.local_cluster import local_cluster
 from benchmarks.report import arguments, publish
 
 CONTESTANTS = ("ours", "stock")
@@ -27,7 +27,7 @@ def measure(rounds: int, calls: int) -> list[dict[str, Any]]:
             for contestant in CONTESTANTS:
                 flags = ["--calls", str(calls), "--worker", str(cluster.processes["worker:0"].pid)]
                 found = cluster.coordinate(
-                    "benchmarks.leak_calls", [contestant], flags, deadline_seconds=DEADLINE_SECONDS
+                    "benchmarks.coordinators.leak", [contestant], flags, deadline_seconds=DEADLINE_SECONDS
                 )
                 rows.append({"contestant": contestant, "round": turn, "calls": calls, **found})
                 print(_line(rows[-1]), file=sys.stderr, flush=True)

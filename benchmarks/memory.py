@@ -3,8 +3,8 @@
 For each case a parameter server and workers are started as processes, three plain layers are trained on synthetic
 recordings, and RssAnon of /proc/<pid>/status is read throughout, the coordinator's too. The job `train` does that with
 32 units on both kinds of server and with 128 on the lean one, and there with sixteen micro-batches in `sync` too, which
-take most; Keras does it under ParameterServerStrategy on stock servers (`benchmarks.memory_keras`). Anonymous memory is
-what a node must hold; pages of the wheel's libraries are in its files and can be evicted.
+take most; Keras does it under ParameterServerStrategy on stock servers (`benchmarks.coordinators.memory`).
+Anonymous memory is what a node must hold; pages of the wheel's libraries are in its files and can be evicted.
 """
 
 import statistics
@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 
 SAMPLE_SECONDS = 0.1
@@ -116,7 +116,7 @@ def _train(cluster: LocalCluster, case: Case, epochs: int, started: Callable[[in
     if case.trainer == "keras":
         # A step of the tutorial's takes ten of ours, and its processes are at their largest after a few.
         flags = ["--units", str(case.units), "--steps", str(KERAS_STEPS_OF_EPOCH * epochs)]
-        return cluster.coordinate("benchmarks.memory_keras", [], flags, started, KERAS_DEADLINE_SECONDS)
+        return cluster.coordinate("benchmarks.coordinators.memory", [], flags, started, KERAS_DEADLINE_SECONDS)
     settings = ["data.source=synthetic", f"model={MODEL.format(units=case.units)}", f"epochs={epochs}", "refit=false"]
     # The estimate of `check` is drawn through these, so the number of micro-batches does not follow this machine.
     settings.append(f"micro_batches={case.sync_micro_batches or 4}")

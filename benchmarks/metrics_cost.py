@@ -3,7 +3,7 @@
 A parameter server, workers and a coordinator train three plain layers on synthetic recordings while something reads
 each `/metrics` every 5 s, as a Prometheus would, and once more every second. Each process says what it spent:
 `pscluster_exporter_cpu_seconds_total` is the CPU time of the threads that answer and sample and, in the coordinator, of
-the observers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator
+the consumers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator
 can be read, to its last reading, for which it waits: what loading TensorFlow costs is not in the total.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import viewers
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 
 INTERVALS_SECONDS = (5.0, 1.0)
@@ -83,7 +83,7 @@ class Reader:
 
 
 def spent_of(url: str) -> Spent:
-    """What a process says it spent until now. Raises OSError if nobody answers."""
+    """The CPU seconds that a process reports. Raises OSError without an answer."""
     with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         values = {sample.name: sample.value for family in families for sample in family.samples}

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 from cluster.metrics.processor import usable_cores
 

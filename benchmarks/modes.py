@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.local_cluster import local_cluster
+from benchmarks.beds.local_cluster import local_cluster
 from benchmarks.report import arguments, publish
 
 EPOCHS, QUICK_EPOCHS, SEEDS = 20, 1, (0, 1, 2)

@@ -16,7 +16,6 @@ Needs root and what the lab needs; `--seed KEY` names an environment kept by `py
 
 import argparse
 import itertools
-import json
 import os
 import shutil
 import statistics
@@ -31,8 +30,10 @@ from typing import Any
 import yaml
 
 from benchmarks.report import arguments, publish
-from cluster.pages.thesis_figures import pi_seconds
+from cluster.pages.pi_times import pi_seconds
+from cluster.status.events import EpochEnded
 from cluster.status.history import read_run
+from cluster.status.history_file import read_events
 
 ROOT = Path(__file__).parent.parent
 COUNTS = (1, 2, 4, 8, 16)
@@ -78,12 +79,12 @@ def train(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> list
     words = [word for setting in settings for word in ("--set", setting)]
     fab("job", "train", "--inventory", str(path), "--quiet", *words, folder=folder)
     (made,) = set(runs.glob("*-train")) - before
-    events = [json.loads(line) for line in (made / "events.jsonl").read_text().splitlines()]
-    return [event["windows_per_second"] for event in events if event.get("stage") == "train" and "epoch" in event]
+    events = [event for _, event in read_events(made) if isinstance(event, EpochEnded)]
+    return [event.windows_per_second for event in events if event.stage == "train"]
 
 
 def draw_points(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> dict[str, float]:
-    """Seconds to so many million points, as the run's history has them, to the 2 % in which it is kept."""
+    """Seconds to each number of million points, from the run's history, which is exact to 2 %."""
     before = set(runs.glob("*-pi"))
     words = [word for setting in settings for word in ("--set", setting)]
     fab("job", "pi", "--samples", str(POINTS), "--inventory", str(path), "--quiet", *words, folder=folder)
@@ -108,7 +109,7 @@ def measure(job: str, path: Path, settings: Sequence[str], folder: Path) -> dict
 
 
 def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """By job: the median speed of each count, and its share of so many times the first count's, a worker each."""
+    """By job: the median speed of each count, and its share of that many times the first count's speed."""
     found: dict[str, Any] = {}
     for job in dict.fromkeys(row["job"] for row in rows):
         of_job = [row for row in rows if row["job"] == job]

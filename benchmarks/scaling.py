@@ -1,7 +1,7 @@
 """Windows per second of many slow workers beside as many times one of them, for each mode; and of unequal workers.
 
-Role processes are real, workers are held to a share of a core each by the kernel (`benchmarks.cpu_quota`), parameter
-server and coordinator are not. The job `train` runs three plain layers of 32 units on windows of noise, 100 windows a
+Role processes are real. The kernel limits each worker to a share of a core (`benchmarks.beds.cpu_quota`), but neither
+parameter server nor coordinator. The job `train` runs three plain layers of 32 units on windows of noise, 100 windows a
 worker and step. Graphs are instantiated in a run's first epoch, after which the quotas are set; a figure is the median
 over the epochs from the third on. Runs with one worker and with all of them take turns.
 """
@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
 from cluster.inventory import load
-from cluster.jobs import calibration
+from cluster.jobs.run_folder import keep_calibration
 
 MODES = ("async", "local", "sync")
 WORKERS, SHARE = 8, 0.2
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def settings(self) -> list[str]:
-        """What the job is told."""
+        """The settings of the job."""
         micro_batches = self.pieces * (len(self.shares) if self.mode == "sync" else 1)
         values = {
             "mode": self.mode, "model": MODEL, "batch_size": self.batch_size, "micro_batches": micro_batches,
@@ -75,7 +75,7 @@ class Run:
 
 
 def recordings(path: Path, windows: int) -> None:
-    """Seeded noise as somebody's own recordings: what is in them takes no longer."""
+    """Seeded noise in the form of a user's recordings: the content does not change the time."""
     generator = np.random.default_rng(0)
     train = generator.standard_normal((windows, STEPS, CHANNELS), np.float32)
     classes = np.arange(windows) % CLASSES
@@ -89,7 +89,7 @@ def cpu_seconds(process_id: int) -> float:
 
 
 class EpochClock:
-    """Reads the processor time of some processes whenever a run's `events.jsonl` has got another line."""
+    """Reads the processor time of some processes whenever a run's history has another epoch."""
 
     def __init__(self, runs: Path, process_ids: Mapping[str, int], warm: Callable[[], None]) -> None:
         """`warm` is called after the first epoch."""
@@ -106,14 +106,15 @@ class EpochClock:
         self._thread.start()
 
     def stop(self) -> list[dict[str, Any]]:
-        """End; the lines of the run's `events.jsonl`."""
+        """End; the epochs of the run's `history.jsonl`."""
         self._stop.set()
         self._thread.join()
         return [json.loads(line) for line in self._lines()]
 
     def _lines(self) -> list[bytes]:
-        paths = [folder / "events.jsonl" for folder in set(self._runs.glob("*-train*/")) - self._before]
-        return [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+        paths = [folder / "history.jsonl" for folder in set(self._runs.glob("*-train*/")) - self._before]
+        lines = [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+        return [line for line in lines if line.startswith(b'{"event":"epoch",') and line.endswith(b"}")]
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
@@ -141,7 +142,7 @@ def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
     if run.calibrated:
         kept.parent.mkdir(exist_ok=True)
         rates = {f"worker:{k}": 1e9 * share for k, share in enumerate(run.shares)}
-        calibration.keep(kept.parent, cluster.inventory.cluster, rates)
+        keep_calibration(kept.parent, cluster.inventory.cluster, rates)
     few = with_workers(cluster, len(run.shares))
     quotas = limited(dict(zip(workers, run.shares, strict=True)), run.period_microseconds)
     with ExitStack() as stack:
@@ -243,14 +244,14 @@ def _pieces(row: Mapping[str, Any]) -> int:
 
 
 def measure_all(
-    runs: Sequence[Run], rounds: int, told: Callable[[dict[str, Any]], None], cluster: LocalCluster
+    runs: Sequence[Run], rounds: int, report: Callable[[dict[str, Any]], None], cluster: LocalCluster
 ) -> list[dict[str, Any]]:
     """Every run once a round, in turn."""
     rows = []
     for _ in range(rounds):
         for run in runs:
             rows.append(measure(run, cluster))
-            told(rows[-1])
+            report(rows[-1])
     return rows
 
 

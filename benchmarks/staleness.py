@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.report import arguments, publish
 from cluster.data import find_source, prepare
-from cluster.data.places import PROJECT_ROOT, user_cache
+from cluster.data.source import PROJECT_ROOT, user_cache
 from cluster.engine.runtime import trace
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Plan
-from cluster.jobs.modes.choice import optimizer_of
+from cluster.jobs.modes.mode import optimizer_of
 from cluster.jobs.solo import DEVICE
-from cluster.models import build
+from cluster.models.network import build
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
@@ -37,7 +37,7 @@ UPDATES, QUICK_UPDATES = 222, 60
 """Quick trains the same network until the harm shows, the 51st to the 60th update, and no longer."""
 
 GUESSING_TIMES = 5.0
-"""A mean loss so many times that of guessing ends a run as diverged, as the job does."""
+"""A mean loss of this many times that of guessing ends a run as diverged, as the job does."""
 
 
 def main() -> None:

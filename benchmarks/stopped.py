@@ -10,7 +10,7 @@ import statistics
 import sys
 from typing import Any
 
-from benchmarks.local_cluster import local_cluster
+from benchmarks.beds.local_cluster import local_cluster
 from benchmarks.report import arguments, publish
 
 ROUNDS, QUICK_ROUNDS = 3, 1
@@ -25,7 +25,7 @@ def measure(workers: int) -> dict[str, Any]:
     with local_cluster(workers=workers, servers=SERVERS) as cluster:
         stopped = [str(cluster.processes[f"worker:{task}"].pid) for task in range(1, workers, 2)]
         found = cluster.coordinate(
-            "benchmarks.stopped_run", [], ["--stop", *stopped], deadline_seconds=DEADLINE_SECONDS
+            "benchmarks.coordinators.stopped", [], ["--stop", *stopped], deadline_seconds=DEADLINE_SECONDS
         )
     return {"workers": workers, "stopped": len(stopped), **found}
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import psutil
 
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.local_cluster import LocalCluster, local_cluster
+from benchmarks.coordinators.viewers import THREAD_FILE
 from benchmarks.report import arguments, publish
-from benchmarks.viewers_job import THREAD_FILE
 
 VIEWERS = 50
 LOOK_SECONDS = 0.25
@@ -109,7 +109,7 @@ class Audience:
 
 
 def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) -> dict[str, Any]:
-    """One training with so many viewers: the row, with `percent`. Raises RuntimeError if it was too short for that."""
+    """One training with this number of viewers: the row, with `percent`. Raises RuntimeError if it was too short."""
     with tempfile.TemporaryDirectory() as folder:
         thread_file = Path(folder, "thread")
         audience = Audience(cluster, viewers, thread_file)
@@ -118,7 +118,7 @@ def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) 
             flags += ["--set", setting]
         os.environ[THREAD_FILE] = str(thread_file)
         try:
-            cluster.coordinate("benchmarks.viewers_job", ["train"], flags, audience.started)
+            cluster.coordinate("benchmarks.coordinators.viewers", ["train"], flags, audience.started)
         finally:
             del os.environ[THREAD_FILE]
             audience.gone()

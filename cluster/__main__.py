@@ -9,14 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import raise_limit
+from cluster.control.door import raise_limit
 from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_log import SPEAKER, JobLogging
 from cluster.logs import LogSettings, add_flags
-from cluster.logs.settings import given_or
+from cluster.logs.lines import given_or
 from cluster.logs.terminal import say, say_json
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
     parser.add_argument(
         "--resume", nargs="?", const="", metavar="RUN",
-        help="train: go on with a run that was broken off; the newest one unless its folder is named",
+        help="train: resume an interrupted run; the newest one unless its folder is named",
     )  # fmt: skip
     parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
@@ -70,7 +70,7 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
     if given.job != "pi":
         _refuse_missing_recordings(inventory)
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
-    from cluster.engine.quiet import loading_quietly
+    from cluster.engine.environment import loading_quietly
 
     if not given.quiet and not log.for_programs and sys.stderr.isatty():
         say("starting the coordinator (TensorFlow takes some seconds to load)", error=True)
@@ -84,7 +84,6 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
         going_on = () if resumed is None else (resumed,)
         job = job_of(inventory, display, cancel, *going_on, chaos=chaos)
         watch = StatusWatch(inventory, given.job, display.say)
-        job.observers.add(watch.observer)
         path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
     _say_where(path, given.json, log)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
@@ -96,7 +95,7 @@ def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
     if given.resume is None:
         return None
     if given.job != "train":
-        raise UsageError(f"--resume: only train goes on where it was broken off; run {given.job} again")
+        raise UsageError(f"--resume: only train can be resumed; run {given.job} again")
     return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
 
 
@@ -113,7 +112,7 @@ def _faults(given: argparse.Namespace) -> "ChaosPlan | None":
 def _refuse_missing_recordings(inventory: Inventory) -> None:
     """A wrong path is told at once, not after TensorFlow has been loaded."""
     from cluster.data import find_source
-    from cluster.data.places import PROJECT_ROOT, user_cache
+    from cluster.data.source import PROJECT_ROOT, user_cache
 
     find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
 

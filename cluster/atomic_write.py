@@ -1,4 +1,4 @@
-"""Files that are whole or not there: whoever reads, and whenever this process dies."""
+"""Atomic writes: a reader or a crash never sees half a file."""
 
 import contextlib
 import errno
@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster.errors import ClusterError
 
 PARTIAL = ".partial"
-"""How the name of a file that is being written ends; it begins with a dot and the final name."""
+"""Suffix of the name of a temporary file; the name starts with a dot and the final name."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -17,8 +17,8 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 def atomic_write(path: Path, content: bytes) -> None:
     """Write `path` so that a reader, a crash, a full disk or a power cut never leaves half of it.
 
-    Its folder is synced too: of two files written one after the other, the second never survives alone. Raises
-    ClusterError; `path` is then as it was, unless only syncing the folder failed.
+    It syncs the folder too: of two files written in order, the second never survives alone. Raises ClusterError;
+    `path` is then unchanged, unless only the sync of the folder failed.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
@@ -38,13 +38,13 @@ def atomic_write(path: Path, content: bytes) -> None:
 
 
 def refused(path: Path, what: str, problem: OSError) -> ClusterError:
-    """The one line for a file that the disk does not take: the file, what could not be done, why, the remedy."""
+    """The error for a failed write: the file, what failed, the reason, the remedy."""
     if problem.errno in _FULL:
         remedy = "free some space"
     elif problem.errno in _NOT_OURS:
         remedy = f"make {path.parent} writable for this user"
     else:
-        remedy = "look at that place"
+        remedy = "check that place"
     return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or change `runs`")
 
 
@@ -53,7 +53,7 @@ def _sync(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as problem:
-        if problem.errno != errno.EINVAL:  # how a file system says that its folders cannot be synced
+        if problem.errno != errno.EINVAL:  # a file system without syncs of folders
             raise
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The errors a person may meet, each of which ends in one clear line and a documented exit code."""
+"""The errors that a person may see: each ends in one line and a documented exit code."""
 
 from enum import IntEnum
 
@@ -14,22 +14,22 @@ class ExitCode(IntEnum):
     WHEEL_MISSING = 21
     ILLEGAL_INSTRUCTION = 22
     TOO_LITTLE_MEMORY = 23
-    SERVER_LOST = 24  # a parameter server went, and its parameters with it: the job can be resumed
-    RESTART_ASKED = 25  # a role was asked over its metrics port to be started anew
+    SERVER_LOST = 24  # a parameter server is lost, with its parameters: the job is resumable
+    RESTART_ASKED = 25  # a role was asked over its metrics port to restart
     CANCELLED = 130
 
 
 class ClusterError(Exception):
-    """What was expected, what came, where, and what to do; shown to the user as one line without a traceback."""
+    """One line for the user, without a traceback: what was expected, what came, where, and what to do."""
 
     exit_code: ExitCode = ExitCode.FAILED
 
 
 class UsageError(ClusterError):
-    """The inventory, a flag or the user's data cannot be used as given."""
+    """The inventory, a flag or the user's data is unusable."""
 
     exit_code = ExitCode.BAD_USAGE
 
 
 class DataError(UsageError):
-    """Recordings that cannot be read: the message names file, line and remedy."""
+    """Recordings are unreadable: the message names file, line and remedy."""

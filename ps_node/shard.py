@@ -1,25 +1,29 @@
-"""One shard of the flat vector where it lives: its variables on one server, how it is read, written and restored."""
+"""One shard of the flat vector on its parameter server, and the whole vector over all shards."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.codecs import Codec, Fp32
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp32 import Fp32
+from cluster.engine.lost import reaching_servers
 from cluster.parameters import Layout, Shard
 from cluster.parameters.layout import Vector
-from ps_node.optimizers import Optimizer
+from ps_node.optimizers.optimizer import Optimizer
 
 import tensorflow as tf  # isort: skip
 
 LEDGER_SLOTS = 65536
-"""Ids the ledger tells apart. A duplicate is never applied; a new update is refused once the one this many ids after it
-is in. At 200 updates a second that is five minutes behind the others: far more than a worker is waited for."""
+"""Places in the ledger. It never applies a duplicate, and refuses a new update once the one this many ids later is in.
+At 200 updates a second that is five minutes behind the others, much longer than the wait for any worker."""
 
 VERSION_WORDS = 2
-"""Elements at the end of what is pulled: the number of updates so far, an int64's two halves."""
+"""Elements at the end of a pull: the number of updates so far, an int64's two halves."""
 
 APPLIED, DROPPED, OPTIMIZER_UPDATES = range(3)
 """Places in a shard's counts."""
@@ -27,7 +31,7 @@ APPLIED, DROPPED, OPTIMIZER_UPDATES = range(3)
 
 @dataclass(frozen=True)
 class VectorState:
-    """What the shards hold together, as one consistent cut.
+    """The content of all shards as one consistent cut.
 
     `vector` has shape (layout.size,), each of `slots` (an optimizer's, by name) (layout.trained_size,). Every update
     with an id below `next_id` is applied, none at or above it. `optimizer_updates` of them came since the slots were
@@ -42,7 +46,7 @@ class VectorState:
 
 @dataclass(frozen=True)
 class Wire:
-    """How vectors travel: parameters to the workers, and updates to the servers."""
+    """The codecs of a pull (parameters to the workers) and a push (updates to the servers)."""
 
     pull: Codec = field(default_factory=Fp32)
     push: Codec = field(default_factory=Fp32)
@@ -50,16 +54,16 @@ class Wire:
 
 @dataclass(frozen=True)
 class Totals:
-    """What the shards counted."""
+    """The counts of the shards."""
 
     applied: int
-    """Updates applied by the shard that applied fewest."""
+    """Updates applied by the shard with the fewest."""
     duplicates_dropped: int
-    """Pushes dropped by the shard that dropped most."""
+    """Pushes dropped by the shard with the most."""
 
 
 def ledger_of(next_id: int) -> NDArray[np.int64]:
-    """The ledger of a shard that has applied every id below `next_id`: the newest one in each place."""
+    """The ledger of a shard that has applied every id below `next_id`: the newest id of each place."""
     places = np.arange(LEDGER_SLOTS, dtype=np.int64)
     newest = next_id - 1 - (next_id - 1 - places) % LEDGER_SLOTS
     return np.where(newest >= 0, newest, -1)
@@ -80,7 +84,7 @@ class ShardOnServer:
             self.slots = tuple(tf.Variable(slot) for slot in slots)
             self.statistics = tf.Variable(statistics) if statistics.size else None
             self.counts = tf.Variable(tf.constant([state.next_id, 0, state.optimizer_updates], tf.int64))
-            # A name of this run's own: the lock of a run that was killed may still be held on the server.
+            # A unique name: the server may still hold the lock of a run that was killed.
             self.unique_name = f"{shard.index}_{np.random.SeedSequence().entropy}"
             self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{self.unique_name}")
 
@@ -94,7 +98,7 @@ class ShardOnServer:
         return state.vector[mine], statistics, slots
 
     def reset(self, layout: Layout, state: VectorState) -> None:
-        """Hold `state` from now on; what has been counted, and the ids that have been seen, go on."""
+        """Hold `state` from now on. Counts and the ids in the ledger stay."""
         trained, statistics, slots = self._cut(layout, state)
         self.parameters.assign(trained)
         for variable, value in zip(self.slots, slots, strict=True):
@@ -105,7 +109,7 @@ class ShardOnServer:
         self.counts.assign([applied, dropped, state.optimizer_updates])
 
     def read(self, *, exact: bool = False) -> Any:
-        """What is pulled: parameters in the wire's codec, or every bit of them; statistics; version."""
+        """The content of a pull: parameters in the wire's codec, or every bit of them; statistics; version."""
         with tf.device(self.device):
             version = tf.bitcast(self.counts.read_value()[APPLIED], tf.float32)
             with tf.control_dependencies([version]):
@@ -117,7 +121,7 @@ class ShardOnServer:
             return tf.concat([*parts, version], 0)
 
     def unpack(self, pulled: Any, *, exact: bool = False) -> tuple[Any, Any, Any]:
-        """(trained, statistics, version int64) out of what `read` sent."""
+        """(trained, statistics, version int64) of a tensor from `read`."""
         codec = self._pulled_in(exact)
         words = codec.words(self.trained_size)
         trained = codec.decode(pulled[:words], self.trained_size)
@@ -127,7 +131,7 @@ class ShardOnServer:
         return Fp32() if exact else self.wire.pull
 
     def locked(self, waits_for: list[Any]) -> Any:
-        """The shard's lock, taken once all of `waits_for` is here: nothing may wait for the network under it."""
+        """The shard's lock, taken once all of `waits_for` is here: nothing waits for the network while it is held."""
         with tf.control_dependencies(waits_for):
             return tf.raw_ops.MutexLock(mutex=self.lock)
 
@@ -148,3 +152,68 @@ class ShardOnServer:
         """int64 0, once a push is counted as dropped."""
         with tf.control_dependencies([self.count(0, 1)]):
             return tf.constant(0, tf.int64)
+
+
+SomeShard = TypeVar("SomeShard", bound=ShardOnServer)
+
+
+class PlacedVector(Generic[SomeShard]):
+    """The whole vector over all its shards, in order: reading, resetting, counting."""
+
+    reaching: Callable[[], AbstractContextManager[None]] = staticmethod(reaching_servers)
+    """The context for calls to the processes that hold the shards."""
+
+    def __init__(self, layout: Layout, shards: Sequence[SomeShard], start: int) -> None:
+        """`start`: the number of updates applied before these shards existed."""
+        self.layout, self.shards = layout, tuple(shards)
+        self._start = start
+
+    def pull(self, *, exact: bool = False) -> tuple[Any, Any, Any]:
+        """(trained float32 [trained_size], statistics [statistics_size], versions int64 [shards]), in a graph.
+
+        The parameters are in the wire's codec, or exact.
+        """
+        pulled = [tf.identity(shard.read(exact=exact)) for shard in self.shards]
+        return self._joined(pulled, exact=exact)
+
+    def _joined(self, pulled: Sequence[Any], *, exact: bool = False) -> tuple[Any, Any, Any]:
+        parts = [shard.unpack(tensor, exact=exact) for shard, tensor in zip(self.shards, pulled, strict=True)]
+        trained, statistics, versions = zip(*parts, strict=True)
+        return tf.concat(trained, 0), tf.concat(statistics, 0), tf.stack(versions)
+
+    def reset(self, vector: Vector) -> None:
+        """Start again from `vector`, with fresh optimizer slots. Update ids continue."""
+        with self.reaching():
+            for shard in self.shards:
+                shard.reset(self.layout, VectorState(vector))
+
+    def read(self) -> Vector:
+        """The present vector, in layout order. Call it while no worker pushes."""
+        with self.reaching():
+            trained = [shard.parameters.numpy() for shard in self.shards]
+            statistics = [shard.statistics.numpy() for shard in self.shards if shard.statistics is not None]
+        return np.concatenate([*trained, *statistics]).astype("<f4", copy=False)
+
+    def state(self) -> VectorState:
+        """The whole state, to resume from. Call it while no worker pushes."""
+        vector = self.read()
+        with self.reaching():
+            counts = self._counts()
+            names = self.shards[0].optimizer.slot_names
+            slots = {
+                name: np.concatenate([shard.slots[place].numpy() for shard in self.shards])
+                for place, name in enumerate(names)
+            }
+        if len({(int(count[APPLIED]), int(count[OPTIMIZER_UPDATES])) for count in counts}) > 1:
+            raise RuntimeError(f"the shards are not at one cut: they have applied {[int(c[APPLIED]) for c in counts]}")
+        return VectorState(vector, slots, int(counts[0][OPTIMIZER_UPDATES]), int(counts[0][APPLIED]))
+
+    def totals(self) -> Totals:
+        """The updates that these shards have applied and dropped."""
+        with self.reaching():
+            counts = self._counts()
+        applied = min(int(count[APPLIED]) for count in counts) - self._start
+        return Totals(applied, max(int(count[DROPPED]) for count in counts))
+
+    def _counts(self) -> list[Any]:
+        return [shard.counts.numpy() for shard in self.shards]

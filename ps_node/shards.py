@@ -1,11 +1,10 @@
-"""Parameters under updates that are pushes of their own: the ledger, and what staleness does to the step.
+"""Parameters that single pushes update: the ledger drops duplicates, staleness lowers the rate.
 
-Everything here is traced into the workers' functions; nothing is stored on the coordinator. A push does, on the
-parameter server and in this order: wait for the update, take the shard's lock, look the update's id up in the
-ledger, apply and mark it if it is new, drop it if it is not. The lock comes after everything the worker sends, which
-is why that is one tensor, identifier and learning rate included: a worker stopped while sending would otherwise hold
-the lock and everybody up (measured). Between lock and mark nothing waits for the network, so a worker that dies cannot
-leave an update applied and unmarked.
+The coordinator traces all of this into the workers' functions and stores nothing. A push does, on the parameter server
+and in this order: wait for the update, take the shard's lock, look up the update's id in the ledger, apply and mark a
+new update, drop another. The lock comes after everything that the worker sends. So a push is one tensor, identifier and
+learning rate included: a worker that stops between two tensors would hold the lock and block all others (measured).
+Between lock and mark nothing waits for the network, so a worker that dies cannot leave an update applied and unmarked.
 """
 
 from collections.abc import Sequence
@@ -14,9 +13,8 @@ from typing import Any
 
 from cluster.engine.lost import reaching_servers
 from cluster.parameters import Layout, Shard
-from ps_node.optimizers import Optimizer
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import APPLIED, LEDGER_SLOTS, ShardOnServer, VectorState, Wire, ledger_of
+from ps_node.optimizers.optimizer import Optimizer
+from ps_node.shard import APPLIED, LEDGER_SLOTS, PlacedVector, ShardOnServer, VectorState, Wire, ledger_of
 
 import tensorflow as tf  # isort: skip
 
@@ -24,24 +22,24 @@ HEADER = 5
 """Elements at the end of a pushed tensor: the halves of the id, those of the version pulled, and the learning rate."""
 
 TURN_WORDS = 4
-"""Elements behind these, where workers remember: the halves of the sender's number and of its turn."""
+"""Elements behind these, where workers keep something: the halves of the sender's number and of its turn."""
 
 REFUSED = -1
-"""What a shard answers to a push whose sender has begun a later one: it is neither applied nor marked."""
+"""The answer to a push whose sender has begun a later one: the shard neither applies nor marks it."""
 
 
 @dataclass(frozen=True)
 class PushOutcome:
-    """Of one push, over all shards: int64 scalars."""
+    """The result of one push over all shards: int64 scalars."""
 
     fresh: Any
     """Shards that applied the update (0: all dropped it as a duplicate), or REFUSED."""
     staleness: Any
-    """Updates that others applied between our pull and our push, at the first shard."""
+    """Updates that other workers applied between our pull and our push, at the first shard."""
 
 
 class LedgerShard(ShardOnServer):
-    """A shard that remembers which updates it has applied, and of senders that remember which turn came last."""
+    """A shard with a ledger of the updates it has applied, and the last turn of each sender."""
 
     def __init__(
         self, shard: Shard, layout: Layout, state: VectorState, optimizer: Optimizer, place: str, wire: Wire,
@@ -51,13 +49,13 @@ class LedgerShard(ShardOnServer):
         self._staleness_power, self._remembering = staleness_power, remembering
         with tf.device(place):
             self.ledger = tf.Variable(ledger_of(state.next_id))
-            # By sender: its present turn, and the last one of which a push was applied here.
+            # By sender: its present turn, and the last turn whose push was applied here.
             self.turns = remembering and tf.raw_ops.MutableHashTableOfTensorsV2(
                 key_dtype=tf.int64, value_dtype=tf.int64, value_shape=[2], shared_name=f"turns_{self.unique_name}"
             )
 
     def take_turn(self, sender: Any, turn: Any) -> Any:
-        """Refuse earlier turns of `sender` from now on; its last turn whose push was applied here, int64."""
+        """Refuse earlier turns of `sender` from now on; returns its last turn whose push was applied here, int64."""
         request = tf.stack([sender, turn])  # one tensor on its way to the server
         with tf.device(self.device):
             request = tf.identity(request)
@@ -83,11 +81,11 @@ class LedgerShard(ShardOnServer):
     def push(self, update: Any, statistics_rate: float) -> Any:
         """Apply `update`: encoded gradient, new statistics, header. Returns int64 [fresh, updates before].
 
-        `fresh` is 1, 0 for an update that was applied before, or REFUSED.
+        `fresh` is 1, 0 for a duplicate, or REFUSED.
         """
         with tf.device(self.device):
-            # Taken apart here, on the parameter server, and before the branches below: a branch that took `update`
-            # would have its switch placed on the worker, which sends everything twice and holds the lock meanwhile.
+            # Split here, on the parameter server and before the branches below. TensorFlow would place the switch of a
+            # branch that takes `update` on the worker, which then sends everything twice while it holds the lock.
             words = self.wire.push.words(self.trained_size)
             header_words = HEADER + TURN_WORDS * self._remembering
             encoded, statistics, header = tf.split(update, [words, self.statistics_size, header_words])
@@ -119,10 +117,10 @@ class LedgerShard(ShardOnServer):
                 return tf.stack([tf.where(present, applied, REFUSED), before])
 
     def _sent_by(self, header: Any) -> tuple[Any, Any, Any]:
-        """Sender and turn of a push, and whether that is the sender's present turn."""
+        """The sender and turn of a push, and whether it is the sender's present turn."""
         if not self._remembering:
-            nobody = tf.constant(0, tf.int64)
-            return nobody, nobody, tf.constant(True)
+            none = tf.constant(0, tf.int64)
+            return none, none, tf.constant(True)
         sender, turn = (tf.bitcast(header[begin : begin + 2], tf.int64) for begin in (HEADER, HEADER + 2))
         return sender, turn, tf.equal(self._turn_of(sender)[0], turn)
 
@@ -134,7 +132,7 @@ class LedgerShard(ShardOnServer):
 
 
 class ParameterShards(PlacedVector[LedgerShard]):
-    """The whole vector, updated by one push after the other."""
+    """The whole vector; each push updates it."""
 
     def __init__(
         self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire | None = None,
@@ -143,8 +141,8 @@ class ParameterShards(PlacedVector[LedgerShard]):
         """Place `state` on one device for each of `places`.
 
         Statistics follow new values by `statistics_rate` an update. An update that is t updates stale is applied with
-        its learning rate divided by max(1, t) ** staleness_power. `remembering`: whether a push says which worker's
-        turn it is, because workers keep something from push to push; null asks the codec.
+        its learning rate divided by max(1, t) ** staleness_power. `remembering`: whether a push names its worker's
+        turn, because workers keep something from push to push; None lets the codec decide.
         """
         self.wire = wire or Wire()
         self.remembering = not self.wire.push.stateless if remembering is None else remembering
@@ -159,7 +157,7 @@ class ParameterShards(PlacedVector[LedgerShard]):
     def encode(self, values: Any, memory: Any = None) -> tuple[list[Any], Any]:
         """Each shard's part of `values` [trained_size] as it travels, and the codec's new memory.
 
-        `memory` is float32 [the codec's rows, trained_size], None for a codec that has none.
+        `memory` is float32 [the codec's rows, trained_size], None for a codec without one.
         """
         encoded, remembered = [], []
         for shard in self.shards:
@@ -171,15 +169,15 @@ class ParameterShards(PlacedVector[LedgerShard]):
         return encoded, tf.concat(remembered, 1)
 
     def push(self, values: Any, statistics: Any, identifier: Any, rate: Any, versions: Any) -> PushOutcome:
-        """Send `values` [trained_size] and new statistics [statistics_size] from a worker that remembers nothing."""
+        """Send `values` [trained_size] and new statistics [statistics_size] from a worker that keeps nothing."""
         return self.push_encoded(self.encode(values)[0], statistics, identifier, rate, versions)
 
     def push_encoded(
         self, encoded: Sequence[Any], statistics: Any, identifier: Any, rate: Any, versions: Any, turn: Any = None
     ) -> PushOutcome:
-        """Send what `encode` gave and new statistics [statistics_size]: one tensor a shard.
+        """Send the result of `encode` and new statistics [statistics_size]: one tensor a shard.
 
-        `turn`, int64 [sender, turn], is there where the workers remember (`worker_node.sender`).
+        Workers that keep something give `turn`, int64 [sender, turn] (`worker_node.sender`).
         """
         said = [] if turn is None else [tf.reshape(tf.bitcast(turn, tf.float32), [TURN_WORDS])]
         outcomes = []

@@ -1,4 +1,4 @@
-"""What holds for every test: it leaves no process, listening port, thread or file behind."""
+"""Rules for every test: it leaves no process, listening port, thread or file behind."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ from tools import debian_tools
 
 
 def pytest_configure() -> None:
-    """Ctrl-C and a hang-up reach what the tests start, also under nohup or in a script's background.
+    """Lets Ctrl-C and a hang-up reach the tests' processes, also under nohup or in a script's background.
 
-    Both leave these signals ignored, which children inherit; the interruptions under test would never arrive.
-    What the tests start finds the unpacked tools too.
+    Both ignore these signals, which children inherit, so the interruptions under test would never arrive.
+    The tests' processes also find the unpacked tools.
     """
     os.environ["PATH"] = debian_tools.search_path()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -27,7 +27,7 @@ def pytest_configure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for all that was skipped for want of a tool or of root."""
+    """Writes one line for all tests that were skipped because a tool or root is missing."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ()) if report.longrepr]
     if line := needs.closing_line(reason[2] for reason in skipped):
         terminalreporter.write_line(line)
@@ -39,7 +39,7 @@ def _watched() -> tuple[Path, ...]:
 
 @pytest.fixture(scope="session", autouse=True)
 def session_leaves_nothing_behind() -> Iterator[str]:
-    """Marks what the tests start, and looks once more when the fixtures that outlive a test are gone too."""
+    """Marks the tests' processes, and checks again after the fixtures that outlive a test."""
     session = uuid.uuid4().hex
     os.environ[leaks.MARK] = session
     folders = _watched()
@@ -52,7 +52,7 @@ def session_leaves_nothing_behind() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(session_leaves_nothing_behind: str) -> Iterator[None]:
-    """Fails the teardown of a test after which something is there that was not there before."""
+    """Fails the teardown of a test that leaves something behind."""
     folders = _watched()
     before = leaks.take(folders, session_leaves_nothing_behind)
     yield

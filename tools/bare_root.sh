@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command in a copy of this checkout, on a Debian 12 that has Python, make and certificates and nothing else.
-# `tools/bare_root.sh FOLDER COMMAND ...` makes the root in FOLDER where there is none yet; it needs root and mmdebstrap.
+# Runs a command in a copy of this checkout, on a Debian 12 with only Python, make and certificates.
+# `tools/bare_root.sh FOLDER COMMAND ...` makes the root in FOLDER if it is missing; it needs root and mmdebstrap.
 # BARE_USER=NAME runs the command as an ordinary account. All mounts are in a namespace that ends with the command.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,10 +14,10 @@ fail() {
 root=$(realpath -m "$1")
 shift
 
-[ "$(id -u)" -eq 0 ] || fail "only root can make one: run sudo $0"
+[ "$(id -u)" -eq 0 ] || fail "needs root: run sudo $0"
 inside=(unshare --mount --pid --fork --kill-child --propagation private)
 why=$("${inside[@]}" mount -t tmpfs none /mnt 2>&1) ||
-    fail "this machine refuses mounts and namespaces ($why): use one, or a container, that has CAP_SYS_ADMIN"
+    fail "this machine refuses mounts and namespaces ($why): use a machine or a container with CAP_SYS_ADMIN"
 command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing: apt-get install mmdebstrap"
 
 # Mirrors, proxies and certificates are those of this machine.
@@ -32,7 +32,7 @@ make_root() {
     if ! mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" --aptopt="$root.apt" \
         bookworm "$partial" "${sources[@]}"; then
         rm -rf --one-file-system "$partial" "$root.apt"
-        fail "mmdebstrap made no root, see above: check the network and Debian's mirror"
+        fail "mmdebstrap failed, see above: check the network and Debian's mirror"
     fi
     rm "$root.apt"
     mv "$partial" "$root"

@@ -1,7 +1,7 @@
-"""Says whether the Python that runs this file can carry the project, in one line.
+"""Reports in one line whether the Python that runs this file suits the project.
 
-`make .venv` asks every Python it finds, some of them older than the project: this file keeps to what Python 3.7 reads.
-Prints `VERSION EXECUTABLE` and exits 0 when it can, else prints what is wrong with it and exits with a Verdict.
+`make .venv` tries every Python it finds, some of them older than the project: this file keeps to Python 3.7's syntax.
+It prints `VERSION EXECUTABLE` and exits 0 for a suitable one, else it prints the problem and exits with its code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def verdict(
     free_threaded: bool,
     has_ensurepip: bool,
 ) -> tuple[int, str]:
-    """The code and, unless it is USABLE, what is wrong and what to do. The machine counts more than the version."""
+    """The code and, unless it is USABLE, problem and remedy. A wrong machine comes before a wrong version."""
     if system != "linux":
         return WRONG_MACHINE, f"pscluster runs on Linux, this is {system}: use a Linux machine, container or VM"
     if bits != 64:

@@ -1,7 +1,8 @@
 """Promtool over what `fab deploy monitor` writes: its configuration, its rules, and cases for every alert.
 
-`python -m tools.check_rules` is `make rules`. A case of tests/monitor/rule_cases.yaml says under which series an alert
-fires and under which it stays silent; promtool's own test files, which repeat every text of an alert, are made of it.
+`python -m tools.check_rules` is `make rules`. A case of tests/monitor/rule_cases.yaml has series under which an alert
+fires, and others under which it stays silent; this program makes promtool's test files of it, which repeat every text
+of an alert.
 """
 
 import re
@@ -28,13 +29,13 @@ SAMPLES_APART = "30s"
 
 
 def read_cases() -> list[dict[str, Any]]:
-    """The cases as they are written."""
+    """The cases of the file."""
     read: list[dict[str, Any]] = yaml.safe_load(CASES.read_text(encoding="utf-8"))
     return read
 
 
 def promtool_tests(cases: Sequence[Mapping[str, Any]], known: Sequence[Alert]) -> dict[str, Any]:
-    """A test file of promtool's. Raises KeyError for a case of an alert that does not exist."""
+    """A test file for promtool. Raises KeyError for a case of an unknown alert."""
     by_name = {alert.name: alert for alert in known}
     groups = []
     for case in cases:
@@ -73,7 +74,7 @@ def _texts(alert: Alert, labels: Mapping[str, str], case: Mapping[str, Any]) -> 
 
 
 def run(promtool: Path, folder: Path, *arguments: str) -> bool:
-    """Whether promtool is content; what it says goes to stderr where it is not."""
+    """Whether promtool succeeds; if not, its output goes to stderr."""
     done = subprocess.run([str(promtool), *arguments], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(f"promtool {' '.join(arguments)}:\n{done.stdout}{done.stderr}", file=sys.stderr)
@@ -81,7 +82,7 @@ def run(promtool: Path, folder: Path, *arguments: str) -> bool:
 
 
 def main() -> int:
-    """Write everything into a folder that goes again, and have promtool look at it."""
+    """Run promtool over all files in a temporary folder."""
     inventory = load(INVENTORY, check_interfaces=False)
     try:
         promtool = tool("promtool")

@@ -13,7 +13,7 @@ from typing import Any
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from deploy.release.target import Target
+from deploy.release.requirements import Target
 
 REGISTRY = "https://pypi.org/simple"
 FILES = "https://files.pythonhosted.org/"

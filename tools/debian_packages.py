@@ -1,7 +1,7 @@
-"""Debian's packages, fetched with apt and unpacked into a folder: without root, and without installing anything.
+"""Debian's packages, fetched with apt and unpacked into a folder, without root and without an installation.
 
-apt keeps lists of its own below the cache, so that neither old lists nor none at all on this machine matter; it checks
-every signature against this machine's keys.
+apt keeps its own lists below the cache, so that old or missing lists of this machine do not matter. It checks every
+signature against this machine's keys.
 """
 
 import fcntl
@@ -24,12 +24,12 @@ _MERGED = ("bin", "lib", "lib64", "sbin")
 
 
 class NoPackageError(ClusterError):
-    """A package cannot be had here."""
+    """A package is not available here."""
 
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """One process at a time fetches what is fetched under this lock."""
+    """Let one process at a time fetch under this lock."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -43,25 +43,24 @@ class Apt:
     folder: Path
 
     def update(self) -> None:
-        """Fetch the lists of packages. Raises NoPackageError where they cannot be had."""
+        """Fetch the lists of packages. Raises NoPackageError if that fails."""
         for path in ("lists/partial", "cache/archives/partial"):
             (self.folder / path).mkdir(parents=True, exist_ok=True)
         self._run("apt-get", "update")
 
     def missing(self, package: str) -> dict[str, int]:
-        """The package and what it depends on as far as it is not installed: the size of each download in bytes.
+        """The package and its dependencies that are not installed, with the size of each download in bytes.
 
-        Raises NoPackageError for one that apt does not know.
+        Raises NoPackageError for a package that apt does not know.
         """
         said = self._run("apt-get", "--print-uris", "--no-install-recommends", "install", package)
         lines = re.findall(r"^'[^']+' ([^_ ]+)_\S+\.deb (\d+) ", said, re.MULTILINE)
         return {name: int(size) for name, size in lines}
 
     def unpack(self, packages: Iterable[str], into: Path) -> None:
-        """Download the packages and unpack them into the new folder `into`, which appears whole or not at all.
+        """Download the packages and unpack them into the new folder `into`, atomically.
 
-        No file of it runs with the rights of another account: bits that say so are taken away.
-        Raises NoPackageError saying which command failed.
+        It removes set-user-id and set-group-id bits. Raises NoPackageError with the command that failed.
         """
         wanted = sorted(packages)
         with tempfile.TemporaryDirectory(dir=into.parent, prefix=f".{into.name}-") as scratch:
@@ -87,7 +86,7 @@ class Apt:
             root.replace(into)
 
     def _run(self, program: str, *words: str, folder: Path | None = None, output: Path | None = None) -> str:
-        """What the program prints, unless it goes to the file `output`."""
+        """The program's output, unless the file `output` gets it."""
         said = " ".join((program, *words[:2], *(("...",) if len(words) > 2 else ())))
         path = shutil.which(program)
         if path is None:
@@ -108,7 +107,7 @@ class Apt:
 
     @property
     def _options(self) -> Sequence[str]:
-        # Without the locks of an installation: nothing is installed, and they take root.
+        # Without the locks of an installation, which need root: nothing is installed.
         settings = (
             f"Dir::State::lists={self.folder}/lists", f"Dir::Cache={self.folder}/cache", "Debug::NoLocking=1",
             "APT::Sandbox::User=", "Acquire::Languages=none", "Acquire::Retries=3", "quiet=2",

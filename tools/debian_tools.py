@@ -1,7 +1,7 @@
-"""The programs that the tests start and Python does not bring, as Debian packages that nothing installs.
+"""The programs that the tests start and Python lacks, from Debian's packages, without installing them.
 
 `python -m tools.debian_tools` is `make test-tools`: what is not on PATH is unpacked into `.cache/test-tools`, with the
-libraries that are missing here. `bin/` there has a command for each. No root is needed.
+missing libraries; its `bin/` has a command for each. It needs no root.
 """
 
 import argparse
@@ -30,13 +30,13 @@ _UNITS = {"SYSTEMD_UNIT_PATH": "{root}/usr/lib/systemd/system:"}
 
 @dataclass(frozen=True)
 class Tool:
-    """A command, and where Debian has it. `environment` is what it needs where it is not installed."""
+    """A command and its Debian package. `environment` is what it needs where it is unpacked only."""
 
     name: str
     package: str
     path: str
     also: Sequence[str] = ()
-    """Other names under which it does as well."""
+    """Other names of the same program."""
     with_packages: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -72,11 +72,11 @@ TOOLS = {
 NAMES = (*TOOLS, *prometheus_tools.TOOLS)
 
 ELSEWHERE = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/systemd", "/lib/systemd")
-"""Where Debian has commands that are not on the PATH of everybody."""
+"""Folders of Debian's commands that are not on every PATH."""
 
 
 def search_path(cache: Path = CACHE) -> str:
-    """PATH, and after it what the tests look through as well."""
+    """PATH, and after it the further folders that the tests search."""
     known = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(dict.fromkeys((*known, *ELSEWHERE, str(cache / FOLDER / "bin"))))
 
@@ -102,24 +102,24 @@ def is_unpacked(name: str, cache: Path = CACHE) -> bool:
 
 
 def unpacked(cache: Path = CACHE) -> Path | None:
-    """The root folder of what was unpacked; None before."""
+    """The root folder of the unpacked packages; None before the first one."""
     root = cache / FOLDER / "root"
     return root if root.exists() else None
 
 
 def missing(cache: Path = CACHE) -> list[str]:
     """The tools that are neither on this machine nor unpacked."""
-    # sudo gets no command: what needs it lays it over the machine's own programs.
+    # sudo gets no command: its tests lay it over the machine's own programs.
     return [name for name in NAMES if find(name, cache) is None and not (name == "sudo" and is_unpacked(name, cache))]
 
 
 def fetch(cache: Path = CACHE) -> dict[str, str]:
-    """Unpack what is missing on this machine. Returns why, for each tool that is not to be had."""
+    """Unpack the missing tools. Returns the reason for each tool that stays missing."""
     refused: dict[str, str] = {}
     with alone(cache / f"{FOLDER}.lock"):
         absent = missing(cache)
         if any(name in TOOLS for name in absent):
-            # What is unpacked already comes again, with the others: their folder is made anew.
+            # The unpacked tools come again with the others: their folder is replaced.
             wanted = [tool for name, tool in TOOLS.items() if name in absent or is_unpacked(name, cache)]
             with tempfile.TemporaryDirectory(dir=cache, prefix=f".{FOLDER}-") as scratch:
                 refused = _fetch(wanted, Path(scratch), cache / FOLDER)
@@ -132,7 +132,7 @@ def fetch(cache: Path = CACHE) -> dict[str, str]:
 
 
 def _fetch(wanted: Sequence[Tool], scratch: Path, folder: Path) -> dict[str, str]:
-    """Put the tools into `folder`. Returns why, for those that cannot be had."""
+    """Put the tools into `folder`. Returns the reason for each that stays missing."""
     apt = Apt(scratch / "apt")
     refused: dict[str, str] = {}
     sizes: dict[str, int] = {}
@@ -155,7 +155,7 @@ def _fetch(wanted: Sequence[Tool], scratch: Path, folder: Path) -> dict[str, str
 
 
 def _unpack(apt: Apt, tools: Sequence[Tool], packages: Iterable[str], made: Path, folder: Path) -> None:
-    """Make `made` of the packages and of a command for each tool, then put it in the place of `folder`."""
+    """Fill `made` with the packages and a command for each tool, then replace `folder` by it."""
     (made / "bin").mkdir(parents=True)
     apt.unpack(packages, made / "root")
     root = folder / "root"
@@ -187,9 +187,9 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str], cache: Path = CACHE) -> int:
-    """Fetch what is missing and say what cannot be had: 1 where there is something, unless it is tried on the way."""
+    """Fetch the missing tools and name those that stay missing: then 1, except with --on-the-way."""
     parser = argparse.ArgumentParser(prog="python -m tools.debian_tools", description=__doc__)
-    parser.add_argument("--on-the-way", action="store_true", help="not again what was refused, and without failing")
+    parser.add_argument("--on-the-way", action="store_true", help="skip what was refused before, and never fail")
     on_the_way = parser.parse_args(arguments).on_the_way
     tried = cache / f"{FOLDER}.refused"
     absent = missing(cache)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes what a node installs from uv.lock: the dependencies and the installer, neither `fab` nor the development group.
-# `--check` only says whether the file fits the lock.
+# Writes the list of a node's packages from uv.lock: the dependencies and the installer, without `fab` and the development
+# group. `--check` only reports whether the file fits the lock.
 set -eu
 cd "$(dirname "$0")/.."
 file=deploy/release/requirements.txt

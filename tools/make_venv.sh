@@ -1,7 +1,6 @@
 #!/bin/sh
-# Makes .venv from uv.lock with a Python found on this machine, or the one that $PYTHON names.
-# Nothing is done when .venv was finished from this lock, this Python and this folder. `--find` only looks for the Python;
-# `--uv` prints where uv is, for work on the lock.
+# Makes .venv from uv.lock with a Python of this machine, or the one that $PYTHON names. Does nothing when .venv is
+# complete for this lock, this Python and this folder. `--find` only prints the path of the Python, `--uv` that of uv.
 set -eu
 cd "$(dirname "$0")/.."
 uv_version=0.13.8
@@ -11,12 +10,12 @@ done_mark=.venv/made-from
 exec 3>&2 # a trap may fire while a command's own output goes to a log
 say() { echo "make .venv: $*" >&3; }
 
-# Prints "VERSION EXECUTABLE" of the first usable Python, else one line that says what is in the way.
+# Prints "VERSION EXECUTABLE" of the first usable Python, else one line with the obstacle.
 find_python() {
     worst_code=9 reason="no Python found: install Python 3.11, 3.12 or 3.13 (Debian: sudo apt install python3 python3-venv)"
     for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.13}; do
         path=$(command -v "$candidate" 2>/dev/null) || {
-            [ -z "${PYTHON:-}" ] || reason="PYTHON=$candidate is not there: name a Python 3.11, 3.12 or 3.13"
+            [ -z "${PYTHON:-}" ] || reason="PYTHON=$candidate does not exist: name a Python 3.11, 3.12 or 3.13"
             continue
         }
         code=0
@@ -25,7 +24,7 @@ find_python() {
             echo "$line"
             return 0
         fi
-        # A version manager's shim for a Python that is not installed fails without saying anything we could show.
+        # A version manager's shim for a Python that is not installed fails without a line that we could show.
         if [ -z "$line" ] || [ "$code" -lt 3 ] || [ "$code" -gt 5 ]; then
             code=6 line="does not start, or is older than 3.7: install Python 3.11, 3.12 or 3.13"
         fi
@@ -37,7 +36,7 @@ find_python() {
     return 1
 }
 
-# uv comes through pip into a throw-away environment; only its one binary is kept, moved into place when it is whole.
+# pip installs uv into a temporary environment; only its binary stays, moved into place when it is complete.
 fetch_uv() {
     workshop=.cache/uv-workshop
     rm -rf "$workshop"
@@ -87,12 +86,12 @@ quiet_beginning() {
 finished && quiet_beginning && exit 0
 
 mkdir -p .cache
-if command -v flock >/dev/null; then # two makes at once: the second waits, then finds the work done
+if command -v flock >/dev/null; then # of two makes at once the second waits, then finds the work done
     exec 9>.cache/venv.lock
     flock 9
     finished && quiet_beginning && exit 0
 fi
-trap 'say "interrupted; run it again, it goes on where it stopped"; exit 130' INT TERM HUP
+trap 'say "interrupted; run it again, it resumes there"; exit 130' INT TERM HUP
 case "$(marked)" in
 "$made_with"*) ;;
 ?*) rm -rf .venv ;; # another Python, or the folder was moved and the scripts in .venv/bin name the old place
@@ -107,7 +106,7 @@ status=0
 env -u VIRTUAL_ENV UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-180}" \
     "$uv" sync --frozen $quiet --python "$python" 9>&- || status=$?
 if [ "$status" -ne 0 ]; then
-    say "the installation did not finish (uv ended with $status, see above); run it again, it goes on where it stopped"
+    say "the installation did not finish (uv ended with $status, see above); run it again, it resumes there"
     exit 1
 fi
 quiet_beginning

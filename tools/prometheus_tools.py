@@ -21,11 +21,11 @@ REMEDY = f"install Debian's `{PACKAGE}`, or run this again where a Debian mirror
 
 
 class NoPrometheus(ClusterError):
-    """The tools are not here and cannot be had."""
+    """The tools are missing, and fetching them failed."""
 
 
 def present(name: str, cache: Path = CACHE, search: str | None = None) -> Path | None:
-    """Where the program is: on PATH (`search` instead, if given), or unpacked below `cache`; None where it is not."""
+    """The program on PATH (or `search`), or unpacked below `cache`; None without one."""
     found = shutil.which(name, path=search)
     if found:
         return Path(found)
@@ -34,9 +34,9 @@ def present(name: str, cache: Path = CACHE, search: str | None = None) -> Path |
 
 
 def tool(name: str, cache: Path = CACHE, search: str | None = None) -> Path:
-    """Where the program `name` is; it is unpacked below `cache` now if need be.
+    """The program `name`; unpacks it below `cache` if it is missing.
 
-    Raises NoPrometheus saying why it cannot be had and what to do.
+    Raises NoPrometheus with the reason and the remedy.
     """
     if name not in TOOLS:
         raise UsageError(f"{name}: expected one of {', '.join(TOOLS)}")

@@ -1,8 +1,8 @@
-"""`make run`: start a local cluster, run its jobs, and stop it again whatever happened in between.
+"""`make run`: start a local cluster, run its jobs, and stop it in any case.
 
-Ctrl-C in a terminal reaches `fab deploy start` directly, which ends its job with the result so far; SIGTERM and SIGHUP
-are passed on. Then the cluster is stopped, and the status is that of `start` (of `stop` where only that failed).
-A cluster that was running before is somebody's: the jobs run on it, and it is left running.
+Ctrl-C in a terminal reaches `fab deploy start` directly, which ends its job with the result so far; this program passes
+SIGTERM and SIGHUP on. Then it stops the cluster; the status is that of `start` (of `stop` where only that failed). A
+cluster that ran before runs the jobs and stays up.
 """
 
 import json
@@ -42,16 +42,16 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
     was_running = json.loads(seen.stdout)["state"] != "stopped"
     if was_running:
         extra = [*extra, "--jobs"]
-    # A child inherits ignored signals, not handlers: `start` meets Ctrl-C as if it had been typed by hand.
+    # A child inherits ignored signals, not handlers: `start` handles Ctrl-C as if typed by hand.
     start = subprocess.Popen([*fab, "deploy", "start", "--inventory", inventory, *extra])
-    # What came before there was a `start` to tell, a terminal's Ctrl-C too: told twice this early does no harm.
+    # Signals from before `start`, a terminal's Ctrl-C included: twice this early does no harm.
     for early in tuple(received):
         start.send_signal(early)
     status = _shell_status(start.wait())
     if received and status == 0:
         status = 128 + received[0]
     if was_running:
-        print(f"left running, as it was before; to end it: fab deploy stop --inventory {inventory}")
+        print(f"the cluster ran before and stays up; to end it: fab deploy stop --inventory {inventory}")
         return status
     # Stopping has deadlines of its own; a second Ctrl-C must not leave half a cluster behind.
     for number in SIGNALS:

@@ -21,7 +21,7 @@ LIST = "scripts.json"
 
 @dataclass(frozen=True)
 class Script:
-    """One library: which archive of npm it is from, and the two files that are kept of it."""
+    """One library: its archive of npm, and the two files of it that the project keeps."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class Script:
 
     @property
     def licence_file(self) -> str:
-        """Where its licence lies."""
+        """The file of its licence."""
         return f"{self.file.partition('.')[0]}.LICENSE"
 
 
@@ -46,7 +46,7 @@ def listed(folder: Path = FOLDER) -> list[Script]:
 
 
 def differences(folder: Path = FOLDER) -> list[str]:
-    """What of the folder is not as the list says; empty is well."""
+    """The differences between folder and list."""
     found = []
     scripts = listed(folder)
     for script in scripts:
@@ -62,7 +62,7 @@ def differences(folder: Path = FOLDER) -> list[str]:
 
 
 def fetch(script: Script, folder: Path = FOLDER) -> None:
-    """Write the script and its licence as npm has them. Raises ValueError if that is not what the list says."""
+    """Write the script and its licence as npm has them. Raises ValueError if they differ from the list."""
     with tempfile.TemporaryDirectory() as workshop:
         wanted = f"{script.name}@{script.version}"
         subprocess.run(

@@ -12,7 +12,7 @@ BLOCKED = "env --block-signal=INT"
 
 
 def written(script: str, python: Path, begins: str, *, can_block: bool) -> str:
-    """The script with our beginning. A path with a quote in it keeps the first line that it had."""
+    """The script with our beginning. For a path with a quote the first line stays as it was."""
     first, newline, rest = script.partition("\nimport sys\n")
     if not newline:
         raise ValueError("expected Fabric's script with `import sys`")

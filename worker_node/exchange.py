@@ -1,10 +1,10 @@
-"""Parameters that live on the workers themselves: all-gather, reduce-scatter and update as ops placed in one function.
+"""Parameters on the workers themselves: all-gather, reduce-scatter and update as ops placed in one function.
 
 Each worker holds a shard of the vector and of the optimizer's slots, as a parameter server would. A step gathers the
-shards on every worker, and adds up each shard's part of the gradients where it lives, in the tree that synchronous
-steps use everywhere: the bits are the same.
+shards on every worker, and adds up each shard's part of the gradients on that shard's worker, in the tree of all
+synchronous steps: the bits are the same.
 
-The function is called once a step, and must never run twice: nothing on the workers would notice.
+The coordinator calls the function once a step. It must never run twice: the workers keep no ledger.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,8 @@ from cluster.consistency.tree import tree_sum
 from cluster.engine.lost import reaching_holders
 from cluster.engine.reduction import Nodes, block_squares, clipped
 from cluster.parameters import Layout
-from ps_node.optimizers import Optimizer
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import ShardOnServer, VectorState, Wire
+from ps_node.optimizers.optimizer import Optimizer
+from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
 
 import tensorflow as tf  # isort: skip
 
@@ -32,7 +31,7 @@ class PartialSum:
 
 
 class ExchangedVector(PlacedVector[ShardOnServer]):
-    """The whole vector, a shard on each worker, as far as there are blocks for all of them."""
+    """The whole vector, one shard a worker, on as many workers as there are blocks."""
 
     reaching = staticmethod(reaching_holders)
 
@@ -52,7 +51,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         super().__init__(layout, shards, state.next_id)
 
     def gather(self, places: Sequence[str]) -> list[tuple[Any, Any]]:
-        """(trained, statistics) on each of `places`: every shard is read once and sent to all."""
+        """(trained, statistics) on each of `places`: reads every shard once and sends it to all."""
         sent = [shard.read() for shard in self.shards]
         gathered = []
         for place in places:
@@ -62,7 +61,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         return gathered
 
     def reduce_and_apply(self, parts: Sequence[PartialSum], slots: int, rate: Any) -> Any:
-        """Add up a whole step where its shards live and apply it; the gradient's norm before clipping."""
+        """Add up a whole step on the shards' workers and apply it; returns the gradient's norm before clipping."""
         totals = [self._total(place, parts, slots) for place in range(len(self.shards))]
         squares = []
         for shard, total in zip(self.shards, totals, strict=True):

@@ -11,14 +11,14 @@ import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.consistency.tree import tree_sum
 from cluster.engine.reduction import block_norm
 from cluster.inventory.training import TrainJob
-from cluster.models import Network
+from cluster.models.network import Network
 
 import tensorflow as tf  # isort: skip
 
 
 @dataclass(frozen=True)
 class BatchGradient:
-    """Of one batch: mean loss, right answers, gradient norm before clipping, and what is pushed."""
+    """The result of one batch: mean loss, right answers, gradient norm before clipping, and the push."""
 
     loss: Any
     hits: Any
@@ -29,7 +29,7 @@ class BatchGradient:
 
 @dataclass(frozen=True)
 class PieceGradient:
-    """Of one micro-batch: its share of the batch's loss, gradient and statistics, and its right answers."""
+    """The result of one micro-batch: its share of the batch's loss, gradient and statistics, and its right answers."""
 
     loss: Any
     hits: Any
@@ -44,13 +44,13 @@ def cross_entropy(logits: Any, classes: Any, class_count: int, label_smoothing: 
 
 
 def piece_sizes(batch_size: int, micro_batches: int) -> list[int]:
-    """Windows of each micro-batch: equal to within one, and the same wherever they are computed."""
+    """Windows of each micro-batch: equal to within one, and the same on every worker."""
     borders = [batch_size * k // micro_batches for k in range(micro_batches + 1)]
     return [end - begin for begin, end in pairwise(borders)]
 
 
 class GradientOfBatch:
-    """Computes a batch in micro-batches, side by side, whose gradients add up in a fixed binary tree."""
+    """Computes a batch in micro-batches, side by side, and adds their gradients in a fixed binary tree."""
 
     def __init__(self, network: Network, job: TrainJob) -> None:
         self._network, self._job = network, job
@@ -98,7 +98,7 @@ class GradientOfBatch:
         """Gradient at `trained` (trained_size,) and new statistics (statistics_size,) of a whole batch.
 
         `windows` are (batch_size, steps, channels), `seed` int32 (2,): each micro-batch drops its own units. A
-        gradient that is not finite is replaced by zeros, so that the parameters survive for whoever looks into it.
+        gradient that is not finite is replaced by zeros, so that the parameters survive for a later look.
         """
         job = self._job
         sizes = piece_sizes(job.batch_size, job.pieces)

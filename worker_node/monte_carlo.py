@@ -3,7 +3,7 @@
 A point's coordinates x and y in [0, 1) have 24 bits each, and what is tested is the middle of its cell of that grid of
 2^48, in whole numbers that no rounding touches. 16 bits of a point, 8 a coordinate, name a coarse cell of 256 x 256.
 Nearly every such cell lies on one side of the circle with all that is in it. A point that fell into one of the 557
-undecided cells (0.85 %) is drawn anew among these, all 48 bits of it: given that it lies there, its place is
+undecided cells (0.85 %) is drawn again among these, all 48 bits of it: given that it lies there, its place is
 uniform there and independent of every other point, so that nothing changes in the points' distribution.
 
 Of the 2^48 cells 221,069,929,752,123 have their middle inside: 4.4e-12 more than pi / 4, a standard error that takes

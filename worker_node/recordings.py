@@ -1,4 +1,4 @@
-"""The prepared windows as a worker's graph sees them: mapped from the file, gathered by row, standardized."""
+"""The prepared windows in a worker's graph: mapped from the file, gathered by row, standardized."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,12 @@ from cluster.data import Dataset
 import tensorflow as tf  # isort: skip
 
 CONSTANT = 1e-6
-"""A channel that varies less than this is not scaled: dividing by next to nothing would blow up what comes later."""
+"""A channel that varies less than this is not scaled: dividing by almost zero would inflate later windows."""
 
 
 @dataclass(frozen=True)
 class Standardization:
-    """Mean and standard deviation of each channel, float32 (channels,), over the windows a model was trained on."""
+    """Mean and standard deviation of each channel, float32 (channels,), over a model's training windows."""
 
     mean: NDArray[np.float32]
     deviation: NDArray[np.float32]
@@ -43,9 +43,9 @@ class Standardization:
 
 @dataclass(frozen=True)
 class WorkerWindows:
-    """Reads windows on whatever worker the graph runs on; the data set's folder must be at the same path there.
+    """Reads windows on the worker that runs the graph; the data set's folder must have the same path there.
 
-    The file is mapped, not read: its pages are shared by everything on the node and can be evicted.
+    It maps the file: all processes of the node share its pages, and the kernel can evict them.
     """
 
     dataset: Dataset

@@ -1,12 +1,11 @@
-"""Checkpoints: what a training run goes on from, as named arrays and JSON; knows neither jobs nor models.
+"""Checkpoints, from which a training run resumes: named arrays and JSON, without jobs and models.
 
-The room's doors are `Checkpoint`, `CheckpointStore` for the one process that writes, `read_newest` for readers, and
-`WriterLock` for whatever else has one writer a folder.
+The room offers `Checkpoint`, `CheckpointStore` for the one process that writes, `read_newest` for readers, and
+`WriterLock` for any other folder with one writer.
 """
 
-from cluster.checkpoints.checkpoint import Checkpoint
+from cluster.checkpoints.manifest import Checkpoint
 from cluster.checkpoints.reading import read_newest
-from cluster.checkpoints.store import CheckpointStore
-from cluster.checkpoints.writer_lock import WriterLock
+from cluster.checkpoints.store import CheckpointStore, WriterLock
 
 __all__ = ["Checkpoint", "CheckpointStore", "WriterLock", "read_newest"]

@@ -1,19 +1,36 @@
-"""The manifest: what belongs to a checkpoint, with the checksums that tell a damaged one from a whole one."""
+"""What a checkpoint is and how its files are written: names, facts as JSON, the manifest with its checksums."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from cluster.checkpoints.facts import from_json, to_json
-from cluster.checkpoints.names import tensors_names
+from numpy.typing import NDArray
+
+from cluster.atomic_write import PARTIAL
 
 SCHEMA = 1
 LARGEST_BYTES = 16 << 20
-"""Of a manifest: arrays belong into the tensors, and a 1 GB node must be able to parse it."""
+"""The largest manifest: arrays belong into the tensors, and a 1 GB node must be able to parse it."""
 
 KEYS = ("schema", "update", "tensors", "arrays", "facts", "checksum")
+WORD = "$float"
+"""The only key of an object that stands for NaN or an infinity, which JSON lacks. Facts may not use it as a key."""
+
+DEEPEST = 64
+"""The most levels of nesting of the facts."""
+
+_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+LARGEST_UPDATE = 10**18 - 1
+
+# ASCII digits, and one spelling of each number, so that each name has one update and each update one name.
+_MANIFEST = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})\.json")
+_TENSORS = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})(-again)?\.safetensors")
+_PARTIAL = re.compile(rf"\.update-[0-9]+.*{re.escape(PARTIAL)}")
 
 
 class Damaged(Exception):
@@ -22,7 +39,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """One checkpoint's contents. `arrays` gives dtype and shape by name, in the order they were written."""
+    """One checkpoint's contents. `arrays` holds dtype and shape by name, in the order of writing."""
 
     update: int
     tensors_name: str
@@ -104,5 +121,96 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
-    """The one spelling that a content has, keys in the order they were written."""
+    """The only spelling of this content, keys in the order of writing."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def to_json(value: Any, place: str = "facts", level: int = 0) -> Any:
+    """`value` in JSON's own types. Raises ValueError that names the place of what would not come back equal."""
+    if level > DEEPEST:
+        raise ValueError(f"{place}: expected at most {DEEPEST} levels, got more: store it flatter")
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float():
+            # float(): NumPy's float64 is one too, and must reach the file as a plain number.
+            return float(value) if math.isfinite(value) else {WORD: str(float(value))}
+        case Mapping():
+            for key in value:
+                if not isinstance(key, str) or key == WORD:
+                    raise ValueError(f"{place}: expected text other than {WORD!r} as a key, got {key!r}: rename it")
+            return {key: to_json(inner, f"{place}.{key}", level + 1) for key, inner in value.items()}
+        case list() | tuple():
+            return [to_json(inner, f"{place}[{index}]", level + 1) for index, inner in enumerate(value)]
+        case _:
+            raise ValueError(
+                f"{place}: expected what JSON has, got {type(value).__name__}: convert it, or make it a tensor"
+            )
+
+
+def from_json(value: Any, level: int = 0) -> Any:
+    """The value that `to_json` got. Raises ValueError for what it cannot have written."""
+    if level > DEEPEST:
+        raise ValueError(f"facts of more than {DEEPEST} levels")
+    match value:
+        case dict() if WORD in value:
+            if len(value) != 1 or not isinstance(value[WORD], str) or value[WORD] not in _NUMBERS:
+                raise ValueError(f"a {WORD!r} in the facts that is none of {', '.join(_NUMBERS)}")
+            return _NUMBERS[value[WORD]]
+        case dict():
+            return {key: from_json(inner, level + 1) for key, inner in value.items()}
+        case list():
+            return [from_json(inner, level + 1) for inner in value]
+        case _:
+            return value
+
+
+def manifest_name(update: int) -> str:
+    """`update-000000740.json`."""
+    return f"update-{update:09d}.json"
+
+
+def tensors_names(update: int) -> tuple[str, str]:
+    """The two possible names of an update's tensors.
+
+    Writing an update again takes the name that the present manifest does not use, so that the rename of the manifest
+    replaces the checkpoint at once. With one name there would be a moment of old manifest and new tensors.
+    """
+    stem = f"update-{update:09d}"
+    return f"{stem}.safetensors", f"{stem}-again.safetensors"
+
+
+def manifests(folder: Path) -> list[tuple[int, Path]]:
+    """Updates and paths of the manifests in `folder`, the newest first. Raises OSError."""
+    return sorted(_numbered(folder, _MANIFEST), reverse=True)
+
+
+def tensors_files(folder: Path) -> list[tuple[int, Path]]:
+    """Updates and paths of the tensors files in `folder`. Raises OSError."""
+    return list(_numbered(folder, _TENSORS))
+
+
+def partials(folder: Path) -> list[Path]:
+    """Files that interrupted writes left in `folder`. Raises OSError."""
+    return [path for path in folder.iterdir() if _PARTIAL.fullmatch(path.name)]
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, Path]]:
+    for path in folder.iterdir():
+        if found := pattern.fullmatch(path.name):
+            yield int(found[1]), path
+
+
+# eq=False: comparing the arrays has no single truth value, so `==` would raise.
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A consistent cut: every update with an id below `update` is applied, none at or above.
+
+    `tensors` are named arrays of any shape: parameters, statistics, optimizer slots. `facts` is everything else in
+    JSON's types: objects with text as keys, lists, text, numbers of any size, booleans, null. Numbers may be NaN or
+    infinite; tuples come back as lists.
+    """
+
+    update: int
+    tensors: Mapping[str, NDArray[Any]]
+    facts: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Reading checkpoints back: the newest whole one, and why each newer one is none. Needs no lock."""
+"""Reads the newest whole checkpoint, and says why it refuses each newer one. Needs no lock."""
 
 import hashlib
 import stat
@@ -11,16 +11,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from cluster.checkpoints import manifest
-from cluster.checkpoints.checkpoint import Checkpoint
-from cluster.checkpoints.manifest import Damaged, Manifest
-from cluster.checkpoints.names import manifests
+from cluster.checkpoints.manifest import Checkpoint, Damaged, Manifest, manifests
 from cluster.errors import ClusterError
 
 ATTEMPTS = 100
-"""Each starts because a writer committed something since the last one began."""
+"""A new attempt starts when a writer committed something during the last one."""
 
 _DAMAGE = (Damaged, OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, MemoryError)
-"""What reading a file may end in that is cut, edited, unreadable, or made to do harm."""
+"""Errors from reading a file that is cut, edited, unreadable or malicious."""
 
 Found = tuple[Checkpoint | None, tuple[str, ...]]
 
@@ -28,8 +26,8 @@ Found = tuple[Checkpoint | None, tuple[str, ...]]
 def read_newest(folder: Path) -> Found:
     """The newest whole checkpoint in `folder`, or None, and one line for each newer one that is refused.
 
-    A line names the file and what is wrong with it. Takes no lock: what a writer replaces or removes meanwhile is
-    looked up anew. Raises ClusterError if the folder cannot be read; a folder that is not there holds none.
+    A line names the file and its damage. Takes no lock: if a writer replaces or removes files meanwhile, it looks
+    again. Raises ClusterError if the folder cannot be read; a missing folder holds no checkpoint.
     """
     for _ in range(ATTEMPTS):
         seen = _seen(folder)
@@ -40,7 +38,7 @@ def read_newest(folder: Path) -> Found:
 
 
 def glance(path: Path, update: int) -> Manifest | None:
-    """The manifest at `path` if it is whole and its tensors are as long as it says; their content is not read."""
+    """The manifest at `path` if it is whole and its tensors have its length. Does not read their content."""
     try:
         described = manifest.parse(_content(path, _manifest_fits), update)
         tensors = path.with_name(described.tensors_name)
@@ -103,7 +101,7 @@ def _manifest_fits(length: int) -> None:
 def _content(path: Path, fits: Callable[[int], None]) -> bytes:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise Damaged("not a regular file")  # opening a pipe would wait for somebody to write into it
+        raise Damaged("not a regular file")  # opening a pipe would wait for a writer
     fits(found.st_size)
     return path.read_bytes()
 

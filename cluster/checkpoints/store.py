@@ -1,8 +1,10 @@
-"""The one writer of a folder of checkpoints: each whole or not there, the last few kept."""
+"""The one writer of a folder of checkpoints: each is whole or not there, and the last few stay."""
 
 import contextlib
+import fcntl
 import hashlib
 import operator
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,21 +15,30 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 
 from cluster.atomic_write import atomic_write, refused
-from cluster.checkpoints import names, reading
-from cluster.checkpoints.checkpoint import Checkpoint
-from cluster.checkpoints.manifest import Manifest
-from cluster.checkpoints.writer_lock import WriterLock
+from cluster.checkpoints import reading
+from cluster.checkpoints.manifest import (
+    LARGEST_UPDATE,
+    Checkpoint,
+    Manifest,
+    manifest_name,
+    manifests,
+    partials,
+    tensors_files,
+    tensors_names,
+)
 from cluster.errors import ClusterError, UsageError
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64"),
 )
-"""What NumPy and safetensors both know."""
+"""The types that NumPy and safetensors both have."""
+
+LOCK = ".lock"
 
 
 class CheckpointStore:
-    """Writes checkpoints into a folder that is this process's alone to write, from one thread at a time.
+    """Writes checkpoints into a folder that no other process writes, from one thread at a time.
 
     A context manager. Readers need no store: see `read_newest`.
     """
@@ -44,17 +55,17 @@ class CheckpointStore:
         self._lock: WriterLock | None = WriterLock(folder)
 
     def write(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint, then remove what it makes superfluous; returns its manifest's path.
+        """Write a checkpoint, then remove those that it makes superfluous; returns its manifest's path.
 
-        One of the same update is replaced. Raises ClusterError when the contents cannot be stored or the disk does not
-        take them: the checkpoints that were there are there still, and nothing else.
+        It replaces a checkpoint of the same update. Raises ClusterError when the contents cannot be stored or the disk
+        refuses them; the folder then holds the checkpoints that it held before, and nothing else.
         """
         if self._lock is None:
             raise ClusterError(f"{self.folder}: this store is closed: make another one to write")
         try:
             update = operator.index(checkpoint.update)
-            if not 0 <= update <= names.LARGEST_UPDATE:
-                raise ValueError(f"update: expected 0 to {names.LARGEST_UPDATE}, got {update}")
+            if not 0 <= update <= LARGEST_UPDATE:
+                raise ValueError(f"update: expected 0 to {LARGEST_UPDATE}, got {update}")
             arrays = {name: _plain(name, array) for name, array in checkpoint.tensors.items()}
             content = save(arrays)
             manifest = Manifest(
@@ -68,7 +79,7 @@ class CheckpointStore:
             described = manifest.to_bytes()
         except (ValueError, TypeError, RecursionError, SafetensorError) as problem:
             raise ClusterError(f"{self.folder}: checkpoint {checkpoint.update!r}: {problem}") from None
-        path = self.folder / names.manifest_name(update)
+        path = self.folder / manifest_name(update)
         try:
             atomic_write(self.folder / manifest.tensors_name, content)
             atomic_write(path, described)
@@ -88,7 +99,7 @@ class CheckpointStore:
         return reading.read_newest(self.folder)
 
     def close(self) -> None:
-        """Let another process write. May be called twice."""
+        """Release the folder for another writer. May be called twice."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -102,23 +113,21 @@ class CheckpointStore:
         self.close()
 
     def _named(self, update: int) -> str | None:
-        manifest = reading.glance(self.folder / names.manifest_name(update), update)
+        manifest = reading.glance(self.folder / manifest_name(update), update)
         return None if manifest is None else manifest.tensors_name
 
     def _free_name(self, update: int) -> str:
-        first, again = names.tensors_names(update)
+        first, again = tensors_names(update)
         return again if self._named(update) == first else first
 
     def _tidy(self, newest: int) -> None:
-        """Removes, up to the checkpoint just written, all but the last `keep` and what interrupted writes left.
+        """Remove all but the last `keep` checkpoints up to the new one, and the files of interrupted writes.
 
-        One that is damaged is not counted, and not removed before `keep` whole ones came after it. A manifest goes
-        first: tensors without one are a leftover, a manifest without tensors would be a damaged checkpoint.
+        A damaged checkpoint does not count, and goes once `keep` whole ones came after it. A manifest goes before its
+        tensors: tensors without a manifest are a leftover, a manifest without tensors is a damaged checkpoint.
         """
         present = [
-            (update, path, reading.glance(path, update))
-            for update, path in names.manifests(self.folder)
-            if update <= newest
+            (update, path, reading.glance(path, update)) for update, path in manifests(self.folder) if update <= newest
         ]
         whole = [update for update, _, manifest in present if manifest is not None]
         oldest = whole[self.keep - 1] if len(whole) >= self.keep else 0
@@ -130,15 +139,15 @@ class CheckpointStore:
                 unclear.add(update)
             else:
                 used.add(manifest.tensors_name)
-        for update, path in names.tensors_files(self.folder):
+        for update, path in tensors_files(self.folder):
             if update <= newest and update not in unclear and path.name not in used:
                 path.unlink(missing_ok=True)
-        for path in names.partials(self.folder):
+        for path in partials(self.folder):
             path.unlink(missing_ok=True)
 
 
 def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in C order, which safetensors takes for granted: it would write any other as it lies in memory."""
+    """The array in C order. safetensors assumes that order: it writes any array as its bytes lie in memory."""
     if name == "__metadata__":
         raise ValueError(f"tensors: expected a name other than safetensors' own '__metadata__', got {name!r}")
     array = np.asarray(array)
@@ -148,3 +157,41 @@ def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"its bits as unsigned integers"
         )
     return np.asarray(array, order="C")
+
+
+class WriterLock:
+    """One writer a folder, from construction to `release`; the lock file holds the writer's pid.
+
+    The kernel releases the lock however the process ends (flock(2)).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Take the lock of `folder`. Raises ClusterError that names the process that has it."""
+        path = folder / LOCK
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as problem:
+            raise refused(path, "cannot be locked", problem) from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.truncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            holder = _signed(self._descriptor)
+            os.close(self._descriptor)
+            raise ClusterError(
+                f"{folder}: expected to be the only one who writes there, but {holder} does: wait for it to end, or "
+                "stop it"
+            ) from None
+        except OSError as problem:
+            os.close(self._descriptor)
+            raise refused(path, "cannot be locked", problem) from None
+
+    def release(self) -> None:
+        """Release the lock. The file stays: without it two processes could lock two files of one name."""
+        os.close(self._descriptor)
+
+
+def _signed(descriptor: int) -> str:
+    text = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip()
+    return f"process {text}" if text.isdigit() else "another process"

@@ -1,8 +1,14 @@
-"""How workers agree: which piece of work may start where and when, decided without sockets, clocks or TensorFlow."""
+"""How workers agree: one module a mode, with its policy, its options and its facts.
 
-from cluster.consistency.asynchronous import Asynchronous, BoundedStaleness
-from cluster.consistency.policy import Grant, Policy
-from cluster.consistency.speeds import Speeds
-from cluster.consistency.synchronous import Synchronous, WholeSteps
+A policy decides which piece of work may start where and when. It knows no socket, no clock and no TensorFlow.
+"""
 
-__all__ = ["Asynchronous", "BoundedStaleness", "Grant", "Policy", "Speeds", "Synchronous", "WholeSteps"]
+EXTENSIONS = {
+    "async": "asynchronous:Asynchronous",
+    "ssp": "ssp:BoundedStaleness",
+    "sync": "synchronous:Synchronous",
+    "local": "local:LocalSteps",
+    "allreduce": "allreduce:Allreduce",
+    "single": "single:Single",
+}
+"""By the word in `jobs.train.mode`: module and class, in the order of the tables."""

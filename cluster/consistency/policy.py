@@ -1,7 +1,9 @@
-"""The one interface of all consistency policies."""
+"""The interface of all policies, and what several of them share."""
 
 from dataclasses import dataclass
 from typing import Protocol
+
+from cluster.consistency.speeds import Speeds
 
 
 @dataclass(frozen=True)
@@ -14,28 +16,28 @@ class Grant:
 
 
 class Policy(Protocol):
-    """Decides, for each worker that is idle, what it may begin now. Pure: the time is an argument."""
+    """Decides what an idle worker may begin now. Pure: the time is an argument."""
 
     def begin(self, updates: range) -> None:
-        """A new stretch of updates, after the one before it has been completed or broken off."""
+        """Start a new stretch of updates, after the last one was completed or cancelled."""
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
-        """What worker `task` begins now; None if nothing may or should begin there yet.
+        """The grant that worker `task` begins now; None if it may or should not begin one yet.
 
         `live` are the workers of the cluster, `now` a time in seconds that never runs backwards.
         """
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
-        """The first reply to a grant has come from `task`; whether its update is complete by that."""
+        """Record the first reply to a grant, from `task`; returns whether it completes its update."""
 
     def exhausted(self) -> bool:
         """Whether everything of the stretch has been granted."""
 
     def withdrawn(self) -> list[Grant]:
-        """Grants under way that are no longer wanted, since the last call."""
+        """Grants under way that became superfluous since the last call."""
 
     def counted(self, update: int) -> list[int]:
-        """The micro-batches that a complete update consists of, ascending: those that came, where not all must."""
+        """The micro-batches that a complete update consists of, ascending; fewer than all with a quorum."""
 
 
 class WholeUpdates:
@@ -51,3 +53,33 @@ class WholeUpdates:
         """See Policy: all of them."""
         del update
         return list(range(self._slots))
+
+
+class WholeSteps(WholeUpdates):
+    """One step after the other, each granted whole: to one process, or to all workers in one call."""
+
+    def __init__(self, slots: int, speeds: Speeds) -> None:
+        self._slots, self.speeds = slots, speeds
+        self.begin(range(0))
+
+    def begin(self, updates: range) -> None:
+        """See Policy."""
+        self._step, self._stop, self._open = updates.start, updates.stop, False
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        """See Policy."""
+        del task, live, now
+        if self._open or self._step >= self._stop:
+            return None
+        self._open = True
+        return Grant(self._step, 0, self._slots)
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        """See Policy."""
+        del grant, task, seconds
+        self._step, self._open = self._step + 1, False
+        return True
+
+    def exhausted(self) -> bool:
+        """See Policy."""
+        return self._step >= self._stop

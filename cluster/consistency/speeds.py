@@ -1,26 +1,26 @@
-"""How fast each worker is: what the calibration says at first, then the running median of what it took."""
+"""The speed of each worker: the calibration's at first, then the running median of its replies."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Set
 from statistics import median
 
 HISTORY = 16
-"""Replies that a median is over: enough to shrug off an outlier, few enough to notice a node that turned slow."""
+"""Replies in a median: enough to ignore an outlier, few enough to notice a node that became slow."""
 
 PATIENCE = 1.5
-"""A worker is passed over when waiting for it would take this many times as long as doing without it."""
+"""A worker gets no work when waiting for it would take this many times as long as the others would need."""
 
 
 class Speeds:
     """Micro-batches a second of each worker."""
 
     def __init__(self, calibration: Mapping[int, float] | None = None) -> None:
-        """`calibration`: how fast the workers are, in any unit, by task; a worker that is not in it counts as usual."""
+        """`calibration`: speeds by task, in any unit; a worker without one counts as the median."""
         self._calibration = dict(calibration or {})
         self._usual = median(self._calibration.values()) if self._calibration else 1.0
         self._measured: dict[int, deque[float]] = {}
         self._known: set[tuple[int, int]] = set()
-        # A policy is asked for each idle worker after each reply: what a reply does not change is not counted again.
+        # Policies decide for each idle worker after each reply: values that a reply does not change are cached.
         self._medians: dict[int, float] = {}
         self.version = 0
         """Changes with every measurement."""
@@ -29,9 +29,9 @@ class Speeds:
         self._fastest: tuple[Set[int], list[float]] | None = None
 
     def observe(self, task: int, slots: int, seconds: float) -> None:
-        """A worker took so long for so many micro-batches, pull and push included.
+        """Record the seconds that a worker took for `slots` micro-batches, pull and push included.
 
-        Its first reply of each size is left out: the graph is instantiated on the worker then.
+        The first reply of each size does not count: the worker instantiates the graph then.
         """
         if (task, slots) not in self._known:
             self._known.add((task, slots))
@@ -43,7 +43,7 @@ class Speeds:
             self.version += 1
 
     def of(self, task: int) -> float:
-        """Micro-batches a second; before the first measurement of any worker, only the ratios mean something."""
+        """Micro-batches a second; only ratios are meaningful before the first measurement of any worker."""
         if task in self._medians:
             return self._medians[task]
         if self._unit is None:
@@ -57,9 +57,9 @@ class Speeds:
 
     def share(self, task: int, live: Set[int]) -> float:
         """The part of all work that this worker should do, from 0 to 1."""
-        everybody = live if task in live else live | {task}
-        if self._total is None or (self._total[0] is not everybody and self._total[0] != everybody):
-            self._total = everybody, sum(self.of(other) for other in everybody)
+        workers = live if task in live else live | {task}
+        if self._total is None or (self._total[0] is not workers and self._total[0] != workers):
+            self._total = workers, sum(self.of(other) for other in workers)
         return self.of(task) / self._total[1]
 
     def _fastest_other(self, task: int, live: Set[int]) -> float:
@@ -70,7 +70,7 @@ class Speeds:
         return second[0] if task in live and second and self.of(task) == first else first
 
     def left(self, task: int, slots: int, seconds: float) -> float:
-        """Micro-batches still to be done of `slots` that a worker has been at for so long."""
+        """Micro-batches left of `slots` that a worker began `seconds` ago."""
         return max(0.0, slots - seconds * self.of(task))
 
     def worth_while(
@@ -78,13 +78,13 @@ class Speeds:
     ) -> bool:  # fmt: skip
         """Whether everything ends sooner if this worker does `slots` of the `remaining` micro-batches.
 
-        The others, who have `busy()` micro-batches of what they are at still to do, would need
+        The others, with `busy()` micro-batches of their own grants left, would need
         max((remaining + busy) / their speed, slots / the fastest one's speed).
         """
         if len(live) == (task in live):
             return True
         ours = slots / self.of(task)
-        # Nearly always true of a worker that is about as fast as the others, without looking at each of them.
+        # True of nearly every worker about as fast as the others, without a look at each of them.
         if ours <= PATIENCE * (slots / self._fastest_other(task, live)):
             return True
         return ours <= PATIENCE * ((remaining + busy()) / sum(self.of(other) for other in live - {task}))

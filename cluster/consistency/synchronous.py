@@ -1,34 +1,68 @@
-"""Policies under which an update is a step: every micro-batch of it is computed from the same parameters."""
+"""`mode: sync`: an update is a step; workers compute its micro-batches from the same parameters."""
 
 from dataclasses import dataclass
 
-from cluster.consistency.policy import Grant, WholeUpdates
+from pydantic import Field
+
+from cluster.consistency.policy import Grant
 from cluster.consistency.speeds import PATIENCE, Speeds
 from cluster.consistency.tree import largest_subtree
+from cluster.inventory.extensions import ModeFacts
+from cluster.inventory.fields import Section
 
 RETRY_STEPS = 32
-"""Steps after which a worker that got nothing in them gets a micro-batch all the same: it may have become faster."""
+"""A worker without a grant for this many steps gets a micro-batch: it may have become faster."""
 
 CLOCK_SECONDS = 1e-6
-"""More than rounding makes of a sum of times, less than matters."""
+"""More than the rounding error of a sum of times, less than matters."""
+
+
+class SyncSettings(Section):
+    """`mode: sync`."""
+
+    quorum: int | None = Field(
+        None, ge=1, le=64, description="micro-batches that make a step; null waits for all, which gives the same bits"
+    )
+    backup_workers: int = Field(1, ge=0, le=1024, description="workers that may repeat what others take too long over")
 
 
 @dataclass
 class _Part:
-    """A grant under way: who is at it since when, and who does it a second time."""
+    """A grant under way: which worker computes it since when, and how many repeat it."""
 
     task: int
     since: float
     backups: int = 0
 
 
-class Synchronous:
+class Synchronous(ModeFacts):
     """One step after the other; a step's micro-batches are dealt out as aligned subtrees, by measured speed.
 
-    All of them must come, or `quorum` of them (Chen et al., arXiv 1604.00981: then the result depends on who was
-    late). A worker that has nothing else to do repeats a part that takes too long, at most `backup_workers` at a time;
-    whichever copy comes first counts and the parameter servers drop the other.
+    All of them must arrive, or `quorum` of them (Chen et al., arXiv 1604.00981: then the result depends on which were
+    late). An idle worker repeats a part that takes too long, at most `backup_workers` at a time; the first copy counts
+    and the parameter servers drop the other.
     """
+
+    name = "sync"
+    summary = "waits for all of a step"
+    update = "one step: a batch, computed in parts by all workers"
+    waits = "all workers, once a step"
+    costs = "three round trips a step, and the slowest part"
+    parameters = "servers"
+    in_steps = True
+    repeatable = True
+    mechanism = "cluster.jobs.modes.synchronous:SynchronousMode"
+    Options = SyncSettings
+
+    @classmethod
+    def same_bits(cls, options: SyncSettings) -> bool:
+        """See ModeFacts: with a quorum the result depends on which workers were late."""
+        return options.quorum is None
+
+    @classmethod
+    def server_vectors(cls, micro_batches: int) -> int:
+        """See ModeFacts: a row for each micro-batch, and their sum."""
+        return micro_batches + 1
 
     def __init__(self, slots: int, speeds: Speeds, quorum: int | None = None, backup_workers: int = 0) -> None:
         self._slots, self.speeds, self._backup_workers = slots, speeds, backup_workers
@@ -36,9 +70,9 @@ class Synchronous:
         self._counted: dict[int, list[int]] = {}
         self._withdrawn: list[Grant] = []
         self._served_at: dict[int, int] = {}
-        """By worker: the step in which it last got something, or first asked."""
+        """By worker: the step of its last grant, or of its first request."""
         self._passed_over: set[int] = set()
-        """Workers that got nothing although nothing was under way, since a worker got something on its merits."""
+        """Workers refused while no part was under way, since the last worker got a grant for its speed."""
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:
@@ -55,7 +89,7 @@ class Synchronous:
         self._came: list[int] = []
         self._served: set[int] = set()
         self._owed_now: tuple[frozenset[int], set[int]] = (frozenset(), set())
-        # The last two only: a step's successor asks what it consists of, nobody else does.
+        # The last two only: no step but the next asks what a step consists of.
         self._counted = {step: slots for step, slots in self._counted.items() if step >= self._step - 2}
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
@@ -81,17 +115,17 @@ class Synchronous:
         return grant
 
     def _owed(self, task: int) -> bool:
-        """Whether it is time for a worker to show anew how fast it is."""
+        """Whether a worker is due for another measurement of its speed."""
         return self._step - self._served_at.get(task, self._step) >= RETRY_STEPS
 
     def _owed_of(self, live: frozenset[int]) -> set[int]:
-        """The live workers for which that is so; counted once a step, for only being served changes it within one."""
+        """The live workers that are due; counted once a step, because only a grant changes it within one."""
         if self._owed_now[0] is not live and self._owed_now[0] != live:
             self._owed_now = live, {other for other in live if self._owed(other)}
         return self._owed_now[1]
 
     def _passes_over(self, task: int, remaining: int, live: frozenset[int], now: float) -> bool:
-        """Whether the step had better be left to the others."""
+        """Whether the others finish the step sooner without this worker."""
         self._served_at.setdefault(task, self._step)
 
         def busy() -> float:
@@ -105,8 +139,8 @@ class Synchronous:
             return False
         if self._parts:
             return True
-        # Nobody is at it, and it is asked a second time, so that everybody idle has been asked meanwhile: the faster
-        # ones do not answer any more, and may take minutes to be given up.
+        # The step is idle and this worker asks a second time, so all idle workers have asked meanwhile: the faster ones
+        # no longer answer, and it may take minutes until they are dropped.
         again = task in self._passed_over
         self._passed_over.add(task)
         return not again
@@ -164,33 +198,3 @@ class Synchronous:
     def counted(self, update: int) -> list[int]:
         """See Policy."""
         return self._counted[update]
-
-
-class WholeSteps(WholeUpdates):
-    """One step after the other, each computed by whoever draws it: one process, or all workers in one call."""
-
-    def __init__(self, slots: int, speeds: Speeds) -> None:
-        self._slots, self.speeds = slots, speeds
-        self.begin(range(0))
-
-    def begin(self, updates: range) -> None:
-        """See Policy."""
-        self._step, self._stop, self._open = updates.start, updates.stop, False
-
-    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
-        """See Policy."""
-        del task, live, now
-        if self._open or self._step >= self._stop:
-            return None
-        self._open = True
-        return Grant(self._step, 0, self._slots)
-
-    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
-        """See Policy."""
-        del grant, task, seconds
-        self._step, self._open = self._step + 1, False
-        return True
-
-    def exhausted(self) -> bool:
-        """See Policy."""
-        return self._step >= self._stop

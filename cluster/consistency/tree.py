@@ -1,7 +1,7 @@
 """The fixed binary tree over the micro-batches of a step, and which of its subtrees one worker can add up alone.
 
-Leaves 0..n-1 are paired (0, 1), (2, 3), ...; the sums are paired again, an odd one is carried up. Whoever adds up an
-aligned subtree makes the same additions as anybody else, so that sums have the same bits however the leaves were dealt.
+Leaves 0..n-1 are paired (0, 1), (2, 3), ...; the sums are paired again, an odd one is carried up. Every worker adds an
+aligned subtree in the same order, so sums have the same bits however the leaves were distributed.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def tree_sum(values: Sequence[Value], add: Callable[[Value, Value], Value]) -> V
 
 
 def largest_subtree(first: int, leaves: int, wanted: int) -> int:
-    """How many leaves the largest subtree holds that begins at leaf `first` and has at most `wanted`, at least 1."""
+    """Leaves of the largest subtree that begins at leaf `first` and has at most `wanted`; at least 1."""
     best = size = 1
     while first % (2 * size) == 0:
         size *= 2

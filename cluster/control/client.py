@@ -1,6 +1,6 @@
 """The one HTTP client: an answer within a total deadline and of a bounded size, or one error.
 
-It imports the standard library alone: `fab` also sends its source to nodes, to be run by their own Python (`program`).
+It imports the standard library alone: `fab` also sends its source to nodes, whose own Python runs it (`program`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ MOST_HEAD_BYTES = 16_384
 MOST_BODY_BYTES = 1_048_576
 """A role exports some 10 KB, a coordinator of 64 workers some 300 KB."""
 MARK_HEADER = "X-PSCluster-Request"
-"""Stands in every request that changes something. A page of another site cannot send it without asking first."""
+"""In every request that changes something. A page of another site cannot send it without permission."""
 TOKEN_HEADER = "X-PSCluster-Token"
 _END_OF_HEAD = b"\r\n\r\n"
 _CHUNK_BYTES = 65_536
 
 
 class NoAnswerError(OSError):
-    """No answer came, or none that can be used: what was asked, and why. `refused`: nobody listens there."""
+    """No usable answer came; says what was asked, and why. `refused`: no process listens there."""
 
     def __init__(self, words: str, refused: bool = False) -> None:
         super().__init__(words)
@@ -33,7 +33,7 @@ class NoAnswerError(OSError):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, whatever its status is. Names of `headers` are in lower case."""
+    """An answer of any status. Names of `headers` are in lower case."""
 
     status: int
     body: bytes
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The body; what is not UTF-8 in it is replaced."""
+        """The body as text; bytes that are not UTF-8 are replaced."""
         return self.body.decode(errors="replace")
 
 
@@ -56,9 +56,9 @@ def ask(
 ) -> Answer:
     """The answer of `address`, an IP address and a port, to one request.
 
-    Connecting, sending and receiving together take at most `deadline_seconds`; more than `most_bytes` of body are
-    not taken. No redirect is followed, no proxy is asked and no name is looked up. `token` is the cluster's, for what
-    changes something. Raises NoAnswerError.
+    Connecting, sending and receiving together take at most `deadline_seconds`; the body has at most `most_bytes`.
+    Follows no redirect, uses no proxy and looks up no name. `token` is the cluster's, for requests that change
+    something. Raises NoAnswerError.
     """
     end = time.monotonic() + deadline_seconds
     what = f"{method} http://{address}{target}"
@@ -81,7 +81,7 @@ def ask(
 def _connected(address: str, end: float) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    # Numeric: nothing bounds how long a name is looked up.
+    # Numeric: nothing bounds the time to look up a name.
     family, kind, protocol, _, where = socket.getaddrinfo(
         host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
     )[0]
@@ -113,7 +113,7 @@ def _receive(connection: socket.socket, end: float) -> bytes:
 
 
 class _Received:
-    """What http.client reads an answer from."""
+    """The head of an answer, for http.client to read."""
 
     def __init__(self, head: bytes) -> None:
         self._head = head

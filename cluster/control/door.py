@@ -1,13 +1,11 @@
-"""A listening socket whose accept never becomes a busy loop: without descriptors it is left alone for a second."""
+"""Listening without being exhausted: file descriptors, a listening socket, log lines at a bounded rate."""
 
 import errno
 import logging
+import resource
 import socket
 import time
 from collections.abc import Callable
-
-from cluster.control.descriptors import share_of
-from cluster.control.seldom import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -16,32 +14,89 @@ PAUSE_SECONDS = 1.0
 AT_ONCE = 32
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
+MOST_DESCRIPTORS = 65_536
+"""Also `LimitNOFILE` of our units. No cluster needs more, and a table of a million costs memory."""
+SHARE = 8
+"""A server takes at most one descriptor in 8; files and TensorFlow's own connections keep the others."""
+_FEWEST = 4
+
+EVERY_SECONDS = 60.0
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard one, 65,536 at most; returns the new soft limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+def share_of(most: int) -> int:
+    """The most connections of a server: `most`, or its share of the descriptors where these are few."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(_FEWEST, min(most, soft // SHARE))
+
+
+class RateLimitedLog:
+    """Writes at most `most` lines a minute to `log`; the first line of the next minute counts the omitted ones.
+
+    For lines that a client can cause thousands of times a second.
+    """
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        level: int = logging.WARNING,
+        most: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log, self._level, self._most, self._clock = log, level, most, clock
+        self._begun = float("-inf")
+        self._written = self._left_out = 0
+
+    def say(self, words: str) -> None:
+        """Write `words`, or count them."""
+        now = self._clock()
+        if now - self._begun >= EVERY_SECONDS:
+            self._begun, self._written = now, 0
+        if self._written >= self._most:
+            self._left_out += 1
+            return
+        more = f" (and {self._left_out} such lines that were not written)" if self._left_out else ""
+        self._written, self._left_out = self._written + 1, 0
+        self._log.log(self._level, "%s%s", words, more)
+
 
 class Door:
-    """Accepts connections for a server that holds at most `most` of them, and says rarely what it turned away."""
+    """Accepts connections for a server that holds at most `most` of them, and logs refusals at a bounded rate.
+
+    Without descriptors it accepts nothing for a second, so that `accept` never becomes a busy loop.
+    """
 
     def __init__(
         self, listener: socket.socket, purpose: str, most: int, clock: Callable[[], float] = time.monotonic
     ) -> None:  # fmt: skip
-        """`purpose` names the server in its warnings, e.g. `the live page`. Takes the socket over."""
+        """`purpose` names the server in its warnings, e.g. `the live page`. Takes over the socket."""
         listener.setblocking(False)
         self.listener, self.most = listener, share_of(most)
         self.at_once = max(1, min(AT_ONCE, self.most // 4))
-        """Connections to accept in one turn: those of a turn must not push each other out before they are read."""
+        """Connections to accept in one turn: they must not evict each other before the server reads them."""
         self._purpose, self._clock = purpose, clock
-        self._full, self._short = Seldom(log, clock=clock), Seldom(log, clock=clock)
+        self._full, self._short = RateLimitedLog(log, clock=clock), RateLimitedLog(log, clock=clock)
         self.closed_until = float("-inf")
-        """Until then nothing is accepted."""
+        """Accepts nothing until then."""
 
     @property
     def pause_seconds(self) -> float:
-        """How long nothing is accepted from now on; 0 as a rule."""
+        """How long it accepts nothing from now on; usually 0."""
         return max(0.0, self.closed_until - self._clock())
 
     def accept(self) -> tuple[socket.socket, str] | None:
         """The next connection, non-blocking, and the address of its client.
 
-        None if none waits, or if none can be had now: see `closed_until`.
+        None if none waits, or if it accepts nothing now: see `closed_until`.
         """
         try:
             connection, client = self.listener.accept()
@@ -56,7 +111,7 @@ class Door:
         return connection, str(client[0])
 
     def full(self, client: str) -> None:
-        """Say, rarely, that there were too many connections when `client` came."""
+        """Log, at a bounded rate, that there were too many connections when `client` came."""
         self._full.say(
             f"{self._purpose}: more than {self.most} connections at once, the latest from {client}: "
             "the oldest ones without a request are closed"
@@ -66,7 +121,7 @@ class Door:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens on `host:port` (0: any free port). Raises OSError when the address cannot be bound.
 
-    Not `socket.create_server`: that and `http.server` look names up, which on a switch without a DNS takes seconds.
+    Not `socket.create_server`: that and `http.server` look up names, which takes seconds on a switch without a DNS.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""A request as it came, and the answer to it. Pure."""
+"""A request, and the reply to it. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class Request:
         return self.target.partition("?")[0]
 
     def header(self, name: str) -> str | None:
-        """The value of a header that may stand once; None without it, and `""` where it stands twice."""
+        """The value of a header; None without it, and `""` where it comes twice."""
         values = self.headers.get_all(name) or []
         return None if not values else str(values[0]).strip() if len(values) == 1 else ""
 
     @property
     def body_bytes(self) -> int | None:
-        """The length of the body; None where it is not said in a way that we take."""
+        """The length of the body; None where no valid Content-Length gives it."""
         length = self.header("Content-Length")
         if self.header("Transfer-Encoding") is not None:
             return None
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `then` is called once all of it was sent."""
+    """A reply; the server calls `then` once it has sent all of it."""
 
     status: int
     body: bytes
@@ -54,11 +54,11 @@ class Reply:
 
     @classmethod
     def words(cls, status: int, words: str, then: Callable[[], None] | None = None) -> "Reply":
-        """A line for a person."""
+        """A reply of one line of text."""
         return cls(status, f"{words}\n".encode(), then=then)
 
     def encoded(self, *headers: tuple[str, str]) -> bytes:
-        """What goes over the wire. The connection ends with it."""
+        """The bytes on the wire. The connection ends with them."""
         lines = [
             f"HTTP/1.0 {self.status} {HTTPStatus(self.status).phrase}",
             "Server: pscluster",
@@ -71,7 +71,7 @@ class Reply:
 
 
 class BadRequestError(Exception):
-    """The head of a request is none; `reply` says why."""
+    """The head of a request is invalid; `reply` says why."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -79,7 +79,7 @@ class BadRequestError(Exception):
 
 
 def parse(head: bytes, client: str, own: str) -> Request:
-    """The request whose head this is, its empty line included. Raises BadRequestError."""
+    """The request with this head, the empty line included. Raises BadRequestError."""
     parsed = _Head(head)
     if not parsed.whole:
         raise BadRequestError(parsed.status, parsed.words)

@@ -1,4 +1,4 @@
-"""Who may call what on the metrics port of a role or a coordinator: one function decides (docs/control.md). Pure."""
+"""Who may call what on the port of a role or a coordinator: `Rules.refusal` decides it all (docs/control.md). Pure."""
 
 import hmac
 import ipaddress
@@ -11,43 +11,45 @@ from cluster.control.client import MARK_HEADER, TOKEN_HEADER
 from cluster.control.messages import Request
 from cluster.control.token import own_token
 
+DRAIN, RESTART, RUN = "/drain/", "/restart", "/run/"
 _OWN_PAGE = (None, "none", "same-origin")
 
 Refusal = tuple[HTTPStatus, str]
 
 
 @dataclass(frozen=True)
-class Acting:
-    """A request that changes something: taken from the machine itself and from the addresses `known`.
-
-    `only` says so to others.
-    """
-
-    only: str
-    known: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Rules:
-    """What a process knows of those who may call it.
+    """What a process knows of its callers.
 
-    `names` are hosts that it answers to besides `localhost` and any address. `token()` is the cluster's token as it
-    is now; None where there is none, and then the address alone decides.
+    `coordinator` is the address of the coordinator's node, where this process takes requests from it. `names` are hosts
+    that this process answers to besides `localhost` and any address. `token()` is the cluster's token at present; None
+    without one, and then the address alone decides.
     """
 
+    coordinator: str | None = None
     names: Collection[str] = field(default_factory=lambda: (socket.gethostname(), f"{socket.gethostname()}.local"))
     token: Callable[[], str | None] = own_token
 
-    def refusal(self, request: Request, acting: Acting | None = None) -> Refusal | None:
-        """Why this request is refused; None if it may be answered.
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why this request is refused; None if it is allowed.
 
-        Reading is for all who reach the port, under any name: a Prometheus may know this machine by one that we do not,
-        and a page of another site cannot see what its browser is answered. Acting is not for browsers at all.
+        Every caller that reaches the port may read, under any name: a Prometheus may know this machine by a name that
+        this process does not, and a browser shows no page of another site what it read. A browser may change nothing.
         """
-        if acting is None:
+        coordinator = () if self.coordinator is None else (self.coordinator,)
+        known: tuple[str, ...]
+        if request.method == "GET":
             return None
-        if not may_ask(request.client, request.own, *acting.known):
-            return HTTPStatus.FORBIDDEN, acting.only
+        elif request.path.startswith(DRAIN):
+            known, only = (), "only the coordinator's node may have a worker drained"
+        elif request.path == RESTART:
+            known, only = coordinator, "only the coordinator's node may restart this process"
+        elif request.path.startswith(RUN):
+            known, only = coordinator, "only the coordinator's node may say which run this is"
+        else:
+            return HTTPStatus.FORBIDDEN, "no caller may do this"
+        if not may_ask(request.client, request.own, *known):
+            return HTTPStatus.FORBIDDEN, only
         if not is_ours(request.header("Host") or "", {"localhost", *(name.lower() for name in self.names)}):
             return HTTPStatus.MISDIRECTED_REQUEST, "expected localhost, an address or this node's name as Host"
         if request.header("Origin") is not None or request.header("Sec-Fetch-Site") not in _OWN_PAGE:
@@ -62,7 +64,7 @@ class Rules:
 
 
 def is_ours(host: str, names: Collection[str]) -> bool:
-    """Whether a Host header means us: an address, or one of `names`. Somebody else's DNS may point any other here."""
+    """Whether a Host header is an address or one of `names`. A foreign DNS may point any other name here."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
     if name.lower().rstrip(".") in names:
         return True
@@ -74,7 +76,7 @@ def is_ours(host: str, names: Collection[str]) -> bool:
 
 
 def may_ask(client: str, own: str, *known: str) -> bool:
-    """Whether `client`, on a connection to our address `own`, is this machine or has one of the addresses `known`."""
+    """Whether `client` is this machine, whose address is `own`, or has one of the addresses `known`."""
     asking = _plain(client)
     return asking.is_loopback or asking in map(_plain, (own, *known))
 

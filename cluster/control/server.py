@@ -1,7 +1,7 @@
-"""A small HTTP server that strangers cannot exhaust: one request a connection, each with a deadline and a size.
+"""A small HTTP server that no client can exhaust: one request a connection, each with a deadline and a size.
 
-One thread holds all connections and reads and writes them; a thread for each request computes the answer, of which
-there are a few at most. A connection over the limit takes the place of the oldest one without a request.
+One thread holds, reads and writes all connections; a few other threads compute answers, one request each. A connection
+over the limit replaces the oldest one without a request.
 """
 
 import logging
@@ -31,7 +31,7 @@ from cluster.control.messages import (
 log = logging.getLogger(__name__)
 
 PROCESS_HEADER = "X-PSCluster-Process"
-"""Names the process that answers: another value at the same port is another process. The pid alone may come again."""
+"""Names the process that answers: another value at the same port is another process. A pid alone may repeat."""
 
 MOST_CONNECTIONS = 128
 REQUEST_SECONDS = 5.0
@@ -42,7 +42,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class Lane(Enum):
-    """How many requests of a kind are worked on at once; the others wait."""
+    """How many requests of a kind run at once; the others wait."""
 
     READ = 8
     ACT = 64
@@ -50,14 +50,14 @@ class Lane(Enum):
 
 @dataclass(frozen=True)
 class Work:
-    """What takes time: computed in a thread of its own."""
+    """An answer that takes time: a thread of its own computes it."""
 
     lane: Lane
     compute: Callable[[], Reply]
 
 
 Route = Callable[[Request], Reply | Work]
-"""Called in the server's own thread: decides, and computes nothing."""
+"""Decides what answers a request. Runs in the server's own thread, so it computes nothing."""
 
 
 class _State(Enum):
@@ -76,7 +76,7 @@ class _Connection:
     received: bytearray = field(default_factory=bytearray)
     request: Request | None = None
     whole_bytes: int = 0
-    """Of head and body, once the head is there."""
+    """Length of head and body, known once the head is there."""
     left: memoryview = field(default_factory=lambda: memoryview(b""))
     then: Callable[[], None] | None = None
 
@@ -94,7 +94,7 @@ class Server:
         turned: Callable[[], None] = lambda: None,
         computed: Callable[[float], None] = lambda seconds: None,
     ) -> None:
-        """`turned` is called from the server's thread after each turn, `computed` with the CPU time of an answer.
+        """The server's thread calls `turned` after each turn, and `computed` gets the CPU time of each answer.
 
         Raises OSError when the address cannot be bound.
         """
@@ -117,7 +117,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering and free the port. Waits for the server's thread and briefly for answers under way."""
+        """Stop answering and free the port. Waits for the server's thread, and briefly for answers under way."""
         self._ends = True
         self._alarm()
         self._thread.join()
@@ -125,7 +125,7 @@ class Server:
             worker.join(_CLOSE_SECONDS)
 
     def _alarm(self) -> None:
-        with suppress(OSError):  # full: it is awake; closed: nobody is there any more
+        with suppress(OSError):  # full: the thread is awake; closed: it has ended
             self._wake.send(b"\0")
 
     def _run(self) -> None:
@@ -152,12 +152,12 @@ class Server:
                     pass
         elif key.fileobj is self._door.listener:
             self._accept()
-        elif key.data in self._connections:  # else closed by what came before it in this turn
+        elif key.data in self._connections:  # an earlier event of this turn may have closed it
             try:
                 (self._read if key.data.state is _State.READING else self._send)(key.data)
-            except OSError:  # the client has gone
+            except OSError:  # the client disconnected
                 self._close(key.data)
-            except Exception:  # whatever one connection brings, the others are served
+            except Exception:  # a failure of one connection must not end the server
                 log.warning("the answer to %s failed", key.data.client, exc_info=True)
                 self._close(key.data)
 
@@ -181,7 +181,7 @@ class Server:
             now = time.monotonic()
             if accepted is None:
                 if self._door.pause_seconds:
-                    self._evict()  # its descriptor serves who comes next
+                    self._evict()  # frees a descriptor for the next connection
                 return
             connected, client = accepted
             if len(self._connections) >= self._door.most:
@@ -195,7 +195,7 @@ class Server:
             self._ready(key)  # the request is often there already
 
     def _evict(self) -> bool:
-        """Close the oldest connection that nobody computes an answer for; whether there was one."""
+        """Close the oldest connection without an answer under way; returns whether there was one."""
         idle = [one for one in self._connections if one.state is not _State.ANSWERING]
         if idle:
             self._close(min(idle, key=lambda one: one.begun))
@@ -217,7 +217,7 @@ class Server:
             self._begin(connection)
 
     def _head(self, connection: _Connection, searched: int) -> bool:
-        """Whether the head is there and announces a body that we read. Its end is looked for from `searched` on."""
+        """Whether the head is there and announces a valid body. Looks for its end from `searched` on."""
         end = connection.received.find(END_OF_HEAD, searched, MOST_HEAD_BYTES)
         if end < 0:
             if len(connection.received) >= MOST_HEAD_BYTES:
@@ -238,20 +238,20 @@ class Server:
         return True
 
     def _begin(self, connection: _Connection) -> None:
-        assert connection.request is not None  # asked for once it is there
+        assert connection.request is not None  # called once the request is there
         connection.received.clear()
         try:
-            told = self._route(connection.request)
+            answer = self._route(connection.request)
         except Exception:
             log.warning("the answer to %s failed", connection.client, exc_info=True)
-            told = Reply.words(500, "the answer failed: the log of this process says why")
-        if isinstance(told, Reply):
-            self._answer(connection, told)
+            answer = Reply.words(500, "the answer failed: the log of this process says why")
+        if isinstance(answer, Reply):
+            self._answer(connection, answer)
             return
         self._selector.unregister(connection.socket)
         connection.state = _State.ANSWERING
-        self._waiting[told.lane].append((connection, told))
-        self._next(told.lane)
+        self._waiting[answer.lane].append((connection, answer))
+        self._next(answer.lane)
 
     def _next(self, lane: Lane) -> None:
         while self._waiting[lane] and len(self._working[lane]) < lane.value:
@@ -260,7 +260,7 @@ class Server:
             self._working[lane].add(worker)
             try:
                 worker.start()
-            except RuntimeError:  # no more threads to be had
+            except RuntimeError:  # the system refuses another thread
                 self._working[lane].discard(worker)
                 self._answer(connection, Reply.words(503, "no thread is left to answer: ask again"))
 
@@ -270,7 +270,7 @@ class Server:
         except Exception:
             log.warning("the answer to %s failed", connection.client, exc_info=True)
             reply = Reply.words(500, "the answer failed: the log of this process says why")
-        self._computed(time.thread_time())  # a thread of its own: all it has computed was for this request
+        self._computed(time.thread_time())  # this thread computed nothing else
         self._done.append((work.lane, threading.current_thread(), connection, reply))
         self._alarm()
 

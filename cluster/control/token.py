@@ -1,7 +1,7 @@
-"""The token of a local cluster: who knows it is the account that started the cluster, or root.
+"""The token of a local cluster. Only the account that started the cluster and root know it.
 
-Ports of one machine are open to all its accounts. The token lies in the cluster's state folder, which they cannot
-read, and reaches roles and coordinators in their environment.
+All accounts of a machine reach its ports. The token is in the cluster's state folder, which other accounts cannot read,
+and in the environment of roles and coordinators.
 """
 
 import os
@@ -13,18 +13,18 @@ from pathlib import Path
 
 VARIABLE = "PSCLUSTER_TOKEN"
 STATE = ".pscluster"
-"""Folder beside the inventory with a folder for each of its clusters."""
+"""The folder beside the inventory that holds one folder for each of its clusters."""
 NAME = "token"
 _TOKEN = re.compile(r"[0-9a-f]{64}")
 
 
 def own_token() -> str | None:
-    """The token that this process was started with; None without one."""
+    """The token in this process's environment; None without one."""
     return os.environ.get(VARIABLE) or None
 
 
 def kept_token(folder: Path) -> str:
-    """The token in `folder`, made where there is none. Raises OSError."""
+    """The token in `folder`; makes one if there is none. Raises OSError."""
     found = read_token(folder)
     if found is not None:
         return found
@@ -33,7 +33,7 @@ def kept_token(folder: Path) -> str:
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(f"{fresh}\n")
     try:
-        if (folder / NAME).exists():  # it is none, or another process has just made it
+        if (folder / NAME).exists():  # it is invalid, or another process has just made it
             return read_token(folder) or _replaced(new, folder, fresh)
         os.link(new, folder / NAME)
     except FileExistsError:
@@ -49,7 +49,7 @@ def _replaced(new: Path, folder: Path, fresh: str) -> str:
 
 
 def read_token(folder: Path) -> str | None:
-    """The token in `folder`; None where none can be read."""
+    """The token in `folder`; None without a readable one."""
     with suppress(OSError, UnicodeDecodeError):
         text = (folder / NAME).read_text().strip()
         if _TOKEN.fullmatch(text):
@@ -58,7 +58,7 @@ def read_token(folder: Path) -> str | None:
 
 
 def adopt(inventory: Path, cluster: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Take the token of the local cluster in the file `inventory`, for a coordinator that is started by hand."""
+    """Put the token of this local cluster into the environment, for a coordinator that a person starts."""
     if VARIABLE not in environment:
         found = read_token(inventory.resolve().parent / STATE / cluster)
         if found is not None:

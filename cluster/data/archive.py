@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 
-from cluster.data.progress import Report, silent
+from cluster.data.recordings import Report, silent
 from cluster.errors import DataError
 
 LARGEST_TEXT_BYTES = 512 * 2**20

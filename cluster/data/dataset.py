@@ -61,7 +61,7 @@ def content_digest(files: Mapping[str, str], labels: tuple[str, ...], shape: tup
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether a folder is meant to be a prepared data set; `open_prepared` says whether it is a sound one."""
+    """Whether a folder looks like a prepared data set; `open_prepared` checks its content."""
     return (folder / MANIFEST).is_file() and any((folder / name).exists() for name in (WINDOWS, CLASSES, SUBJECTS))
 
 

@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
 from cluster.data.filters import SHORTEST_RECORDING_STEPS, nine_channels
-from cluster.data.labels import ACTIVITIES, activity_labels
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
-from cluster.data.segments import check_window, cut
-from cluster.data.table import lines_of_rows, parse_integers, parse_table
+from cluster.data.reader import Reader
+from cluster.data.recordings import Cutting, Recordings, Report, check_window, cut
+from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
 TRANSITION = "_TO_"
@@ -46,14 +44,12 @@ def wanted(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in fixed or re.fullmatch(r"RawData/(acc|gyro)_.*\.txt", name))
 
 
-def read(
-    tree: Tree, window_steps: int, window_stride: int, report: Report, *, all_activities: bool = False
-) -> Recordings:
+def read(tree: Tree, cutting: Cutting, report: Report, *, all_activities: bool = False) -> Recordings:
     """Windows of all activities but the transitions between postures, training rows first, in order of labels.txt.
 
     `all_activities` keeps the transitions. Raises DataError naming file, line and remedy.
     """
-    check_window(window_steps, window_stride)
+    check_window(cutting)
     labels = activity_labels(tree)
     kept = [number for number, label in enumerate(labels) if all_activities or TRANSITION not in label]
     recordings = _recordings(tree, read_segments(tree, len(labels)))
@@ -68,14 +64,14 @@ def read(
                     f"{len(samples)} rows (experiment {experiment}, user {subject}); correct the line or the recording"
                 )
             if segment.activity in kept:
-                windows = cut(samples[segment.start : segment.stop], window_steps, window_stride)
+                windows = cut(samples[segment.start : segment.stop], cutting)
                 pieces[subject in train].append((windows, segment))
         report("reading", done, len(recordings))
     ordered = pieces[True] + pieces[False]
     counts = [len(windows) for windows, _ in ordered]
     if not sum(counts):
         raise DataError(
-            f"{tree.where}: {SEGMENTS}: no labelled segment is {window_steps} steps long; use shorter windows"
+            f"{tree.where}: {SEGMENTS}: no labelled segment is {cutting.window_steps} steps long; use shorter windows"
         )
     return Recordings(
         windows=np.concatenate([windows for windows, _ in ordered]),
@@ -152,3 +148,21 @@ def _training_subjects(tree: Tree, recordings: Mapping[tuple[int, int], Sequence
                 f"{TEST_SUBJECTS}; add it to one"
             )
     return train
+
+
+class Hapt(Reader):
+    """See the module."""
+
+    name = "hapt"
+    accepted = "the HAPT set as a zip or folder"
+    is_what = (
+        "the raw recordings of [Human Activities and Postural Transitions](https://archive.ics.uci.edu/dataset/341), "
+        "zip or folder as published"
+    )
+    windows_are_cut = "here, any `window_steps` and `window_stride`"
+    marker = "RawData/"
+    suffix = None
+    usual_names = ("HAPT Data Set.zip", "HAPT Data Set")
+    settings = ("window_steps", "window_stride")
+    wanted = staticmethod(wanted)
+    read = staticmethod(read)

@@ -8,8 +8,7 @@ import argparse
 import os
 import sys
 
-from cluster.data.places import PROJECT_ROOT, user_cache
-from cluster.data.source import find_source
+from cluster.data.source import PROJECT_ROOT, find_source, user_cache
 from cluster.errors import DataError
 from cluster.logs.terminal import say_json
 

@@ -1,4 +1,4 @@
-"""Somebody's own windows in one `.npz`, as `numpy.savez_compressed` writes it.
+"""A user's own windows in one `.npz`, as `numpy.savez_compressed` writes it.
 
 `x_train`, `x_test`: (windows, steps, channels), any real numbers; `y_train`, `y_test`: (windows,), integers or text;
 optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `labels`: (classes,) text.
@@ -14,22 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line, refuse_nameless
-from cluster.data.progress import Report
-from cluster.data.recordings import NO_SUBJECT, Recordings
+from cluster.data.reader import Reader
+from cluster.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
 from cluster.data.table import LARGEST_INTEGER
 from cluster.errors import DataError
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("subject_train", "subject_test", "labels")
 DEFAULT_WINDOW_STEPS = 128
-"""What a job asks for when nobody said anything: an `.npz` of another length is then taken as it is."""
+"""The default of a job: an `.npz` of another length is then taken as it is."""
 
 
 _HEADER_DAMAGE = (ValueError, SyntaxError, TokenError, LookupError, RecursionError)
 """What numpy raises over a member's header, which it reads as Python source."""
 
 
-def read(path: Path, window_steps: int, report: Report) -> Recordings:
+def read(path: Path, cutting: Cutting, report: Report) -> Recordings:
     """The windows as they are, float32, training rows first.
 
     Classes are numbered by `labels`, else by the sorted distinct values of `y_train`. Raises DataError naming the
@@ -43,9 +43,10 @@ def read(path: Path, window_steps: int, report: Report) -> Recordings:
             f"{path}: x_test: expected windows of shape {train.shape[1:]} as in x_train, got {test.shape[1:]}; cut "
             f"both sets the same way"
         )
-    if window_steps not in (DEFAULT_WINDOW_STEPS, train.shape[1]):
+    if cutting.window_steps not in (DEFAULT_WINDOW_STEPS, train.shape[1]):
         raise DataError(
-            f"{path}: window_steps: its windows have {train.shape[1]} steps, got {window_steps}; leave window_steps out"
+            f"{path}: window_steps: its windows have {train.shape[1]} steps, got "
+            f"{cutting.window_steps}; leave window_steps out"
         )
     labels, classes = _classes(path, arrays)
     return Recordings(
@@ -184,3 +185,17 @@ def _subjects(path: Path, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int3
         else:
             columns.append(np.full(len(arrays[f"x_{part}"]), NO_SUBJECT, dtype=np.int32))
     return np.concatenate(columns)
+
+
+class Npz(Reader):
+    """See the module."""
+
+    name = "npz"
+    accepted = "an .npz with x_train, y_train, x_test and y_test"
+    is_what = "[your own windows](#your-own-windows-in-an-npz): any length, channels and classes"
+    windows_are_cut = "by you"
+    marker = None
+    suffix = ".npz"
+    usual_names = ()
+    settings = ()
+    read = staticmethod(read)

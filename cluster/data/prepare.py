@@ -4,19 +4,18 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from cluster.data import hapt, npz, synthetic, uci_har
-from cluster.data.archive import FolderTree, ZipTree, digest, file_digest
-from cluster.data.dataset import Dataset, open_prepared
-from cluster.data.layout import Layout, open_set
-from cluster.data.progress import Report, silent
-from cluster.data.published import open_published
-from cluster.data.recordings import Recordings, check
-from cluster.data.source import Source
+from cluster.data.archive import FolderTree, digest, file_digest
+from cluster.data.dataset import MANIFEST, Dataset, open_prepared
+from cluster.data.npz import DEFAULT_WINDOW_STEPS
+from cluster.data.reader import READERS, open_set
+from cluster.data.recordings import Cutting, Report, check, silent
+from cluster.data.source import PREPARED, Source
 from cluster.data.store import store
 from cluster.errors import DataError
 
@@ -24,16 +23,6 @@ CHECKSUM_SUFFIX = ".sha256"
 """What `sha256sum FILE > FILE.sha256` leaves beside a file is held against the file."""
 SHORT_KEY = 16
 """Hexadecimal digits of the key in a folder's name: 64 bits."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one kind of source comes down to: a name, the settings that decide the result, and two ways to read it."""
-
-    name: str
-    settings: Mapping[str, int]
-    digest: Callable[[], str]
-    read: Callable[[], Recordings]
 
 
 def prepare(
@@ -51,33 +40,54 @@ def prepare(
     changed is prepared again, what did not is not, wherever the source lies. `seed` matters to synthetic recordings
     only. `progress` is called with a stage, what is done and what there is in all. A source that is a prepared folder
     itself is opened where it lies, and must have been prepared with these settings.
-    Raises DataError naming file, line and remedy; the cache then holds what it held before.
+    Raises DataError naming file, line and remedy; the cache is then unchanged.
     """
-    if source.kind == "prepared" and source.path is not None:
+    if source.kind == PREPARED and source.path is not None:
         return open_published(source.path, window_steps=window_steps, window_stride=window_stride, seed=seed)
-    where = str(source.path or source.kind)
-    with _work(source, window_steps, window_stride, seed, progress or silent) as work:
-        source_sha256 = work.digest()
-        described = json.dumps([_preparation_sha256(), source.kind, source_sha256, work.settings])
+    where, report = str(source.path or source.kind), progress or silent
+    reader = READERS[source.kind]
+    cutting = Cutting(window_steps, window_stride, seed)
+    settings = {setting: getattr(cutting, setting) for setting in reader.settings}
+    name = source.kind if source.path is None or reader.suffix is None else source.path.stem
+    with _opened(source) as opened:
+        source_sha256 = _digest(source, opened, report)
+        described = json.dumps([_preparation_sha256(), source.kind, source_sha256, settings])
         key = hashlib.sha256(described.encode()).hexdigest()
-        folder = cache / f"{_file_name(work.name)}-{key[:SHORT_KEY]}"
+        folder = cache / f"{_file_name(name)}-{key[:SHORT_KEY]}"
         try:
             prepared = open_prepared(folder)
         except DataError:
             # Absent or damaged: either way it is made again from the source.
-            about = {
-                "name": work.name,
-                "source": where,
-                "source_sha256": source_sha256,
-                "preparation": work.settings,
-            }
-            prepared = store(check(work.read(), where), folder, about, progress or silent)
-    return replace(prepared, name=work.name, source=where)
+            about = {"name": name, "source": where, "source_sha256": source_sha256, "preparation": settings}
+            prepared = store(check(reader.read(opened, cutting, report), where), folder, about, report)
+    return replace(prepared, name=name, source=where)
+
+
+def open_published(folder: Path, *, window_steps: int, window_stride: int, seed: int) -> Dataset:
+    """The data set in `folder`, after comparing its files with its manifest, and its settings with the given ones.
+
+    Settings that its kind of source does not know do not matter. Raises DataError.
+    """
+    dataset = open_prepared(folder)
+    settings = json.loads((folder / MANIFEST).read_bytes()).get("preparation")
+    if not isinstance(settings, dict):
+        raise DataError(f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again")
+    wanted = {"window_steps": window_steps, "window_stride": window_stride, "seed": seed}
+    if not settings and window_steps != DEFAULT_WINDOW_STEPS:
+        # The source came cut into windows of one length, which no setting chose.
+        settings = {"window_steps": dataset.window_steps}
+    for name, value in settings.items():
+        if value != wanted.get(name):
+            raise DataError(
+                f"{folder}: prepared with {name} {value}, expected {wanted.get(name)} as in the job; prepare and "
+                f"publish the data for this job, or change the job"
+            )
+    return dataset
 
 
 @functools.cache
 def _preparation_sha256() -> str:
-    """SHA-256 of the code that prepares: no version number that somebody forgets to raise when a filter changes."""
+    """SHA-256 of the code that prepares: unlike a version number it changes with every filter."""
     package = Path(__file__).parent
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(package.glob("*.py")))).hexdigest()
 
@@ -88,46 +98,25 @@ def _file_name(name: str) -> str:
 
 
 @contextmanager
-def _work(source: Source, window_steps: int, window_stride: int, seed: int, report: Report) -> Iterator[Work]:
-    cutting = {"window_steps": window_steps, "window_stride": window_stride}
-    if source.path is None:
-        yield Work(
-            name="synthetic",
-            settings={**cutting, "seed": seed},
-            digest=lambda: hashlib.sha256(b"synthetic").hexdigest(),
-            read=lambda: synthetic.read(window_steps, window_stride, seed, report),
-        )
-        return
+def _opened(source: Source) -> Iterator[Any]:
+    """What the source's reader reads: the files of a set, the path of a file, None for what is made here."""
     path = source.path
-    if source.kind == "npz":
-        yield Work(
-            name=path.stem,
-            settings={},
-            digest=lambda: _file_digest(path, report),
-            read=lambda: npz.read(path, window_steps, report),
-        )
+    if path is None or READERS[source.kind].marker is None:
+        yield path
         return
     with open_set(path) as found:
-        if found is None:
+        if found is None or found[0] != source.kind:
             raise DataError(f"{path}: no longer holds recordings of kind {source.kind}; look for the source again")
-        layout, tree = found
-        yield Work(
-            name=layout,
-            settings=cutting,
-            digest=lambda: _tree_digest(path, tree, layout, report),
-            read=lambda: (
-                hapt.read(tree, window_steps, window_stride, report)
-                if layout == "hapt"
-                else uci_har.read(tree, window_steps, report)
-            ),
-        )
+        yield found[1]
 
 
-def _tree_digest(path: Path, tree: FolderTree | ZipTree, layout: Layout, report: Report) -> str:
-    if not isinstance(tree, FolderTree):
-        return _file_digest(path, report)
-    names = (hapt if layout == "hapt" else uci_har).wanted(tree.names())
-    return digest(tree, names, report)
+def _digest(source: Source, opened: Any, report: Report) -> str:
+    """SHA-256 over the bytes that decide the result."""
+    if source.path is None:
+        return hashlib.sha256(source.kind.encode()).hexdigest()
+    if isinstance(opened, FolderTree):
+        return digest(opened, READERS[source.kind].wanted(opened.names()), report)
+    return _file_digest(source.path, report)
 
 
 def _file_digest(path: Path, report: Report) -> str:

@@ -15,9 +15,8 @@ from typing import Any
 
 from cluster.data.archive import file_digest
 from cluster.data.dataset import CLASSES, MANIFEST, SUBJECTS, WINDOWS
-from cluster.data.places import PROJECT_ROOT, user_cache
 from cluster.data.prepare import SHORT_KEY, prepare
-from cluster.data.source import find_source
+from cluster.data.source import PROJECT_ROOT, find_source, user_cache
 from cluster.errors import DataError
 from cluster.logs.terminal import say, say_json
 

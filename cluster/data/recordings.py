@@ -1,5 +1,6 @@
-"""Windows as every reader returns them, and the checks none of them may skip."""
+"""Windows as every reader returns them, how stretches are cut into them, and the checks that all must pass."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,23 @@ from numpy.typing import NDArray
 from cluster.errors import DataError
 
 NO_SUBJECT = -1
-"""The subject of a window whose source does not say who was recorded."""
+"""The subject of a window whose source names none."""
+
+Report = Callable[[str, int, int], None]
+"""Reports progress: the stage (`hashing`, `reading`, `writing`), the completed part and the total."""
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """A Report for callers without a display."""
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """The settings that a reader may use: steps of a window, steps between two windows, seed of invented recordings."""
+
+    window_steps: int
+    window_stride: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -32,7 +49,7 @@ class Recordings:
 
 
 def check(recordings: Recordings, where: str) -> Recordings:
-    """The same recordings, once they can be trained on.
+    """Return the same recordings if they can be trained on.
 
     Raises DataError naming `where`: an empty set, a class without training windows, a subject in both sets, a value
     that is not finite.
@@ -61,3 +78,18 @@ def check(recordings: Recordings, where: str) -> Recordings:
             f"{where}: window {int(np.argmin(finite))} holds a value that is not finite; remove or repair it"
         )
     return recordings
+
+
+def check_window(cutting: Cutting) -> None:
+    """Raises DataError when a window or its stride is shorter than one step."""
+    for name, value in (("window_steps", cutting.window_steps), ("window_stride", cutting.window_stride)):
+        if value < 1:
+            raise DataError(f"{name}: expected at least 1 step, got {value}; the published sets use 128 at stride 64")
+
+
+def cut(samples: NDArray[np.float32], cutting: Cutting) -> NDArray[np.float32]:
+    """Windows (count, window_steps, channels) of samples (steps, channels), as views; count is 0 when too short."""
+    if len(samples) < cutting.window_steps:
+        return np.empty((0, cutting.window_steps, samples.shape[1]), dtype=samples.dtype)
+    views = np.lib.stride_tricks.sliding_window_view(samples, cutting.window_steps, axis=0)[:: cutting.window_stride]
+    return views.transpose(0, 2, 1)

@@ -1,32 +1,29 @@
-"""Where recordings are looked for, and which of the known kinds lies there."""
+"""Where recordings are looked for, and of which known kind they are."""
 
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from cluster.data.dataset import is_prepared
-from cluster.data.layout import layout_of_folder, open_set
+from cluster.data.reader import READERS, kind_of_folder, open_set
 from cluster.errors import DataError
 
-Kind = Literal["hapt", "uci-har", "npz", "prepared", "synthetic"]
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+"""The folder that holds `cluster/`; `../shared/data` is beside it."""
 
 ENVIRONMENT = "PSCLUSTER_DATA"
 SHARED = Path("..") / "shared" / "data"
 """Relative to the project's root."""
-KNOWN_NAMES = ("HAPT Data Set.zip", "HAPT Data Set", "UCI HAR Dataset.zip", "UCI HAR Dataset")
-ACCEPTED = (
-    "the HAPT or the UCI HAR set as a zip or folder, an .npz with x_train, y_train, x_test and y_test, a prepared "
-    "folder, or 'synthetic'"
-)
+PREPARED, SYNTHETIC = "prepared", "synthetic"
+"""Kinds that no search finds by name: a folder that `prepare` wrote, and the fallback."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Recordings to train on. `path` is None for synthetic ones; `why` is one line that says which and why."""
+    """Recordings to train on: their kind, `path` (None for synthetic ones), and the choice explained in one line."""
 
-    kind: Kind
+    kind: str
     path: Path | None
     why: str
 
@@ -40,13 +37,13 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
     training on something else would look like success.
     """
     for text, origin in ((given, "as asked"), (environ.get(ENVIRONMENT), f"${ENVIRONMENT}")):
-        if text == "synthetic":
-            return Source("synthetic", None, f"synthetic recordings ({origin})")
+        if text == SYNTHETIC:
+            return Source(SYNTHETIC, None, f"synthetic recordings ({origin})")
         if text:
             path = Path(os.path.expanduser(text))
             found = _look(path)
             if found is None:
-                raise DataError(f"{path}: {_problem(path)}; {origin}, expected {ACCEPTED}")
+                raise DataError(f"{path}: {_problem(path)}; {origin}, expected {_accepted()}")
             return Source(*found, why=f"{found[1]} ({origin})")
     shared = (project_root / SHARED).resolve()
     for folder in (shared, user_cache):
@@ -54,18 +51,29 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
         if found is not None:
             return Source(*found, why=f"{found[1]} (found in {folder})")
     looked = f"no recordings given, none in {shared} or {user_cache}"
-    return Source("synthetic", None, f"synthetic recordings ({looked}; --data or ${ENVIRONMENT} names your own)")
+    return Source(SYNTHETIC, None, f"synthetic recordings ({looked}; --data or ${ENVIRONMENT} names your own)")
 
 
-def _look(path: Path) -> tuple[Kind, Path] | None:
+def user_cache() -> Path:
+    """The user's cache folder, where recordings may lie and prepared windows go."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "pscluster"
+
+
+def _accepted() -> str:
+    *sets, synthetic = (found.accepted for found in READERS.values())
+    return f"{', '.join(sets)}, a prepared folder, or {synthetic}"
+
+
+def _look(path: Path) -> tuple[str, Path] | None:
     try:
         if not path.is_dir():
             kind = _kind_of_file(path) if path.is_file() else None
             return (kind, path) if kind else None
         if is_prepared(path):
-            return "prepared", path
+            return PREPARED, path
         for candidate in _candidates(path):
-            kind = layout_of_folder(candidate) if candidate.is_dir() else _kind_of_file(candidate)
+            kind = kind_of_folder(candidate) if candidate.is_dir() else _kind_of_file(candidate)
             if kind:
                 return kind, candidate
     except (OSError, ValueError) as problem:
@@ -78,16 +86,19 @@ def _look(path: Path) -> tuple[Kind, Path] | None:
 def _candidates(folder: Path) -> Iterator[Path]:
     yield folder
     below = sorted(path for path in folder.iterdir() if path.is_dir() and os.access(path, os.R_OK | os.X_OK))
+    names = [name for found in READERS.values() for name in found.usual_names]
     for parent in (folder, *below):
-        yield from (parent / name for name in KNOWN_NAMES if (parent / name).exists())
+        yield from (parent / name for name in names if (parent / name).exists())
     yield from below
+    suffixes = {".zip", *(found.suffix for found in READERS.values())}
     for parent in (folder, *below):
-        yield from sorted(path for path in parent.iterdir() if path.suffix in (".zip", ".npz") and path.is_file())
+        yield from sorted(path for path in parent.iterdir() if path.suffix in suffixes and path.is_file())
 
 
-def _kind_of_file(path: Path) -> Kind | None:
-    if path.suffix.lower() == ".npz":
-        return "npz"
+def _kind_of_file(path: Path) -> str | None:
+    for kind, reader in READERS.items():
+        if path.suffix.lower() == reader.suffix:
+            return kind
     if path.suffix.lower() != ".zip":
         return None
     with open_set(path) as found:

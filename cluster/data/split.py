@@ -1,4 +1,4 @@
-"""Which training rows are held out to choose the recipe by: whole people, so that nobody is in both parts."""
+"""Which training rows are held out to choose the recipe by: whole people, so no person is in both parts."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The cache of prepared data sets: complete folders or none, whoever else prepares the same at the same time.
+"""The cache of prepared data sets: complete folders or none, also with several processes at once.
 
 Each process writes a folder of its own and renames it into place. There is no lock to be left behind: two processes
 that prepare the same source do the work twice, and the second finds the first one's result.
@@ -29,8 +29,7 @@ from cluster.data.dataset import (
     content_digest,
     open_prepared,
 )
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
+from cluster.data.recordings import Recordings, Report
 from cluster.errors import DataError
 
 PARTIAL = ".partial-"

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from cluster.data.filters import SAMPLE_RATE_HZ, nine_channels
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
-from cluster.data.segments import check_window, cut
+from cluster.data.reader import Reader
+from cluster.data.recordings import Cutting, Recordings, Report, check_window, cut
 from cluster.errors import DataError
 
 TRAIN_SUBJECTS, TEST_SUBJECTS = 21, 9
@@ -71,24 +70,24 @@ class Person:
     leans: tuple[float, ...]
 
 
-def read(window_steps: int, window_stride: int, seed: int, report: Report) -> Recordings:
+def read(opened: None, cutting: Cutting, report: Report) -> Recordings:
     """Windows, float32 (windows, window_steps, 9) in g and rad/s, of subjects 1 to 21 (training) and 22 to 30 (test).
 
     The same arguments give the same windows on one machine. Raises DataError when a window is longer than a bout.
     """
-    check_window(window_steps, window_stride)
-    if window_steps > BOUT_STEPS:
+    check_window(cutting)
+    if cutting.window_steps > BOUT_STEPS:
         raise DataError(
-            f"synthetic recordings last {BOUT_STEPS} steps, got windows of {window_steps}; use shorter ones"
+            f"synthetic recordings last {BOUT_STEPS} steps, got windows of {cutting.window_steps}; use shorter ones"
         )
     pieces: list[NDArray[np.float32]] = []
     people = TRAIN_SUBJECTS + TEST_SUBJECTS
     for subject in range(1, people + 1):
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, subject])))
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([cutting.seed, subject])))
         person = _person(random)
         for index, activity in enumerate(ACTIVITIES):
             for _ in range(BOUTS):
-                pieces.append(cut(_bout(person, activity, person.leans[index], random), window_steps, window_stride))
+                pieces.append(cut(_bout(person, activity, person.leans[index], random), cutting))
         report("reading", subject, people)
     windows_per_bout = len(pieces[0])
     windows_per_person = windows_per_bout * BOUTS * len(ACTIVITIES)
@@ -153,3 +152,17 @@ def _smooth(random: np.random.Generator, channels: int) -> Samples:
     summed = np.cumsum(white, axis=0)
     slow: Samples = (summed[width:] - summed[:-width]) / np.sqrt(width)
     return slow
+
+
+class Synthetic(Reader):
+    """See the module."""
+
+    name = "synthetic"
+    accepted = "'synthetic'"
+    is_what = "six activities of thirty invented people, seeded"
+    windows_are_cut = "here"
+    marker = None
+    suffix = None
+    usual_names = ()
+    settings = ("window_steps", "window_stride", "seed")
+    read = staticmethod(read)

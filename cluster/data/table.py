@@ -1,4 +1,4 @@
-"""Text files of numbers: parsed in bulk, and read again line by line only to say what is wrong with one."""
+"""Text files of numbers and names: parsed in bulk, and line by line only to locate what is wrong with one."""
 
 import io
 import math
@@ -7,7 +7,11 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.data.archive import Tree
 from cluster.errors import DataError
+
+ACTIVITIES = "activity_labels.txt"
+"""In the UCI sets: the name of each activity's number."""
 
 LARGEST_INTEGER = 2**31 - 1
 """Ids, classes and row numbers are stored as int32."""
@@ -50,6 +54,27 @@ def parse_integers(content: bytes, columns: int, where: str) -> NDArray[np.int32
 def lines_of_rows(content: bytes) -> list[int]:
     """The one-based line of each row: blank lines are not rows."""
     return [number for number, line in enumerate(_lines(content.decode("latin-1")), start=1) if line.strip()]
+
+
+def activity_labels(tree: Tree) -> tuple[str, ...]:
+    """Names of the activities, from lines such as `1 WALKING`, numbered from 1 without a gap.
+
+    Raises DataError naming the wrong line.
+    """
+    labels: list[str] = []
+    where = f"{tree.where}: {ACTIVITIES}"
+    for number, line in enumerate(tree.read(ACTIVITIES).decode("latin-1").splitlines(), start=1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != 2 or words[0] != str(len(labels) + 1) or words[1] in labels:
+            raise DataError(
+                f"{where}:{number}: expected '{len(labels) + 1} NAME', got {line.strip()[:40]!r}; correct the line"
+            )
+        labels.append(words[1])
+    if not labels:
+        raise DataError(f"{where}: expected lines such as '1 WALKING', got none; restore it from the original")
+    return tuple(labels)
 
 
 def _lines(text: str) -> list[str]:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
 from cluster.data.filters import CHANNELS
-from cluster.data.labels import ACTIVITIES, activity_labels
-from cluster.data.progress import Report
-from cluster.data.recordings import Recordings
-from cluster.data.table import lines_of_rows, parse_integers, parse_table
+from cluster.data.reader import Reader
+from cluster.data.recordings import Cutting, Recordings, Report
+from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
 WINDOW_STEPS = 128
@@ -30,16 +29,16 @@ def wanted(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in fixed)
 
 
-def read(tree: Tree, window_steps: int, report: Report) -> Recordings:
+def read(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
     """The published windows, float32 (windows, 128, 9), training rows first.
 
-    `window_steps` must be the published 128: the signals between windows are not in this set. Raises DataError naming
-    file, line and remedy.
+    The steps of a window must be the published 128: the signals between windows are not in this set. Raises DataError
+    naming file, line and remedy.
     """
-    if window_steps != WINDOW_STEPS:
+    if cutting.window_steps != WINDOW_STEPS:
         raise DataError(
-            f"{tree.where}: window_steps: this set comes cut into windows of {WINDOW_STEPS} steps, got {window_steps}; "
-            f"use {WINDOW_STEPS}, or the raw HAPT recordings, which can be cut to any length"
+            f"{tree.where}: window_steps: this set comes cut into windows of {WINDOW_STEPS} steps, got "
+            f"{cutting.window_steps}; use {WINDOW_STEPS}, or the raw HAPT recordings, which can be cut to any length"
         )
     labels = activity_labels(tree)
     sets = [_read_set(tree, part, len(labels), report) for part in SETS]
@@ -83,3 +82,21 @@ def _same_rows(tree: Tree, name: str, rows: int, reference: str, expected: int) 
             f"{tree.where}: {name}: expected {expected} rows as in {reference}, got {rows}; one of the two was cut "
             f"short, restore both"
         )
+
+
+class UciHar(Reader):
+    """See the module."""
+
+    name = "uci-har"
+    accepted = "the UCI HAR set as a zip or folder"
+    is_what = (
+        "the classic [UCI HAR Dataset](https://archive.ics.uci.edu/dataset/240), zip or folder: nine inertial-signal "
+        "files a set"
+    )
+    windows_are_cut = "by its authors: 128 steps at stride 64"
+    marker = "train/Inertial Signals/"
+    suffix = None
+    usual_names = ("UCI HAR Dataset.zip", "UCI HAR Dataset")
+    settings = ("window_steps", "window_stride")
+    wanted = staticmethod(wanted)
+    read = staticmethod(read)

@@ -1,30 +1,32 @@
-"""Changes of the cluster definition: collected, and made together.
+"""Changes of the cluster definition, collected and made together, and the drains that wait for them.
 
-Each change is sent to every live worker and waits for all of them, so one that has stopped holds up the coordinator
-until the watchdog cuts it off. So a change waits, for a while, until no worker is under suspicion or fenced: when half
-of a cluster stops at once, one definition leaves them all out, and the other half works on meanwhile.
+TensorFlow sends each change to every live worker and waits for all answers, so a stopped worker blocks the coordinator
+until the watchdog cuts it off. So a change waits, for a while, until no worker is suspect or fenced: when half of a
+cluster stops at once, one change takes out that half, and the other half works meanwhile.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
+from enum import Enum
 
-from cluster.engine.guardian import Guardian
 from cluster.engine.lost import first_line
 from cluster.engine.membership import Membership, Phase
 from cluster.engine.messages import Joined, JoinFailed
 from cluster.engine.runtime import Runtime
+from cluster.engine.watchdog import Guardian
 
 import tensorflow as tf  # isort: skip
 
 log = logging.getLogger(__name__)
 
 LONGEST_SECONDS = 5.0
-"""A change is not put off for longer: a fenced worker's call may take as long as it is waited for."""
+"""The longest delay of a change: the call of a fenced worker may return late."""
 
 
 class Changes:
-    """Who is to leave and to join the definition, and the one place that changes it."""
+    """Collects the workers that leave and join, and changes the definition. Nothing else changes it."""
 
     def __init__(self, runtime: Runtime, membership: Membership, guardian: Guardian) -> None:
         self._runtime, self._membership, self._guardian = runtime, membership, guardian
@@ -43,7 +45,7 @@ class Changes:
         self._since = self._since or time.monotonic()
 
     def due(self, now: float) -> bool:
-        """Whether there is a change to make, and nothing that speaks against making it now."""
+        """Whether there is a change to make now."""
         if self._since is None:
             return False
         doubtful = (Phase.SUSPECT, Phase.FENCED)
@@ -51,10 +53,10 @@ class Changes:
         return calm or now - self._since >= LONGEST_SECONDS
 
     def make(self, failed: Callable[[str], None]) -> tuple[list[int], list[Joined | JoinFailed]]:
-        """Make them: who has left, and what became of each that was to join.
+        """Change the definition; returns the workers that left, and the result of each that was to join.
 
-        `failed` is told why a change failed by which workers were to leave: one more may have died meanwhile, whose own
-        call will say so. The definition is sent again with the next change.
+        `failed` gets the reason when the change that takes workers out fails: another worker may have died meanwhile.
+        That worker's own call reports it, and the next change sends the definition again.
         """
         leaving, joining = list(self._leaving), list(self._joining)
         self._leaving, self._joining, self._since = {}, {}, None
@@ -69,7 +71,7 @@ class Changes:
         except tf.errors.OpError as problem:
             failed(first_line(problem))
             log.warning("while dropping %s: %s", ", ".join(map(name_of, tasks)), first_line(problem))
-        for task in tasks:  # not before: it may be stopped just while it is taken out
+        for task in tasks:  # not earlier: it may stop while the definition changes
             self._guardian.forget(name_of(task))
             self._guardian.unfence(name_of(task))
 
@@ -84,7 +86,7 @@ class Changes:
             return [Joined(task) for task in tasks]
         if len(tasks) == 1:
             return [JoinFailed(tasks[0], reason)]
-        # One of them spoils it for all: each by itself, beside those who are in by then.
+        # One worker fails the join of all: add them one by one.
         found: list[Joined | JoinFailed] = []
         inside: frozenset[int] = frozenset()
         for task in tasks:
@@ -95,7 +97,7 @@ class Changes:
 
     def _refused(self, tasks: frozenset[int]) -> str | None:
         try:
-            # Measured: without this a worker stopped between its answer and here holds us up until it goes on.
+            # Measured: without this a worker that stops between its answer and here blocks us until it continues.
             with self._guardian.quiet():
                 self._runtime.update(self._membership.live | tasks)
         except tf.errors.OpError as problem:
@@ -106,3 +108,54 @@ class Changes:
 def name_of(task: int) -> str:
     """`worker:3`."""
     return f"worker:{task}"
+
+
+class Drain(Enum):
+    """The result of a drain."""
+
+    DRAINED = "drained"
+    UNKNOWN = "unknown"
+    HOLDS_PARAMETERS = "holds parameters"
+    LAST = "last"
+    """No other worker could take its work."""
+    BUSY = "busy"
+    """It still worked on its item when the time was up."""
+
+
+class Drains:
+    """Lets any thread ask for a drain and wait until the dispatcher's thread reports that it is done."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[int, list[threading.Event]] = {}
+        self._closed = False
+
+    def wait(self, task: int, ask: Callable[[], None], seconds: float) -> bool:
+        """Call `ask`, then wait at most `seconds` for `done(task)`; returns whether it came."""
+        done = threading.Event()
+        with self._lock:
+            if self._closed:
+                return True
+            self._waiting.setdefault(task, []).append(done)
+        ask()
+        if done.wait(seconds):
+            return True
+        with self._lock:
+            others = self._waiting.get(task, [])
+            if done in others:
+                others.remove(done)
+        return done.is_set()
+
+    def done(self, task: int) -> None:
+        """Wake every thread that waits for this worker."""
+        with self._lock:
+            for waiting in self._waiting.pop(task, []):
+                waiting.set()
+
+    def close(self) -> None:
+        """Wake every thread: no worker gets work any more, so all are drained."""
+        with self._lock:
+            self._closed = True
+            for waiting in (one for several in self._waiting.values() for one in several):
+                waiting.set()
+            self._waiting.clear()

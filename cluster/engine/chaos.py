@@ -1,9 +1,9 @@
-"""Which fault strikes when: faults are injected on purpose, drawn by a seed. Pure: no process, socket or clock.
+"""Chooses faults to inject, drawn by a seed. Pure: no process, socket or clock.
 
-A plan is text, `kill-worker:0.1,late:0.02,seed:7`: each fault with its probability for an item that is sent to a
-worker. Draws come from a generator that counts (Philox, Salmon et al. 2011) under (seed, attempt) at the number of the
-dispatch, so neither threads nor other faults shift what comes next. The attempt is that of the coordinator's process:
-one that was killed and came back does not meet the same fault at the same place for ever.
+A plan is text, `kill-worker:0.1,late:0.02,seed:7`: each fault with its probability for one dispatched item. Draws come
+from a counter-based generator (Philox, Salmon et al. 2011) under (seed, attempt) at the number of the dispatch, so
+neither threads nor other faults shift later draws. The attempt is that of the coordinator's process: after a restart it
+does not meet the same fault at the same place again.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +16,7 @@ from cluster.errors import UsageError
 
 
 class Fault(StrEnum):
-    """What can be made to happen."""
+    """A fault that can be injected."""
 
     KILL_WORKER = "kill-worker"
     STOP_WORKER = "stop-worker"
@@ -33,33 +33,33 @@ TAKES_WORKER = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER, Fault.CUT_WORKER
 """Faults after which a worker is out for a while."""
 
 DEADLY = frozenset({Fault.KILL_PS, Fault.KILL_COORDINATOR})
-"""Faults that end the coordinator: the job has to be started again, and to go on from a checkpoint."""
+"""Faults that end the coordinator: the job starts again and resumes from a checkpoint."""
 
 BY_SUPERVISOR = frozenset({Fault.KILL_WORKER, Fault.STOP_WORKER, Fault.CUT_PS}) | DEADLY
-"""Faults that take a supervisor: it starts processes again, and may reach into them."""
+"""Faults that need a supervisor: it restarts processes, and may reach into them."""
 
 DELIVERY = frozenset({Fault.DROP_REPLY, Fault.DUPLICATE, Fault.LATE})
 """Faults of one call and its reply."""
 
 SPARED_ATTEMPT = 4
-"""From this attempt on an item is left in peace: one that fails on every attempt would end the run."""
+"""From this attempt on an item is spared: one that fails on every attempt would end the run."""
 
 DEADLY_LIMIT = 4
 DEADLY_WINDOW_SECONDS = 600.0
-"""Deadly faults in so many seconds. `fab` starts a job again five times in ten minutes: one is left for bad luck."""
+"""At most 4 deadly faults in 600 s: `fab` restarts a job five times in ten minutes, so one restart is left."""
 
 PROMPT_SECONDS = 0.2
-"""A process is struck at most so long after the item was sent: while it computes, as a rule."""
+"""A fault hits a process at most this long after the dispatch, usually while the process computes."""
 
 MARGIN_SECONDS = 1.0
-"""After a struck worker should be back or noticed, until it counts again among those who could go on."""
+"""Added to the time until a worker that a fault hit counts as able to work again."""
 
 _SEED = "seed"
 
 
 @dataclass(frozen=True)
 class ChaosPlan:
-    """Probability of each fault for one dispatched item; together at most 1, and at most one strikes."""
+    """The probability of each fault for one dispatched item; the sum is at most 1, and at most one fault hits."""
 
     probabilities: Mapping[Fault, float]
     seed: int = 0
@@ -69,7 +69,7 @@ class ChaosPlan:
 
     @classmethod
     def parse(cls, text: str) -> "ChaosPlan":
-        """The plan that `text` describes. Raises UsageError naming every problem, and what there is."""
+        """The plan that `text` describes. Raises UsageError that names every problem and the known faults."""
         found: dict[Fault, float] = {}
         problems: list[str] = []
         seed: int | None = None
@@ -100,13 +100,15 @@ class ChaosPlan:
         return cls(found, seed or 0)
 
     def refuse(self, job: str, *, supervised: bool, goes_on: bool) -> None:
-        """Raise UsageError if this `job` cannot be given these faults.
+        """Raise UsageError if these faults cannot be injected into `job`.
 
-        `supervised`: whether there is a supervisor; `goes_on`: whether the job is one that is resumed.
+        `supervised`: whether there is a supervisor; `goes_on`: whether the job can be resumed.
         """
         deadly = [fault for fault in self.probabilities if fault in DEADLY]
         if deadly and not goes_on:
-            raise UsageError(f"--chaos {', '.join(deadly)}: only train goes on after that; {job} would begin anew")
+            raise UsageError(
+                f"--chaos {', '.join(deadly)}: only train resumes after that; {job} would start again from nothing"
+            )
         helpless = [fault for fault in self.probabilities if fault in BY_SUPERVISOR]
         if helpless and not supervised:
             raise UsageError(
@@ -128,17 +130,17 @@ def _probability(name: str, value: str, problems: list[str]) -> float:
 
 @dataclass(frozen=True)
 class Strike:
-    """One fault: on the worker that an item is sent to, or on the parameter server or coordinator number `task`."""
+    """One fault: on the worker that gets the item, or on the parameter server or coordinator number `task`."""
 
     fault: Fault
     task: int
     dispatch: int
     delay_seconds: float
-    """For a process: when it is struck, after the item was sent."""
+    """For a process: the time from the dispatch to the fault."""
     lasts_seconds: float
-    """How long a worker is stopped, or a reply held back."""
+    """How long a worker stays stopped, or a reply is held back."""
     server: int = 0
-    """The parameter server that a worker is cut off from."""
+    """The parameter server from which the worker is cut off."""
 
     @property
     def target(self) -> str:
@@ -149,11 +151,11 @@ class Strike:
 
 @dataclass
 class Chaos:
-    """Decides for each dispatch of one coordinator process."""
+    """Chooses the fault of each dispatch of one coordinator process."""
 
     plan: ChaosPlan
     attempt: int = 0
-    """How many coordinator processes of this run came before."""
+    """How many coordinator processes this run had before."""
     servers: int = 1
     dispatches: int = field(default=0, init=False)
     _down_until: dict[int, float] = field(default_factory=dict, init=False)
@@ -163,9 +165,9 @@ class Chaos:
     ) -> Strike | None:  # fmt: skip
         """The fault, if any, of the next dispatch: an item's attempt number `attempts` (from 1), to worker `task`.
 
-        Spared are an item that has been tried often; the last worker of `live` that none of our faults has taken or
-        is about to take; and the job itself when it has had enough deadly faults: `deadly` counts those in the last so
-        many seconds. `now`: seconds of any clock.
+        It spares an item with many attempts; the last worker of `live` that none of our faults has hit or is about to
+        hit; and the job itself after enough deadly faults: `deadly` counts those in the last seconds. `now` is in
+        seconds of any clock.
         """
         number, self.dispatches = self.dispatches, self.dispatches + 1
         which, when, how_long = self._drawn(number)

@@ -1,8 +1,8 @@
-"""Runs items on whatever workers there are: the thin shell around `Membership`.
+"""Runs items on the live workers: the thin shell around `Membership`.
 
-One thread (the caller's) takes events, asks the core, and carries out instructions; a lane per worker makes the
-calls; a prober looks for workers that came back; the watchdog, a process, cuts off those that hold us up. No wait is
-without a deadline.
+The caller's thread takes events, hands them to the membership and carries out its instructions. A lane for each worker
+makes the calls, a prober finds workers that return, and the watchdog process cuts off workers that block us. Every wait
+has a deadline.
 """
 
 import contextlib
@@ -12,12 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cluster.engine.changes import Changes, name_of
+from cluster.engine.changes import Changes, Drain, Drains, name_of
 from cluster.engine.chaos import Strike
-from cluster.engine.drains import Drain, Drains
-from cluster.engine.guardian import Guardian
-from cluster.engine.lanes import Lane
-from cluster.engine.lost import holder_lost
+from cluster.engine.lanes import Prober, WorkerLane
+from cluster.engine.lost import Servers, holder_lost
 from cluster.engine.membership import Membership, Phase, Timing
 from cluster.engine.messages import (
     Abandon,
@@ -33,18 +31,17 @@ from cluster.engine.messages import (
     InOrder,
     Instruction,
     Item,
+    ItemSource,
     Joined,
     Outcome,
-    Probe,
     Probed,
+    ProbeSuspect,
     Release,
     Silent,
-    Source,
 )
-from cluster.engine.prober import Prober
 from cluster.engine.runtime import Runtime, Traced
 from cluster.engine.saboteur import Saboteur
-from cluster.engine.servers import Servers
+from cluster.engine.watchdog import Guardian
 from cluster.errors import ClusterError
 
 log = logging.getLogger(__name__)
@@ -54,11 +51,11 @@ PROBE_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 
 STANDSTILL_SECONDS = 1.0
-"""A turn that takes this much longer than it waited for: the coordinator stood still, and the workers are excused."""
+"""A turn that takes this much longer than its wait: the coordinator stood still, and all deadlines move."""
 
 
 class NoWorkers(ClusterError):
-    """No worker answered for as long as we were willing to wait."""
+    """No worker answered in time."""
 
 
 class Dispatcher:
@@ -72,9 +69,9 @@ class Dispatcher:
         patience_seconds: float = 120.0,
         chaos: Saboteur | None = None,
     ) -> None:
-        """`functions` are all traced already (`runtime.trace`), while no worker was in the cluster.
+        """`functions` are traced already (`runtime.trace`), before any worker joined.
 
-        `patience_seconds`: how long a run waits without any worker before NoWorkers is raised. `chaos` injects faults.
+        A run without any worker raises NoWorkers after `patience_seconds`. `chaos` injects faults.
         """
         self._runtime, self._functions, self._chaos = runtime, functions, chaos
         peers = runtime.peers
@@ -83,7 +80,7 @@ class Dispatcher:
         self.membership = Membership(range(len(peers.workers)), timing)
         self._patience_seconds = patience_seconds
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, WorkerLane] = {}
         self._guardian = Guardian({name_of(task): address for task, address in self._addresses.items()})
         self._changes = Changes(runtime, self.membership, self._guardian)
         self._prober = Prober()
@@ -92,7 +89,7 @@ class Dispatcher:
         self._left: set[int] = set()
         self._drains = Drains()
         self.holders: frozenset[int] = frozenset()
-        """Workers that hold parameters themselves: the run ends when one of them is lost."""
+        """Workers that hold parameters: the run ends when one of them is lost."""
         self._silent_holder: int | None = None
         self._live_while_drawing: frozenset[int] | None = None
         self._outcomes: list[Outcome] = []
@@ -106,28 +103,28 @@ class Dispatcher:
         self.close()
 
     def wait_for_workers(self, count: int, seconds: float) -> int:
-        """Wait until `count` workers have joined or `seconds` have passed; returns how many are in.
+        """Wait at most `seconds` until `count` workers have joined; returns how many have.
 
-        Raises NoWorkers if none is.
+        Raises NoWorkers if none has.
         """
         end = time.monotonic() + seconds
         while len(self.membership.live) < count and time.monotonic() < end:
             self._turn(min(LOOK_SECONDS, max(0.0, end - time.monotonic())))
         if not self.membership.live:
-            raise NoWorkers(self._nobody(seconds))
+            raise NoWorkers(self._silence(seconds))
         return len(self.membership.live)
 
     @property
     def live(self) -> frozenset[int]:
-        """Workers that are in the cluster now."""
+        """The workers in the cluster."""
         return self.membership.live if self._live_while_drawing is None else self._live_while_drawing
 
     def drain(self, task: int, seconds: float) -> Drain:
-        """Give the worker nothing new, wait until it is through with what it has, and take it out of the cluster.
+        """Give the worker no new item, wait until it has finished its own, and take it out of the cluster.
 
-        For other threads than the one that runs items. The worker stays out until its process has been ended and the
-        next one answers, or for `Timing.drained_seconds` if nobody ends it. One that does not get done in `seconds`
-        remains asked to.
+        Call it from another thread than the one that runs items. The worker stays out until its process has ended and a
+        new one answers, or for `Timing.drained_seconds` if the process does not end. The request stands even if
+        `seconds` pass.
         """
         if task not in self._addresses:
             return Drain.UNKNOWN
@@ -137,23 +134,23 @@ class Dispatcher:
             return Drain.DRAINED
         return Drain.BUSY if self.membership.replaceable(task) else Drain.LAST
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item, in the order in which they come; every item exactly once.
 
-        Items are drawn as workers become free, an iterable's in its order. Once `stop()` is true none is drawn any
-        more, and those under way have LINGER_SECONDS to come to their end, even if no worker answers.
-        Raises ParameterServerLost, NoWorkers, or ClusterError when an item fails on every attempt.
+        It draws items as workers become free, those of an iterable in order. Once `stop()` is true it draws no more,
+        and waits at most LINGER_SECONDS for items under way, even if no worker answers. Raises ParameterServerLost,
+        NoWorkers, or ClusterError when an item fails on every attempt.
         """
         self._last_with_workers = time.monotonic()
         try:
             source = InOrder(items) if isinstance(items, Iterable) else items
             yield from self._outcomes_of(source, stop)
         finally:
-            # Broken off, by an error or by whoever no longer wants outcomes: the next run starts with nothing.
+            # Ended by an error, or by a caller that stops reading: the next run starts without open items.
             self.membership.withdraw()
             self._outcomes.clear()
 
-    def _outcomes_of(self, source: Source, stop: Callable[[], bool]) -> Iterator[Outcome]:
+    def _outcomes_of(self, source: ItemSource, stop: Callable[[], bool]) -> Iterator[Outcome]:
         stopped, linger_until = False, float("inf")
         while True:
             if not stopped and stop():
@@ -171,11 +168,11 @@ class Dispatcher:
             if self.membership.live:
                 self._last_with_workers = time.monotonic()
             elif time.monotonic() - self._last_with_workers > self._patience_seconds:
-                raise NoWorkers(self._nobody(self._patience_seconds))
+                raise NoWorkers(self._silence(self._patience_seconds))
 
-    def _draw(self, source: Source) -> None:
-        """Whoever is idle gets what the source has for it; what waits for any worker has gone out before."""
-        self._live_while_drawing = self.membership.live  # a source asks for it at each draw, and it stays the same
+    def _draw(self, source: ItemSource) -> None:
+        """Give each idle worker what the source has for it, once no item waits for any worker."""
+        self._live_while_drawing = self.membership.live  # a source reads it at each draw, and it does not change
         try:
             for task in self.membership.idle:
                 if self.membership.queued == 0 and (item := source.draw(task)) is not None:
@@ -184,7 +181,7 @@ class Dispatcher:
             self._live_while_drawing = None
 
     def close(self) -> None:
-        """Leave the workers alone and end our threads and the watchdog. Never waits long for a stuck call."""
+        """Leave the workers, end our threads and the watchdog. Never waits long for a stuck call."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -195,14 +192,14 @@ class Dispatcher:
         self._guardian.close()
 
     def _turn(self, longest: float) -> None:
-        """Wait for an event or the next due time, and act on all there is."""
+        """Wait for an event or the next due time, and handle all queued events."""
         begin = time.monotonic()
         if begin >= self._next_look:
             self._next_look = begin + LOOK_SECONDS
             self._look(begin)
         due = self.membership.next_due()
         wait = longest if due is None else max(0.0, min(longest, due - begin))
-        # All that is queued before the clock is looked at: a reply that waited for us is not overdue.
+        # Read all queued events before the clock: a reply that waited in the queue is not overdue.
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=wait)
             while True:
@@ -247,7 +244,7 @@ class Dispatcher:
 
             return tell
 
-        # A call that spans all holders is held up by any of them.
+        # Any of the holders can block a call that spans all of them.
         for holder in self.holders:
             self._prober.ask(self._guardian.addresses[name_of(holder)], PROBE_SECONDS, tell_of(holder))
         self._prober.ask(
@@ -261,8 +258,8 @@ class Dispatcher:
                     self._outcomes.append(outcome)
                 case Dispatch(task, item, attempt):
                     self._lanes[task].call(item, attempt, self._strike(task, item))
-                case Probe(task):
-                    log.warning("%s is overdue: its work goes to the others, probing it", name_of(task))
+                case ProbeSuspect(task):
+                    log.warning("%s is overdue: the others get its item, probing it", name_of(task))
                     self._probe(task)
                 case Fence(task, reason):
                     log.warning("fencing %s: %s", name_of(task), reason)
@@ -272,7 +269,7 @@ class Dispatcher:
                 case Drop(task, reason):
                     self._drop(task, reason)
                 case Release(task):
-                    log.info("%s is drained; %d of %d workers go on", name_of(task), *self._present())
+                    log.info("%s is drained; %d of %d workers continue", name_of(task), *self._present())
                     self._changes.leave(task)
                 case Add(task):
                     self._changes.join(task)
@@ -287,7 +284,7 @@ class Dispatcher:
             return None
         attempts, live = self.membership.attempts(item), self.membership.live
         strike = self._chaos.dispatched(task, attempts, live, self._guardian.cut)
-        return strike if item.repeatable else None  # what must never run twice is delivered faithfully
+        return strike if item.repeatable else None  # no fault in the delivery of an item that must never run twice
 
     def _change(self) -> None:
         left, came = self._changes.make(self._servers.raise_if_lost)
@@ -301,8 +298,8 @@ class Dispatcher:
     def _welcome(self, task: int, present: int) -> None:
         if task not in self._lanes:
             injected = [] if self._chaos is None else [self._chaos.injected]
-            self._lanes[task] = Lane(self._runtime, self._functions, task, self._events, *injected)
-        level = logging.WARNING if task in self._left else logging.INFO  # who heard that it left hears that it is back
+            self._lanes[task] = WorkerLane(self._runtime, self._functions, task, self._events, *injected)
+        level = logging.WARNING if task in self._left else logging.INFO  # its departure was a warning
         word = "is back" if task in self._left else "joined"
         log.log(level, "%s %s; %d of %d workers", name_of(task), word, present, len(self._addresses))
         self._left.discard(task)
@@ -311,19 +308,19 @@ class Dispatcher:
         self._servers.raise_if_lost(reason)
         if task in self.holders:
             raise holder_lost(name_of(task), reason)
-        log.warning("%s left (%s); %d of %d workers go on", name_of(task), reason, *self._present())
+        log.warning("%s left (%s); %d of %d workers continue", name_of(task), reason, *self._present())
         self._left.add(task)
         self._changes.leave(task)
 
     def _present(self) -> tuple[int, int]:
         return len(self.membership.live), len(self._addresses)
 
-    def _nobody(self, seconds: float) -> str:
+    def _silence(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())
         return f"no worker answered within {seconds:.0f} s ({addresses}): are they started, and on these ports?"
 
     def phases(self) -> dict[int, Phase]:
-        """Each worker's phase now."""
+        """The phase of each worker."""
         return {task: worker.phase for task, worker in self.membership.workers.items()}
 
 

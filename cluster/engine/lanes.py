@@ -1,21 +1,28 @@
-"""A lane is the thread that talks to one worker: it makes the blocking calls, so that nobody else has to wait."""
+"""The threads that wait for the network, so that the dispatcher does not: a lane for each worker, and one prober."""
 
+import contextlib
 import queue
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 
 from cluster.engine.chaos import Fault, Strike
 from cluster.engine.lost import first_line
 from cluster.engine.messages import Event, Failed, Item, Replied
 from cluster.engine.runtime import Runtime, Traced, transient
+from cluster.server.probe import Probes
 
 import tensorflow as tf  # isort: skip
 
+_IDLE_SECONDS = 60.0
 
-class Lane:
-    """One worker's calls, one after the other, each answered by Replied or Failed on `events`."""
+
+class WorkerLane:
+    """The thread that calls one worker, one call after the other; each ends in Replied or Failed on `events`."""
 
     def __init__(
         self,
@@ -25,7 +32,7 @@ class Lane:
         events: "queue.SimpleQueue[Event]",
         injected: Callable[[Strike], None] = lambda _: None,
     ) -> None:
-        """`injected` is told of each fault of a delivery once it has been injected."""
+        """`injected` gets each fault of a delivery after it was injected."""
         self._injected, self._closed = injected, threading.Event()
         self._runtime, self._functions, self._task, self._events = runtime, functions, task, events
         self._work: queue.SimpleQueue[tuple[Item, int, Strike | None] | None] = queue.SimpleQueue()
@@ -33,11 +40,11 @@ class Lane:
         self._thread.start()
 
     def call(self, item: Item, attempt: int, strike: Strike | None = None) -> None:
-        """Make this call next, with this fault in its delivery."""
+        """Queue this call, with this fault in its delivery."""
         self._work.put((item, attempt, strike))
 
     def close(self, wait_seconds: float = 0.0) -> None:
-        """End the thread after its present call; do not wait longer than `wait_seconds` for that."""
+        """End the thread after its present call; wait at most `wait_seconds` for it."""
         self._closed.set()
         self._work.put(None)
         self._thread.join(wait_seconds)
@@ -50,7 +57,7 @@ class Lane:
                 self._events.put(event if strike is None else self._struck(strike, event, item))
 
     def _struck(self, strike: Strike, event: Replied | Failed, item: Item) -> Replied | Failed:
-        """What reaches us of a call that was made; one that failed anyway is left as it is."""
+        """The event with its fault injected; a call that failed by itself stays as it is."""
         if isinstance(event, Failed):
             return event
         self._injected(strike)
@@ -69,6 +76,55 @@ class Lane:
         except tf.errors.OpError as problem:
             return Failed(self._task, attempt, first_line(problem), transient(problem))
         except Exception as problem:
-            # Ours, not the network's: it must reach the person, not end in a silent thread.
+            # A defect of ours, not of the network: the user must see it.
             return Failed(self._task, attempt, f"{type(problem).__name__}: {problem}", transient=False)
         return Replied(self._task, attempt, value, time.monotonic() - begin)
+
+
+class Prober:
+    """The thread that probes servers, all at the same time, so that a dead one delays none of the others."""
+
+    def __init__(self) -> None:
+        self._questions: queue.SimpleQueue[tuple[tuple[str, int], float, Callable[[bool], None]]] = queue.SimpleQueue()
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self._theirs.setblocking(False)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="prober", daemon=True)
+        self._thread.start()
+
+    def ask(self, address: tuple[str, int], seconds: float, report: Callable[[bool], None]) -> None:
+        """Call `report` with whether the server at this (numeric host, port) answers within `seconds`."""
+        self._questions.put((address, seconds, report))
+        self._wake()
+
+    def close(self) -> None:
+        """End the thread; open questions get no answer."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._wake()
+            self._thread.join()
+            self._ours.close()
+            self._theirs.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # the buffer is full: it wakes anyway
+            self._ours.send(b"\0")
+
+    def _serve(self) -> None:
+        numbers = count()
+        reports: dict[int, Callable[[bool], None]] = {}
+        with Probes[int]() as probes:
+            probes.selector.register(self._theirs, selectors.EVENT_READ)
+            while not self._closed.is_set():
+                for number, answered in probes.wait(_IDLE_SECONDS):
+                    reports.pop(number)(answered)
+                try:
+                    self._theirs.recv(4096)
+                except BlockingIOError:
+                    continue
+                while not self._questions.empty():
+                    (host, port), seconds, report = self._questions.get()
+                    number = next(numbers)
+                    reports[number] = report
+                    probes.ask(number, host, port, seconds)

@@ -1,4 +1,4 @@
-"""What the dispatcher hears (events), what it is asked to do (instructions), and the work itself (items)."""
+"""Items of work, the events that reach the dispatcher, and the instructions that it carries out."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 class Item:
     """One unit of work: call the traced function `function` with `arguments` (NumPy values) on any worker.
 
-    `id` is unique within a run; a function that changes parameters passes it to the shards' ledger. One that is not
-    `repeatable` is never given to a second worker while the first may still be at it.
+    `id` is unique within a run; a function that changes parameters passes it to the shards' ledger. An item that is not
+    `repeatable` never goes to a second worker while the first may still work on it.
     """
 
     id: int
@@ -19,42 +19,42 @@ class Item:
     repeatable: bool = True
 
 
-class Source(Protocol):
-    """Where a run's items come from: asked for each idle worker, so that it may decide late and by worker."""
+class ItemSource(Protocol):
+    """Where a run's items come from. The dispatcher draws for each idle worker, so it decides late and by worker."""
 
     def draw(self, task: int) -> Item | None:
-        """The item that the idle worker `task` should begin now: a new one, or one under way elsewhere, done twice.
+        """The item that the idle worker `task` begins now: a new one, or a copy of one that another worker has.
 
-        None if there is nothing for this worker until another outcome has come or time has passed.
+        None if this worker has to wait for another outcome or for the time.
         """
 
     def exhausted(self) -> bool:
         """Whether no new item will ever come."""
 
     def withdrawn(self) -> list[int]:
-        """Ids of items whose outcome nobody waits for any more, since the last call."""
+        """Ids of items whose outcome is no longer needed, since the last call."""
 
 
 class InOrder:
-    """A source that hands out the items of an iterable to whoever is idle first."""
+    """Hands out the items of an iterable in order, to any idle worker."""
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._items: Iterator[Item] = iter(items)
         self._ahead: Item | None = None
 
     def draw(self, task: int) -> Item | None:
-        """See Source."""
+        """See ItemSource."""
         del task
         item, self._ahead = self._ahead or next(self._items, None), None
         return item
 
     def exhausted(self) -> bool:
-        """See Source."""
+        """See ItemSource."""
         self._ahead = self._ahead or next(self._items, None)
         return self._ahead is None
 
     def withdrawn(self) -> list[int]:
-        """See Source: never any."""
+        """See ItemSource: never any."""
         return []
 
 
@@ -69,12 +69,12 @@ class Outcome:
     attempts: int
 
 
-# Events: facts, in the order in which they reached the coordinator.
+# Events: facts, in the order in which they reach the coordinator.
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An absent worker's server answers a probe."""
+    """The server of an absent or drained worker answers a probe."""
 
     task: int
 
@@ -124,14 +124,14 @@ class Probed:
 
 @dataclass(frozen=True)
 class DrainAsked:
-    """Somebody is about to end the worker and wants it to have nothing to do by then; answer with Release."""
+    """A caller asks to drain the worker; the answer is Release."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class Silent:
-    """A drained worker's server does not answer: it has been ended, and who answers next is another process."""
+    """The server of a drained worker does not answer: its process has ended, and the next answer is a new process."""
 
     task: int
 
@@ -139,7 +139,7 @@ class Silent:
 Event = Answered | Joined | JoinFailed | Replied | Failed | Probed | DrainAsked | Silent
 
 
-# Instructions: what the shell around the pure core does next, in this order.
+# Instructions: what the dispatcher does next, in this order.
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,15 @@ class Dispatch:
 
 
 @dataclass(frozen=True)
-class Probe:
-    """Ask the suspect's server for a sign of life; answer with Probed."""
+class ProbeSuspect:
+    """Probe the suspect's server; answer with Probed."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class Fence:
-    """Make sure that nothing the worker still does reaches us or holds us up: kill it, or cut our sockets to it."""
+    """Keep what the worker still does from reaching or blocking us: kill it, or cut our sockets to it."""
 
     task: int
     reason: str
@@ -183,31 +183,31 @@ class Fence:
 
 @dataclass(frozen=True)
 class Abandon:
-    """Leave the thread that waits for this worker behind: its call never came back, not even after the fence."""
+    """Abandon the thread that waits for this worker: its call did not return, not even after the fence."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class Release:
-    """The worker is drained: take it out of the cluster definition if it is in, and tell whoever asked for it."""
+    """The worker is drained: take it out of the cluster definition if it is in, and answer the callers that wait."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class Deliver:
-    """Hand the outcome to whoever scheduled the item."""
+    """Hand the outcome to the run that scheduled the item."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """End the run: the item failed on every attempt for a reason that another worker will not mend."""
+    """End the run: the item fails on every worker."""
 
     item: Item
     reason: str
 
 
-Instruction = Add | Drop | Dispatch | Probe | Fence | Abandon | Release | Deliver | GiveUp
+Instruction = Add | Drop | Dispatch | ProbeSuspect | Fence | Abandon | Release | Deliver | GiveUp

@@ -1,27 +1,28 @@
-"""The arithmetic of a synchronous step: how partial sums are rounded and added, and what the clip norm does."""
+"""The arithmetic of a synchronous step: rounding and adding partial sums, and the clip norm."""
 
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.codecs import Codec, Fp32
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp32 import Fp32
 from cluster.parameters import BLOCK
 
 import tensorflow as tf  # isort: skip
 
 
 class Nodes:
-    """Arithmetic of the tree's nodes: [gradient | statistics], rounded at every sum as they would travel."""
+    """Arithmetic of the reduction tree's nodes: [gradient | statistics], rounded at every sum as on the wire."""
 
     def __init__(self, codec: Codec) -> None:
-        """Raises ValueError for a codec that keeps something on the worker: the result would depend on who did what."""
+        """Raises ValueError for a codec with a memory: the result would depend on which worker did what."""
         if not codec.stateless:
             raise ValueError(f"synchronous steps need a codec without memory, not {codec.name}")
         self._codec = codec
 
     def leaf(self, gradient: Any, statistics: Any, trained_size: int) -> Any:
-        """A micro-batch's contribution: rounded as it would travel, without negative zeros.
+        """A micro-batch's contribution: rounded as on the wire, without negative zeros.
 
-        A part that nobody sent counts as +0.0, and x + 0.0 has the bits of x for every x but -0.0.
+        A missing part counts as +0.0, and x + 0.0 has the bits of x for every x but -0.0.
         """
         return tf.concat([self.rounded(gradient, trained_size), statistics], 0) + 0.0
 
@@ -33,11 +34,11 @@ class Nodes:
         return tf.concat([self.rounded(total[:trained_size], trained_size), total[trained_size:]], 0) + 0.0
 
     def encode(self, gradient: Any, size: int) -> Any:
-        """What travels of a gradient that is rounded already."""
+        """A rounded gradient as it travels."""
         return self._codec.encode(gradient, tf.zeros([0, size]))[0]
 
     def decode(self, encoded: Any, size: int) -> Any:
-        """The gradient again."""
+        """The gradient that `encode` was given."""
         return self._codec.decode(encoded, size)
 
     def words(self, size: int) -> int:
@@ -45,12 +46,12 @@ class Nodes:
         return self._codec.words(size)
 
     def rounded(self, gradient: Any, size: int) -> Any:
-        """What arrives of a gradient."""
+        """The gradient as it arrives."""
         return self.decode(self.encode(gradient, size), size)
 
 
 def clipped(squares: Any, share: Any, clip_norm: float | None) -> tuple[Any, Any]:
-    """The norm of a total times `share`, and what the total is multiplied with: 0 if it may not be used at all.
+    """The norm of a total times `share`, and the factor of the total: 0 if it is not finite.
 
     `squares` is the total's sum of squares by block, over all shards in layout order.
     """

@@ -1,7 +1,7 @@
-"""TensorFlow's distributed runtime, as the dispatcher needs it. The only module that uses TensorFlow's private names.
+"""TensorFlow's distributed runtime for the dispatcher. No other module uses TensorFlow's private names.
 
-One eager context spans the live tasks only; tasks join and leave it while variables on the parameter servers stay. The
-public `tf.config.experimental_connect_to_cluster` cannot do that: it starts over. `tests/engine/test_private_names.py`
+One eager context spans the live tasks only; tasks join and leave it while the variables on the parameter servers stay.
+The public `tf.config.experimental_connect_to_cluster` starts over instead. `tests/engine/test_private_names.py`
 pins what is used here against the installed TensorFlow.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.answers import AnswerAsShape
-from cluster.engine.arguments import PackedArguments
+from cluster.engine.calls import AnswerAsShape, PackedArguments
 from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
@@ -20,25 +19,25 @@ from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context, executor
 from tensorflow.python.framework import ops
 
-# Grappler rewrites a tree of additions into one n-ary sum, which adds in another order: whether it does depends on how
-# a step was cut into parts, and so would the bits of the result (measured).
+# Grappler rewrites a tree of additions into one n-ary sum, which adds in another order. Whether it does depends on how
+# a step is cut into parts, and so would the bits of the result (measured).
 tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 KEEP_ALIVE_SECONDS = 600
-"""How long a server keeps our context after our last sign of life: TensorFlow's own default.
+"""How long a server keeps our context after our last heartbeat: TensorFlow's own default.
 
-With 60 a worker forgot us while sixteen of them loaded a job's functions on two busy cores: their first answer took
-107 s, and our signs of life came too late. What a killed coordinator leaves goes with the roles' restart, not by this.
+With 60 s a worker dropped our context while sixteen workers loaded a job's functions on two busy cores: the first
+answer took 107 s, and our heartbeats came too late. A restart of the roles removes what a killed coordinator leaves.
 """
 
 GOODBYE_SECONDS = 2.0
-"""How long a parameter server may take to answer before we leave without a word."""
+"""How long we wait for a parameter server's answer before we leave the cluster without a message."""
 
 _HANDLES: list[Any] = []
 """On the default executor, one a lane, until the process ends.
 
-A handle's finalizer waits for that executor and prints a traceback of whatever failed there, as reading from a dead
-parameter server does, long after it was told (measured: one a worker).
+A handle's finalizer waits for that executor and prints a traceback of any failure there, such as a read from a dead
+parameter server, long after we have reported it (measured: one a worker).
 """
 
 _NETWORKS = (
@@ -52,9 +51,9 @@ _UNKNOWN_DEVICE = "unknown device"
 
 
 def transient(problem: Exception) -> bool:
-    """Whether another attempt may well succeed: the network failed, or a process died, and the item is not to blame.
+    """Whether another attempt can succeed: the network failed or a process died, so the item is not the cause.
 
-    A call to a worker that leaves the cluster definition just then ends as a wrong argument (measured).
+    A call to a worker that leaves the cluster definition at that moment ends as a wrong argument (measured).
     """
     if isinstance(problem, tf.errors.InvalidArgumentError):
         return _UNKNOWN_DEVICE in str(problem.message)
@@ -63,7 +62,7 @@ def transient(problem: Exception) -> bool:
 
 @dataclass(frozen=True)
 class Peers:
-    """Addresses ("host:port") of every task the inventory names."""
+    """Addresses ("host:port") of every task in the inventory."""
 
     coordinator: str
     parameter_servers: tuple[str, ...]
@@ -83,6 +82,10 @@ class Runtime:
         self.peers = peers
         context.context().set_server_def(self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS)
         context.ensure_initialized()
+        # TensorFlow wraps the first fetch in a function, sends that to every live worker and waits for them. Measured:
+        # with stopped workers the coordinator stood still for 37 s. So the first fetch comes before the first worker.
+        if peers.parameter_servers:
+            self.ask_server(0)
 
     def _definition(self, workers: frozenset[int], servers: bool = True) -> Any:
         definition = tensorflow_server_pb2.ServerDef(job_name="chief", task_index=0, protocol="grpc")
@@ -101,14 +104,14 @@ class Runtime:
         return definition
 
     def update(self, workers: frozenset[int]) -> None:
-        """Make `workers` the live ones (0.01 to 0.03 s). Functions traced before are known to those that join.
+        """Make `workers` the live ones (0.01 to 0.03 s). Workers that join know the functions traced before.
 
-        Blocks while a live task does not answer; the watchdog ends that. Raises tf.errors.OpError.
+        Blocks while a live task does not answer, until the watchdog cuts it off. Raises tf.errors.OpError.
         """
         context.context().update_server_def(self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS)
 
     def ask_server(self, task: int) -> None:
-        """Have the parameter server do an operation of our own. Raises tf.errors.OpError if it does not."""
+        """Run a small operation on the parameter server. Raises tf.errors.OpError if that fails."""
         with tf.device(device("ps", task)):
             made = tf.raw_ops.Identity(input=tf.constant(1.0))
         fetched(made)
@@ -117,9 +120,9 @@ class Runtime:
     def lane(self, task: int) -> Iterator[None]:
         """Calls made inside by this thread run on the worker, through an executor of the thread's own.
 
-        With TensorFlow's default executor one stopped worker would hold up the calls to all others. Keep it for the
-        thread's lifetime: an executor that goes away waits for all it was ever asked to do, releases of tensors on a
-        stopped worker included (measured: that held up the other workers in one run of three).
+        With TensorFlow's default executor one stopped worker would block the calls to all others. Keep the executor for
+        the thread's lifetime: at its end it waits for everything it was given, also for releases of tensors on a
+        stopped worker (measured: that blocked the other workers in one run of three).
         """
         own = executor.new_executor(enable_async=False)
         eager = context.context()
@@ -131,46 +134,46 @@ class Runtime:
                 yield
         finally:
             eager.executor = before
-            # Its finalizer would print the traceback of a worker's or server's death, which has long been told.
+            # Its finalizer would print a traceback of a dead worker or server, which we have reported long before.
             own.clear_error()
             _HANDLES.append(own)
 
     def close(self) -> None:
         """Leave the cluster: the servers drop our variables and functions at once.
 
-        A coordinator that exits without this (os._exit, SIGKILL) leaves them there: measured, the next job's variables
-        came on top. A parameter server that does not answer is left alone, for this would wait for it.
+        A coordinator that exits without this (os._exit, SIGKILL) leaves them there, and the next job's variables come
+        on top (measured). If a parameter server does not answer, this does nothing: it would wait for that server.
         """
         addresses = (address.rpartition(":") for address in self.peers.parameter_servers)
         if all(answers(host, int(port), GOODBYE_SECONDS) for host, _, port in addresses):
-            nobody = self._definition(frozenset(), servers=False)
+            alone = self._definition(frozenset(), servers=False)
             with suppress(tf.errors.OpError):
-                context.context().update_server_def(nobody, keep_alive_secs=KEEP_ALIVE_SECONDS)
+                context.context().update_server_def(alone, keep_alive_secs=KEEP_ALIVE_SECONDS)
 
 
 def here() -> str:
     """TensorFlow's full name of this process's CPU.
 
-    A lane lies inside a worker's device scope. There a short name such as "CPU:0" means the worker's: each argument
-    becomes a tensor that the worker is sent by a call of its own and never quite forgets (measured: 3 KB a call).
+    A lane runs inside a worker's device scope. There a short name such as "CPU:0" means the worker's: TensorFlow sends
+    each argument to the worker by a call of its own, and the worker keeps a part of it (measured: 3 KB a call).
     """
     return f"{context.context().host_address_space()}/device:CPU:0"
 
 
 def fetched(value: Any) -> Any:
-    """NumPy values of a call's result, which may lie on a worker. Raises tf.errors.OpError.
+    """NumPy values of a call's result, which may be on a worker. Raises tf.errors.OpError.
 
-    A remote tensor's numpy() holds the interpreter lock while it waits for the worker, and with it the whole
-    coordinator if that worker is stopped just then (measured). An operation does not.
+    A remote tensor's numpy() holds the interpreter lock while it waits for the worker, and freezes the coordinator if
+    that worker stops at that moment (measured). An operation does not.
     """
     with tf.device(here()):
         return tf.nest.map_structure(lambda tensor: tf.raw_ops.Identity(input=tensor).numpy(), value)
 
 
 class Traced:
-    """A function that is traced once, called with NumPy values, which travel inside the request as one tensor.
+    """A function that is traced once and called with NumPy values.
 
-    A short result travels inside the answer (`cluster.engine.answers`).
+    The arguments travel as one tensor inside the request, a short result inside the answer (`cluster.engine.calls`).
     """
 
     def __init__(self, function: Callable[..., Any], signature: Sequence[Any]) -> None:
@@ -186,7 +189,7 @@ class Traced:
             return self._answer.written(result)
 
         self._concrete = tf.function(unpacked, autograph=False).get_concrete_function(packing.signature)
-        # What tf.function's own call works out each time anew: a tenth of a call's processor time.
+        # tf.function computes these in each call: a tenth of a call's processor time.
         self._name, self._captured = self._concrete.name, list(self._concrete.captured_inputs)
         self._outputs, self._here = len(self._concrete.outputs), here()
 
@@ -196,7 +199,7 @@ class Traced:
         return fetched(result) if self._answer is None else self._answer.read(result)
 
     def __call__(self, *arguments: Any) -> Any:
-        """The result as tensors, wherever they lie. Raises as `answer` does."""
+        """The result as tensors, on whatever device they are. Raises as `answer` does."""
         result = self._call(arguments)
         return result if self._answer is None else tf.constant(self._answer.read(result))
 
@@ -209,7 +212,6 @@ class Traced:
 def trace(function: Callable[..., Any], *signature: Any) -> Traced:
     """Trace `function` once for this signature (tf.TensorSpec) and never again.
 
-    A call with other shapes raises instead of tracing anew, which would freeze the coordinator if a worker were
-    stopped just then.
+    A call with other shapes raises instead of tracing again: tracing freezes the coordinator while a worker is stopped.
     """
     return Traced(function, signature)

@@ -1,16 +1,15 @@
-"""Carries out the faults that `Chaos` decides on: through the supervisor, the watchdog, or the lane of the call."""
+"""Injects the faults that `Chaos` chooses: through the supervisor, the watchdog, or the lane of the call."""
 
-import json
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
+from cluster.control.lines import ask_supervisor
 from cluster.engine.chaos import DELIVERY, Chaos, Fault, Strike
 
 log = logging.getLogger(__name__)
@@ -19,22 +18,22 @@ SUPERVISOR_SECONDS = 5.0
 
 
 class Record(Protocol):
-    """Where injected faults are written down. Called from any thread."""
+    """The record of injected faults. Any thread may call it."""
 
     def injected(self, strike: Strike) -> None:
-        """This fault has been injected, or is about to be if nobody could write afterwards."""
+        """Record this fault: after it was injected, or before a fault that ends this process."""
         ...
 
     def deadly(self, seconds: float) -> int:
-        """Deadly faults within the last so many seconds, those of earlier coordinators included."""
+        """The number of deadly faults in the last `seconds`, those of earlier coordinators included."""
         ...
 
 
 class Saboteur:
-    """Injects faults into one coordinator's run. Use as a context manager: at the end nobody is left stopped."""
+    """Injects faults into one coordinator's run. A context manager: at its end no process stays stopped."""
 
     def __init__(self, chaos: Chaos, record: Record, supervisor: Path | None) -> None:
-        """`supervisor`: its socket; None if only faults are drawn that need none."""
+        """`supervisor`: its socket; None if no fault of the plan needs one."""
         self._chaos, self._record, self._supervisor = chaos, record, supervisor
         self._lock = threading.Lock()
         self._closed = False
@@ -50,9 +49,9 @@ class Saboteur:
     def dispatched(
         self, task: int, attempts: int, live: Collection[int], cut: Callable[[str], None]
     ) -> Strike | None:  # fmt: skip
-        """An item goes to worker `task`, for the `attempts`-th time: the fault of its delivery, if one strikes there.
+        """The fault of the delivery of an item that goes to worker `task` for the `attempts`-th time, if there is one.
 
-        Any other fault is injected from here on, by a thread; `cut` takes a worker's name.
+        A thread injects any other fault; `cut` takes a worker's name.
         """
         strike = self._chaos.strike(task, attempts, live, time.monotonic(), self._record.deadly)
         if strike is None or strike.fault in DELIVERY:
@@ -61,13 +60,13 @@ class Saboteur:
         return None
 
     def injected(self, strike: Strike) -> None:
-        """Say so and write it down."""
+        """Log and record an injected fault."""
         lasting = f" for {strike.lasts_seconds:.1f} s" if strike.fault in (Fault.STOP_WORKER, Fault.LATE) else ""
         log.warning("chaos: %s, %s%s (dispatch %d)", strike.fault, strike.target, lasting, strike.dispatch)
         self._record.injected(strike)
 
     def close(self) -> None:
-        """Inject nothing more, and let whoever is stopped go on."""
+        """Inject no more faults, and continue every stopped process."""
         with self._lock:
             self._closed = True
             timers, stopped = list(self._timers), sorted(self._stopped)
@@ -118,21 +117,16 @@ class Saboteur:
                     self.injected(strike)
 
     def _let_go_on(self, name: str) -> None:
-        # If it was fenced, and so killed, meanwhile, the one that came after it takes no harm.
+        # If it was fenced and killed meanwhile, the signal does not harm its successor.
         self._asked("signal", task=name, signal=signal.SIGCONT.name)
         with self._lock:
             self._stopped.discard(name)
 
     def _asked(self, verb: str, **request: str) -> bool:
-        """Whether the supervisor did it to a process."""
+        """Whether the supervisor did this to a process."""
         assert self._supervisor is not None  # ChaosPlan.refuse
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(SUPERVISOR_SECONDS)
-                connection.connect(str(self._supervisor))
-                connection.sendall(json.dumps({"verb": verb, **request}).encode() + b"\n")
-                with connection.makefile("rb") as stream:
-                    reply = json.loads(stream.readline() or b"{}")
+            reply = ask_supervisor(self._supervisor, SUPERVISOR_SECONDS, verb, **request)
         except (OSError, ValueError) as problem:
             log.warning("chaos: the supervisor could not be asked to %s %s: %s", verb, request["task"], problem)
             return False

@@ -7,9 +7,8 @@ from ipaddress import AddressValueError, IPv4Address
 from cluster.inventory.machine import Machine
 from cluster.inventory.nodes import Node
 from cluster.inventory.problem import Problem
-from cluster.inventory.salvage import Parts
 from cluster.inventory.schema_keys import is_misspelt
-from cluster.inventory.sources import Sources
+from cluster.inventory.sources import Parts, Sources
 from cluster.inventory.yaml_document import KeyPath
 
 _WRITE_ADDRESS = "write the IPv4 address at which the other nodes reach this one"
@@ -116,10 +115,10 @@ class _Announcer:
         return ", ".join(usable) or "none: no interface of this machine has an address"
 
     def check_reachable(self, host: str, path: KeyPath, any_elsewhere: bool) -> None:
-        """Other nodes must be able to reach the address, and strangers must not."""
+        """Report an address that other nodes cannot reach, or that the Internet can."""
         try:
             address = IPv4Address(host)
-        except AddressValueError:  # a host name nobody resolved
+        except AddressValueError:  # an unresolved host name
             return
         many = self.parts.node_count > 1 and (any_elsewhere or not self.parts.local)
         if address.is_loopback and many:

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from cluster.inventory.addresses import announce
 from cluster.inventory.machine import Machine
-from cluster.inventory.nodes import NodeRole
+from cluster.inventory.nodes import NodeRole, placed
 from cluster.inventory.problem import Problem
-from cluster.inventory.salvage import Parts
 from cluster.inventory.schema import Description
 from cluster.inventory.schema_keys import is_misspelt
-from cluster.inventory.sources import Sources
-from cluster.inventory.tasks import placed
+from cluster.inventory.sources import Parts, Sources
 from cluster.inventory.yaml_document import KeyPath
 
 

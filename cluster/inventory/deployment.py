@@ -1,10 +1,11 @@
-"""How nodes of `connection: ssh` are reached, what they share, and what a deployment puts on them."""
+"""How nodes of `connection: ssh` are reached, what they share, what is put on them, and how the cluster is watched."""
 
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from cluster.inventory.fields import AbsolutePath, Name, Section, Text
+from cluster.inventory.fields import AbsolutePath, Name, Port, Section, Text
+from cluster.logs.lines import LogFormat, LogLevel
 
 User = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")]
 SshPort = Annotated[int, Field(ge=1, le=65535)]
@@ -72,3 +73,29 @@ class Deployment(Section):
     )
     node_exporter: bool = Field(False, description="install Prometheus's node exporter on every node")
     keep_releases: int = Field(3, ge=1, le=20, description="releases that stay on a node for `rollback`")
+
+
+class Logs(Section):
+    """How every process of the cluster writes its log; docs/logs.md says what stands in a line."""
+
+    format: LogFormat = Field("text", description="`text` for people; `json` is one JSON object a line, for programs")
+    level: LogLevel = Field("info", description="the least that is logged: `info` leaves `debug` out")
+
+
+class Monitor(Section):
+    """The cluster's own Prometheus, as `fab deploy monitor` makes it."""
+
+    port: Port = Field(9090, description="of its page and its queries")
+    scrape_seconds: int = Field(
+        5, ge=1, le=15, description="time between two looks at every process; the rules look at a minute and more"
+    )
+    retention_days: int = Field(7, ge=1, le=3650, description="how long figures are kept")
+    retention_megabytes: int = Field(
+        1024, ge=64, le=1_000_000, description="the disk they may take; the oldest go first"
+    )
+    memory_megabytes: int = Field(
+        256,
+        ge=64,
+        le=65_536,
+        description="the memory it may take on the monitor's node, counted by `check` with that of the roles",
+    )

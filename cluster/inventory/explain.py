@@ -1,4 +1,4 @@
-"""pydantic's findings in the inventory's words: what was expected, what came, where, and what to do."""
+"""pydantic's findings in the inventory's words: expected and given value, place and remedy."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -45,7 +45,7 @@ _PATTERNS: Mapping[str, tuple[str, str]] = {
 
 
 def explain(error: ValidationError, sources: Sources) -> list[Problem]:
-    """One problem for each of pydantic's findings; of the first `LISTED_PROBLEMS` of the file with what to do."""
+    """One problem for each of pydantic's findings; the first `LISTED_PROBLEMS` in the file have a remedy."""
     details = error.errors(include_url=False, include_input=False)
     found = [detail for detail in details if not _is_consequence(detail, sources)]
     found.sort(key=lambda detail: sources.origin(plain_path(detail["loc"]))[0] or 0)

@@ -26,6 +26,12 @@ class Section(BaseModel):
         return {} if value is None else value
 
 
+class Choice(Section):
+    """A section whose key `name` says which extension it configures, such as a model or a codec."""
+
+    name: str = ""
+
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """Letters, digits, `-` and `_`: it becomes part of file names, unit names and host names."""
 
@@ -45,3 +51,9 @@ Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 PositiveFloat = Annotated[float, Field(gt=0.0)]
+
+
+class OptimizerOptions(Choice):
+    """What the options of every optimizer begin with."""
+
+    learning_rate: PositiveFloat = Field(0.001, description="step size; with one_cycle the highest one")

@@ -1,9 +1,11 @@
-"""From a file and the overrides of a call to an `Inventory`, or to all of its problems at once."""
+"""From a file and the `--set key=value` of a call to an `Inventory`, or to all of its problems at once."""
 
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,93 @@ from cluster.inventory.consistency import check
 from cluster.inventory.explain import explain
 from cluster.inventory.machine import Machine, this_machine
 from cluster.inventory.nodes import Node
-from cluster.inventory.overrides import apply
 from cluster.inventory.problem import InventoryError, Problem, printable
-from cluster.inventory.salvage import salvage
 from cluster.inventory.schema import Description, Inventory
-from cluster.inventory.sources import Sources
-from cluster.inventory.yaml_document import parse
+from cluster.inventory.sources import Sources, readable_parts
+from cluster.inventory.training import SECTION_NAMES
+from cluster.inventory.yaml_document import MAXIMUM_DEPTH, KeyPath, parse
+
+_REMEDY = "write it like jobs.train.epochs=3 or nodes.rpi03.address=192.168.1.18"
+
+
+@dataclass(frozen=True)
+class _Override:
+    argument: str
+    key: str
+    parts: tuple[str, ...]
+    value: Any
+
+    @property
+    def names_a_variant(self) -> bool:
+        """Whether it says which model, optimizer or schedule, rather than one of its knobs."""
+        where, section, last = self.parts[:2], self.parts[2:3], self.parts[3:]
+        return where == ("jobs", "train") and section[:1] != () and section[0] in SECTION_NAMES and last == ("name",)
+
+
+class _OverrideError(Exception):
+    """Problem and remedy, in that order."""
+
+
+def apply(arguments: Sequence[str], sources: Sources) -> list[Problem]:
+    """Replace values in `sources`; later overrides win. Returns the problems of those that cannot be applied.
+
+    A new `name` for a model, an optimizer or a schedule drops the options in the file for the old one, at any position
+    among the overrides: an inventory for one network can be tried with another.
+    """
+    problems: list[Problem] = []
+    overrides: list[_Override] = []
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        parts = tuple(part.strip() for part in key.split("."))
+        document = parse(text, sources.file)
+        if not equals or not all(parts) or not key.isprintable() or len(parts) > MAXIMUM_DEPTH:
+            problems.append(Problem(sources.file, "", "expected KEY=VALUE", _REMEDY, override=argument))
+        elif document.problems:
+            what = document.problems[0].problem
+            problems.append(Problem(sources.file, key, what, "put the value in quotes", override=argument))
+        else:
+            overrides.append(_Override(argument, key, parts, document.value))
+    for override in sorted(overrides, key=lambda override: not override.names_a_variant):
+        try:
+            path = _place(override, sources)
+        except _OverrideError as error:
+            problem, remedy = error.args
+            problems.append(Problem(sources.file, override.key, problem, remedy, override=override.argument))
+            continue
+        if override.names_a_variant and sources.at(path) != override.value:
+            sources.replace(path[:-1], {}, override.argument)
+        sources.replace(path, override.value, override.argument)
+    return problems
+
+
+def _place(override: _Override, sources: Sources) -> KeyPath:
+    """The path the override means, with nodes named instead of counted."""
+    path: KeyPath = ()
+    for part in override.parts:
+        holder = sources.at(path)
+        if isinstance(holder, tuple):
+            path = (*path, _position(part, holder, sources.key(path)))
+        elif isinstance(holder, dict) or holder is None or holder is sources.ABSENT:
+            path = (*path, part)
+        else:
+            where = sources.key(path)
+            raise _OverrideError(f"{where} is a value and has no key {part!r}", f"write {where}=VALUE")
+    return path
+
+
+def _position(part: str, items: tuple[Any, ...], where: str) -> int:
+    names = [item.get("name") if isinstance(item, dict) else None for item in items]
+    if part in names:
+        return names.index(part)
+    if part.isascii() and part.isdigit() and len(part) < 6 and int(part) < len(items):
+        return int(part)
+    words = [name for name in names if isinstance(name, str)]
+    near = get_close_matches(part, words, n=1)
+    choices = ", ".join(words) if words else f"0 to {len(items) - 1}"
+    raise _OverrideError(
+        f"nothing is called {part!r} in {where}", f"did you mean `{near[0]}`?" if near else f"choose one of {choices}"
+    )
+
 
 MAXIMUM_BYTES = 128 * 1024
 """A thousand nodes fit; a file beyond it is not an inventory."""
@@ -34,8 +117,8 @@ def load(
 ) -> Inventory:
     """Read, override and validate an inventory.
 
-    `check_interfaces=False` asks nothing of this machine: host names stay unresolved, and a node that names only an
-    interface keeps no address. Raises InventoryError with every problem of the file and of the overrides.
+    With `check_interfaces=False` host names stay unresolved, and a node that names only an interface has no address.
+    Raises InventoryError with every problem of the file and of the overrides.
     """
     file = printable(os.fspath(path))
     text = _read(Path(path), file)
@@ -45,7 +128,7 @@ def load(
 
 
 def loads(text: str, file: str, overrides: Sequence[str], *, path: Path, machine: Machine | None) -> Inventory:
-    """The same for text already read; without a machine, nothing is asked of one."""
+    """The same for text already read; without a machine, host names and interfaces stay unresolved."""
     document = parse(text, file)
     if document.value is None:
         raise InventoryError(document.problems or [Problem(file, "", "empty", "write one with `fab init --local`")])
@@ -60,7 +143,7 @@ def loads(text: str, file: str, overrides: Sequence[str], *, path: Path, machine
     except ValidationError as error:
         problems += explain(error, sources)
     hosts: Mapping[str, str]
-    hosts, found = check(salvage(sources), sources, machine)
+    hosts, found = check(readable_parts(sources), sources, machine)
     problems += found
     if problems or description is None:
         raise InventoryError(problems)
@@ -68,9 +151,9 @@ def loads(text: str, file: str, overrides: Sequence[str], *, path: Path, machine
 
 
 def located(inventory: Inventory, machine: Machine) -> Inventory:
-    """An inventory that was loaded without asking `machine`, with the addresses it knows: nothing is held against it.
+    """An inventory that was loaded without a machine, with the addresses that `machine` knows. Never fails.
 
-    A host name that has no address now stays one, and a node that names an interface nobody has is known by its name.
+    A host name without an address stays a name; a node whose interface does not exist is addressed by its name.
     """
 
     def address(node: Node) -> str:
@@ -79,7 +162,7 @@ def located(inventory: Inventory, machine: Machine) -> Inventory:
             return next(iter(machine.interfaces().get(node.interface or inventory.interface or "", ())), node.name)
         return host if is_address(host) else machine.resolve(host) or host
 
-    # Names that nobody answers for take seconds each.
+    # An unknown name takes seconds.
     with ThreadPoolExecutor(max_workers=16) as pool:
         found = pool.map(address, inventory.nodes)
     hosts = {node.name: host for node, host in zip(inventory.nodes, found, strict=True)}

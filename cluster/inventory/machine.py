@@ -17,13 +17,7 @@ class Machine:
 
 def this_machine() -> Machine:
     """The machine this process runs on."""
-    return Machine(hostname=socket.gethostname, interfaces=_interfaces, resolve=_resolve)
-
-
-def _interfaces() -> Mapping[str, tuple[str, ...]]:
-    from cluster.inventory.interfaces import interface_addresses  # a C extension most inventories never need
-
-    return interface_addresses()
+    return Machine(hostname=socket.gethostname, interfaces=interface_addresses, resolve=_resolve)
 
 
 def _resolve(name: str) -> str | None:
@@ -31,3 +25,17 @@ def _resolve(name: str) -> str | None:
         return str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError):
         return None
+
+
+def interface_addresses() -> dict[str, tuple[str, ...]]:
+    """IPv4 addresses of every interface of this machine; none for one that is down or has no cable."""
+    import netifaces  # a C extension that most inventories never need
+
+    found: dict[str, tuple[str, ...]] = {}
+    for name in netifaces.interfaces():
+        try:
+            entries = netifaces.ifaddresses(name).get(netifaces.AF_INET, [])
+        except ValueError:  # the interface went away between the two calls
+            continue
+        found[name] = tuple(str(entry["addr"]) for entry in entries if "addr" in entry)
+    return found

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cluster.inventory.extensions import MODES
 from cluster.inventory.task import Task
 
 MOST = 64
@@ -12,7 +13,7 @@ FEWEST_WINDOWS = 8
 """Of a micro-batch, as far as there is a choice: smaller matrix products cost a window more."""
 
 USUAL_CORES = 4
-"""Of a node that has not said how many it has: every Raspberry Pi since the 2 has four."""
+"""Of a node that does not report its cores: every Raspberry Pi since the 2 has four."""
 
 Auto = Literal["auto"]
 
@@ -26,27 +27,27 @@ class MicroBatches:
 
 
 def cores_of_workers(workers: Sequence[Task], cores: Mapping[str, int]) -> list[int]:
-    """Cores that each worker has to itself, of the `cores` by node; nodes that did not say are left out."""
+    """Cores that each worker has to itself, of the `cores` by node; nodes that do not report theirs are left out."""
     sharing = Counter(worker.node for worker in workers)
     return [max(1, cores[worker.node] // sharing[worker.node]) for worker in workers if worker.node in cores]
 
 
 def chosen(mode: str, batch_size: int, workers: int, cores: Sequence[int]) -> MicroBatches:
-    """What `auto` is in a training of `workers` workers, of which some said how many `cores` they have to themselves.
+    """What `auto` is in a training of `workers` workers, of which some reported how many `cores` they have.
 
-    One function serves all workers, so nodes with different numbers of cores get one number: the one that most of them
-    ask for, the smaller one of two that are asked for equally often. In `sync` and `allreduce` all workers share a
-    batch: it is cut into a power of two, which deals out evenly, at least one for each worker.
+    One function serves all workers, so all get one number: the most frequent number of cores, the smaller of two that
+    are equally frequent. Workers that share a batch get a power of two, which deals out evenly, at least one for each.
     """
     asked = Counter(cores)
     own = min(asked, key=lambda count: (-asked[count], count), default=USUAL_CORES)
     said = f"{asked[own]} of {workers}" if asked else "none"
     enough = min(MOST, max(1, batch_size // FEWEST_WINDOWS))
-    if mode not in ("sync", "allreduce"):
+    facts = MODES[mode]
+    if not facts.shares_batches():
         number = min(own, enough)
         if number < own:
             return MicroBatches(number, f"{FEWEST_WINDOWS} windows each of a batch of {batch_size}, for {own} cores")
-        what = "the cores of this machine" if mode == "single" else f"one a core: {said} workers have {own} each"
+        what = f"one a core: {said} workers have {own} each" if facts.needs_roles() else "the cores of this machine"
         if not asked:
             what = f"no worker said how many cores it has: {USUAL_CORES} are usual"
         return MicroBatches(number, what)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from cluster.errors import UsageError
 
 VALUE_CHARACTERS = 60
-"""Longest value quoted in a message; the file and line tell the rest."""
+"""Longest value quoted in a message; the file has the rest."""
 
 LISTED_PROBLEMS = 200
-"""More than anybody reads: a file with so many is not an inventory."""
+"""A file with more problems is not an inventory."""
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,55 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
-from cluster.inventory.deployment import Deployment, SshSettings, Storage
-from cluster.inventory.fields import Name, Section, Text
-from cluster.inventory.jobs import Jobs
-from cluster.inventory.logs import Logs
-from cluster.inventory.monitor import Monitor
-from cluster.inventory.nodes import Interface, Node, Page, Ports
+from cluster.inventory.deployment import Deployment, Logs, Monitor, SshSettings, Storage
+from cluster.inventory.fields import Name, Section, Seed, Text
+from cluster.inventory.nodes import Interface, Node, Page, Ports, expand
 from cluster.inventory.task import RoleName, Task
-from cluster.inventory.tasks import expand
+from cluster.inventory.training import TrainJob
+
+JobName = Literal["pi", "train", "evaluate"]
+
+
+class PiJob(Section):
+    """Monte Carlo estimation of pi; the samples per second of each node are its calibration."""
+
+    samples: int = Field(100_000_000, ge=1, le=10**15, description="random points of the whole job")
+    chunk_samples: int = Field(8_000_000, ge=1, le=10**9, description="points of one dispatch to one worker")
+    seed: Seed = Field(0, description="of the random streams, one for each chunk")
+
+
+class EvaluateJob(Section):
+    """Accuracy and the other figures of a trained model on the test set, computed by the workers."""
+
+    run: Text | None = Field(None, description="folder of the training run to evaluate; null is the newest one")
+
+
+class Jobs(Section):
+    """What `start` runs once the roles are ready, in the order written. A job not written can still be run by name."""
+
+    pi: PiJob = PiJob()
+    train: TrainJob = TrainJob()
+    evaluate: EvaluateJob = EvaluateJob()
+    _order: tuple[JobName, ...] = PrivateAttr(())
+
+    @property
+    def order(self) -> tuple[JobName, ...]:
+        """Names of the jobs the inventory lists, first to run first."""
+        return self._order
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _remember_order(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        jobs = handler(value)
+        if isinstance(value, dict):
+            jobs._order = tuple(name for name in value if name in cls.model_fields)
+        return jobs
+
 
 MAXIMUM_NODES = 1024
 
@@ -74,6 +110,10 @@ class Inventory(Description):
     def tasks(self) -> tuple[Task, ...]:
         """Every role process: parameter servers first, then workers, then the coordinator, each counted from 0."""
         return self._tasks
+
+    def needs_roles(self, job: str) -> bool:
+        """Whether the job runs on the cluster's roles; training may run in the coordinator alone."""
+        return job != "train" or self.jobs.train.facts.needs_roles()
 
     @property
     def shared_folder(self) -> str | None:

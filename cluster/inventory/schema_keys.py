@@ -16,7 +16,7 @@ SUGGESTION_CUTOFF = 0.6
 """difflib's own default similarity."""
 
 LOOKED_UP = 200
-"""So many unknown keys are compared with the right ones: a comparison takes a millisecond on a Pi."""
+"""Most unknown keys to compare with the known ones: a comparison takes a millisecond on a Pi."""
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -95,7 +95,7 @@ def _all_keys() -> tuple[tuple[str, str], ...]:
 
 
 def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
-    """Whether a key that seems missing was given under a misspelling, which is then the one problem to report."""
+    """Whether a missing key was given under a misspelling, which is then the one problem to report."""
     known = keys_of(section)
     names: Iterable[str] = given if isinstance(given, dict) else ()
     unknown = (other for other in names if other not in known)
@@ -104,7 +104,7 @@ def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
 
 
 def advice(key: str, section: type[Section] | None) -> str:
-    """What to do about a key the section does not know: the nearest right one, or where the key belongs."""
+    """The remedy for an unknown key: the nearest known one, or the section it belongs to."""
     known = [] if section is None else keys_of(section)
     near = get_close_matches(key, known, n=1, cutoff=SUGGESTION_CUTOFF)
     if near:

@@ -10,16 +10,16 @@ from types import FrameType
 from cluster.errors import ExitCode
 
 GRACE_SECONDS = 30.0
-"""For what makes a result of it: `fab` kills a job 60 s after it told it to stop."""
+"""For writing the result: `fab` kills a job 60 s after it asked it to stop."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Cancelled(Exception):
-    """The person asked to stop, and there is nothing to finish first."""
+    """The user asked to stop, and there is nothing to finish first."""
 
 
 class Cancel:
-    """Whether the person asked to stop; listens to SIGINT and SIGTERM while it is used as a context manager."""
+    """Whether the user asked to stop, by SIGINT or SIGTERM while this context manager is active."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -49,10 +49,10 @@ class Cancel:
         return self._asked.is_set()
 
     def overdue(self) -> bool:
-        """Whether what may still be finished after the person asked to stop has taken too long."""
+        """Whether the grace after the request to stop is over."""
         return self._asked_at is not None and time.monotonic() - self._asked_at > GRACE_SECONDS
 
     def check(self) -> None:
-        """Raises Cancelled if the person asked to stop. For the places where nothing has begun."""
+        """Raise Cancelled if the user asked to stop. For the places where nothing has begun."""
         if self.asked:
             raise Cancelled

@@ -1,4 +1,4 @@
-"""`chaos.jsonl` in a run's folder: what `--chaos` did to it, over all the coordinators that it took.
+"""`chaos.jsonl` in a run's folder: the faults that `--chaos` injected, over all coordinators of the run.
 
 A line a fault and one for each coordinator's beginning, written before anything else happens: it survives a SIGKILL of
 this process, which is one of the faults.
@@ -14,7 +14,7 @@ from typing import Any
 from cluster.engine.chaos import DEADLY, Chaos, ChaosPlan, Strike
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
-from cluster.jobs.observer import Observer
+from cluster.status.events import Consumer, FaultInjected
 
 NAME = "chaos.jsonl"
 SUPERVISOR = "PSCLUSTER_SUPERVISOR"
@@ -22,27 +22,25 @@ SUPERVISOR = "PSCLUSTER_SUPERVISOR"
 
 
 def sabotage(
-    plan: ChaosPlan | None, folder: Path, servers: int, observer: Observer
+    plan: ChaosPlan | None, folder: Path, servers: int, emit: Consumer
 ) -> tuple[Saboteur | None, "ChaosLog | None"]:
-    """What injects the plan's faults into a run on so many parameter servers, and the log of it; Nones without a plan.
+    """The saboteur of a plan for a run on `servers` parameter servers, and its log; Nones without a plan.
 
-    The observer hears of every fault.
-
-    Raises ClusterError.
+    Every fault is emitted. Raises ClusterError.
     """
     if plan is None:
         return None, None
-    record = ChaosLog(folder, observer)
+    record = ChaosLog(folder, emit)
     supervisor = os.environ.get(SUPERVISOR)
     return Saboteur(Chaos(plan, record.attempt, servers), record, Path(supervisor) if supervisor else None), record
 
 
 class ChaosLog:
-    """The file of one run, opened by one more coordinator."""
+    """The file of one run, opened by its next coordinator."""
 
-    def __init__(self, folder: Path, observer: Observer = Observer()) -> None:  # noqa: B008  it keeps nothing
+    def __init__(self, folder: Path, emit: Consumer = lambda _: None) -> None:
         """Raises ClusterError if it cannot be read or written."""
-        self._path, self._observer = folder / NAME, observer
+        self._path, self._emit = folder / NAME, emit
         try:
             lines = self._path.read_bytes().splitlines() if self._path.exists() else []
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -53,7 +51,7 @@ class ChaosLog:
             ) from None
         known = [entry for line in lines if (entry := _entry(line)) is not None]
         self.attempt = sum("attempt" in entry for entry in known)
-        """How many coordinators wrote to it before."""
+        """Number of coordinators that wrote to it before."""
         self._injected = Counter(str(entry["fault"]) for entry in known if "fault" in entry)
         self._deadly = [float(entry["time"]) for entry in known if entry.get("fault") in DEADLY]
         self._write(attempt=self.attempt)
@@ -64,7 +62,7 @@ class ChaosLog:
         if strike.fault in DEADLY:
             self._deadly.append(time.time())
         self._write(fault=strike.fault.value, target=strike.target, dispatch=strike.dispatch)
-        self._observer.fault(strike.fault.value, strike.target)
+        self._emit(FaultInjected(strike.fault.value, strike.target))
 
     def deadly(self, seconds: float) -> int:
         """See saboteur.Record."""

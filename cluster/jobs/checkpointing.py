@@ -1,4 +1,4 @@
-"""A training run's checkpoints: what goes into one, when, and going on from one."""
+"""A training's checkpoints: what one contains, when it is written, how a run resumes from it."""
 
 import json
 import os
@@ -12,22 +12,21 @@ from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
-from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
-from ps_node.placed_vector import PlacedVector
-from ps_node.shard import Totals, VectorState
+from cluster.status.events import CheckpointWritten, Consumer
+from ps_node.shard import PlacedVector, Totals, VectorState
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"
 MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data")
-"""Keys of the job that may be others in the run that goes on; the data's content is compared by itself."""
+"""Keys of the job that may differ in a resumed run; the content of the data is compared by itself."""
 
 VECTOR, SLOT, FIT = "vector", "slot/", "fit/"
 
 
 @dataclass(frozen=True)
 class Resumption:
-    """A run as its last checkpoint has it: the shards' content, its fits, and what had been counted."""
+    """A run as its last checkpoint has it: the content of the shards, the fits, the counts."""
 
     state: VectorState
     fits: tuple[Fit, ...]
@@ -35,14 +34,13 @@ class Resumption:
     rolled_back: int
     resumptions: int
     wire: Mapping[str, int]
-    event_lines: int
     elapsed_seconds: float
     micro_batches: int
     """What the run's batches are cut into: `auto` means this number from now on, whatever the cluster is now."""
 
 
 def settings_of(job: TrainJob) -> dict[str, Any]:
-    """What has to be the same for a run to continue."""
+    """The settings that a resumed run keeps."""
     described = job.model_dump(mode="json", by_alias=True)
     return {key: value for key, value in described.items() if key not in MAY_DIFFER}
 
@@ -72,7 +70,7 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
     differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
     if differing:
         shown = "; ".join(f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing)
-        raise UsageError(f"{run}: a run goes on with the settings it began with, but {shown}: give it those")
+        raise UsageError(f"{run}: a resumed run keeps the settings it began with, but {shown}: give it those")
     if facts["dataset_sha256"] != dataset_sha256:
         raise UsageError(f"{run}: was trained on other recordings than --data names now: give it those it began with")
     if tensors[VECTOR].shape != (size,):
@@ -91,7 +89,6 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
         max(int(facts["rolled_back"]), _progress(run) - checkpoint.update),
         int(facts["resumptions"]),
         {key: int(value) for key, value in facts["wire"].items()},
-        int(facts["event_lines"]),
         float(facts["elapsed_seconds"]),
         job.pieces,
     )
@@ -115,11 +112,11 @@ class RunKeeper:
 
     def __init__(
         self, run: Path, job: TrainJob, dataset_sha256: str, shards: PlacedVector[Any],
-        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter, observer: Observer,
+        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter, emit: Consumer,
     ) -> None:  # fmt: skip
-        """`described`: the facts that only the run knows (counts, event lines, time). Raises ClusterError."""
+        """`described`: the facts that only the run knows (counts, time). Raises ClusterError."""
         self._job, self._dataset, self._shards, self._wire = job, dataset_sha256, shards, wire
-        self._described, self._fits, self._observer = described, fits, observer
+        self._described, self._fits, self._emit = described, fits, emit
         self._store = CheckpointStore(run / FOLDER, job.checkpoint.keep)
         self._progress = os.open(run / FOLDER / PROGRESS, os.O_WRONLY | os.O_CREAT, 0o644)
         self._updates = shards.state().next_id + int(described()["rolled_back"])
@@ -163,4 +160,4 @@ class RunKeeper:
         self._store.write(Checkpoint(state.next_id, tensors, facts))
         self._last = time.monotonic()
         size = sum(tensor.nbytes for tensor in tensors.values())
-        self._observer.checkpoint(self._last - begin, size, state.next_id)
+        self._emit(CheckpointWritten(self._last - begin, size, state.next_id))

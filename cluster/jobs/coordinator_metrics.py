@@ -7,29 +7,32 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.drain import DrainRequests
+from cluster.control.actions import Actions, DrainRequests
+from cluster.engine.membership import Membership
 from cluster.inventory import Task
-from cluster.jobs.observer import Observer, Observers
-from cluster.metrics.cost import Cost
 from cluster.metrics.exporter import Exporter, serve
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
 from cluster.server.ports import explain
+from cluster.status.events import Consumer, Event, Stream
 
 log = logging.getLogger(__name__)
 
 
 class CoordinatorMetrics:
-    """A job's registry, the observers that fill it, and its exporter once the job has its cluster."""
+    """A job's registry, and its exporter once the job has its cluster."""
 
     def __init__(
         self, shared: str | None = None, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
     ) -> None:  # fmt: skip
-        """`shared`: the folder that all nodes share. `busy` shows a person what is waited for."""
+        """`shared`: the folder that all nodes share. `busy` shows a person what the job waits for."""
         self._shared, self._busy = shared, busy
         self._identity = Identity("coordinator", 0)
         self.registry = CollectorRegistry()
         self.cost = Cost(self._identity)
+        self.membership: Membership | None = None
+        """The workers, from the moment at which they may join. Any thread may look at it."""
         self._stack = ExitStack()
         self._exporter: Exporter | None = None
 
@@ -39,17 +42,24 @@ class CoordinatorMetrics:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def told(self, *observers: Observer) -> Observer:
-        """One that passes everything on to these, and counts what they compute as cost of the metrics."""
-        return _Metered(self.cost, *observers)
+    def metered(self, *consumers: Consumer) -> Consumer:
+        """A consumer that hands every event to these, and counts what they compute as cost of the metrics."""
+        stream = Stream(*consumers)
+
+        def consume(event: Event) -> None:
+            begin = time.thread_time()
+            stream.emit(event)
+            self.cost.add(time.thread_time() - begin)
+
+        return consume
 
     def serve(self, coordinator: Task, drains: DrainRequests | None = None) -> None:
         """Answer until `close`. Raises ClusterError if the port is taken."""
         with ExitStack() as stack:
             try:
                 exporter = serve(
-                    self.registry, coordinator.host, coordinator.metrics_port, lambda: True, drains=drains,
-                    cost=self.cost,
+                    self.registry, coordinator.host, coordinator.metrics_port, lambda: True,
+                    actions=Actions(drains), cost=self.cost,
                 )  # fmt: skip
             except OSError as problem:
                 raise explain(
@@ -65,7 +75,7 @@ class CoordinatorMetrics:
 
     @contextmanager
     def until_read(self, stop: Callable[[], bool]) -> Iterator[None]:
-        """Lets whoever reads the metrics read the last ones after what is inside, unless `stop()`; then closes.
+        """After the body, wait until a scraper has read the last figures, unless `stop()`; then close.
 
         Otherwise the figures of the last seconds, and that a training diverged, would never reach a Prometheus.
         """
@@ -88,29 +98,3 @@ class CoordinatorMetrics:
             with self._busy("waiting until the last metrics are read"):
                 read = self._exporter.scrapes.linger(stop)
             log.info("the last metrics were %s", "read" if read else "not read")
-
-
-class _Metered(Observers):
-    """Tells several, and counts what they compute."""
-
-    def __init__(self, cost: Cost, *observers: Observer) -> None:
-        super().__init__(*observers)
-        self._cost = cost
-
-
-def _metered(name: str) -> object:
-    tell = getattr(Observers, name)
-
-    def told(self: _Metered, *values: object, **named: object) -> None:
-        begin = time.thread_time()
-        try:
-            tell(self, *values, **named)
-        finally:
-            self._cost.add(time.thread_time() - begin)
-
-    told.__name__ = name
-    return told
-
-
-for _name in [name for name in vars(Observer) if not name.startswith("_")]:
-    setattr(_Metered, _name, _metered(_name))

@@ -15,18 +15,17 @@ from cluster.jobs import evaluation
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.evaluation import Evaluator
-from cluster.jobs.figures import Figures
+from cluster.jobs.evaluation import Evaluator, figures_computed, test_rows
 from cluster.jobs.job_metrics import JobMetrics
 from cluster.jobs.model_store import StoredModel, load
-from cluster.jobs.observer import Observers
-from cluster.jobs.progress import Display, told
+from cluster.jobs.progress import Display, Terminal
 from cluster.jobs.run_folder import RunFolder, newest_model
 from cluster.jobs.session import Session
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import describe_dataset, describe_figures, digest_of
-from cluster.jobs.training import test_rows
-from ps_node.optimizers import MomentumSGD
+from cluster.status.events import Evaluated, Stream
+from cluster.status.parts import Figures
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 from worker_node.recordings import WorkerWindows
@@ -45,7 +44,8 @@ class EvaluateRun:
         self.inventory, self.display, self.cancel = inventory, display, cancel
         self.begin = time.monotonic()
         self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
-        self.observers = Observers(self.metrics.told(JobMetrics(self.metrics.registry)))
+        of_job = JobMetrics(self.metrics.registry, membership=lambda: self.metrics.membership)
+        self.stream = Stream(self.metrics.metered(of_job.consume), Terminal(display).consume)
         self.evaluated_run: Path | None = None
         self.dataset: Dataset | None = None
         self.model: StoredModel | None = None
@@ -57,7 +57,7 @@ class EvaluateRun:
         named = self.inventory.jobs.evaluate.run
         run = self.evaluated_run = Path(named) if named else newest_model(Path(self.inventory.runs))
         model = self.model = load(run / "model")
-        dataset = self.dataset = load_dataset(self.inventory, self.display, self.cancel, self.observers)
+        dataset = self.dataset = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit)
         problem = model.network.problem
         expected = (problem.window_steps, problem.channels, model.labels)
         if expected != (dataset.window_steps, dataset.channels, dataset.labels):
@@ -75,26 +75,24 @@ class EvaluateRun:
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
         assert self.model is not None
         assert self.dataset is not None
-        with Session(self.inventory, self.cancel, self.observers, self.metrics, self.display) as session:
+        with Session(self.inventory, self.cancel, self.metrics, self.display) as session:
             network = self.model.network
             shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
             function = evaluation.traced(network, WorkerWindows(self.dataset), shards)
-            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.observers)
+            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.stream.emit)
             dispatcher = session.dispatch(
                 {evaluation.FUNCTION: function}, self.inventory.jobs.train.deadline_seconds, saboteur
             )
             rows = test_rows(self.dataset.train_windows, self.dataset.test_windows)
-            chunks = -(-len(rows) // evaluation.CHUNK)
-            self.observers.stage("test", chunks, "chunks")
-            bar = self.display.bar("test", chunks)
-            evaluator = Evaluator(dispatcher, len(self.dataset.labels), self.observers.evaluated)
-            self.final, self.confusion = evaluator(
-                rows, self.model.standardization, told(bar, self.observers), lambda: self.cancel.asked
+            evaluator = Evaluator(
+                dispatcher, len(self.dataset.labels),
+                lambda task, windows, seconds: self.stream.emit(Evaluated(task, windows, seconds)),
+            )  # fmt: skip
+            self.final, self.confusion = evaluation.tested(
+                evaluator, rows, self.model.standardization, self.stream.emit, lambda: self.cancel.asked
             )
-            bar.close()
         if self.final is not None:
-            self.observers.figures("test", self.final, self.dataset.labels, self.confusion, None)
-            self.display.say(f"test: {self.final.line()}")
+            self.stream.emit(figures_computed("test", self.final, self.dataset.labels, self.confusion, None))
 
     def complete(self) -> bool:
         """Whether every test window was looked at."""

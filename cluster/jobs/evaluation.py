@@ -1,6 +1,6 @@
 """Evaluation over the workers: each takes chunks of rows, pulls the parameters and answers with a confusion matrix."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from math import fsum
 from typing import Any, Protocol
@@ -8,12 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.messages import Item, Outcome, Source
+from cluster.engine.messages import Item, ItemSource, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import chunks
-from cluster.jobs.figures import Figures, figures
-from cluster.models import Network
-from ps_node.placed_vector import PlacedVector
+from cluster.models.network import Network
+from cluster.status.events import Advanced, Consumer, FiguresComputed, StageBegan
+from cluster.status.parts import Figures
+from ps_node.shard import PlacedVector
 from worker_node.gradient import cross_entropy
 from worker_node.recordings import Standardization, WorkerWindows
 
@@ -57,7 +58,7 @@ class Runner(Protocol):
         """The workers there are now."""
         ...
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = ...) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = ...) -> Iterator[Outcome]:
         """Yields an Outcome for each item."""
         ...
 
@@ -68,7 +69,7 @@ class Evaluator:
     def __init__(
         self, dispatcher: Runner, classes: int, reply: Callable[[int, int, float], None] = lambda *_: None
     ) -> None:
-        """`reply` is told the task, the windows and the seconds of each reply."""
+        """`reply` gets the task, the windows and the seconds of each reply."""
         self._dispatcher, self._classes, self._reply = dispatcher, classes, reply
         self._ids = count(-1, -1)
         """Below zero: an evaluation changes nothing, so its ids must never meet those of updates."""
@@ -99,3 +100,57 @@ class Evaluator:
         confusion = total.reshape(self._classes, self._classes)
         # An exact sum: the same bits in whatever order the workers answered.
         return figures(confusion, fsum(losses)) if total.any() else None, confusion
+
+
+def figures(confusion: NDArray[np.int64], loss_sum: float) -> Figures:
+    """Figures of `confusion`, shape (classes, classes), rows the true class; `loss_sum` over all its windows."""
+    windows = int(confusion.sum())
+    if windows == 0:
+        raise ValueError("no window was evaluated")
+    hits = np.diag(confusion).astype(np.float64)
+    true, predicted = confusion.sum(1).astype(np.float64), confusion.sum(0).astype(np.float64)
+    precision = np.divide(hits, predicted, out=np.zeros_like(hits), where=predicted > 0)
+    recall = np.divide(hits, true, out=np.zeros_like(hits), where=true > 0)
+    total = precision + recall
+    f1 = np.divide(2 * precision * recall, total, out=np.zeros_like(hits), where=total > 0)
+    there = true > 0
+    weights = true / windows
+
+    def macro(values: NDArray[np.float64]) -> float:
+        return float(values[there].mean())
+
+    def weighted(values: NDArray[np.float64]) -> float:
+        return float((values * weights).sum())
+
+    return Figures(
+        accuracy=float(hits.sum() / windows),
+        f1_macro=macro(f1),
+        f1_weighted=weighted(f1),
+        precision_macro=macro(precision),
+        precision_weighted=weighted(precision),
+        recall_macro=macro(recall),
+        recall_weighted=weighted(recall),
+        loss=loss_sum / windows,
+    )
+
+
+def figures_computed(
+    split: str, found: Figures, labels: Sequence[str], confusion: NDArray[np.int64], epoch: int | None
+) -> FiguresComputed:
+    """The event of an evaluation; `confusion` has shape (classes, classes), rows the true class."""
+    return FiguresComputed(split, found, tuple(labels), tuple(map(tuple, confusion.tolist())), epoch)
+
+
+def test_rows(train: int, test: int) -> NDArray[np.int32]:
+    """Rows of the test set, which lie behind the training rows."""
+    return np.arange(train, train + test, dtype=np.int32)
+
+
+def tested(
+    evaluator: Evaluator, rows: NDArray[np.int32], standardization: Standardization, emit: Consumer,
+    stop: Callable[[], bool],
+) -> tuple[Figures | None, NDArray[np.int64]]:  # fmt: skip
+    """The stage `test`: figures and confusion matrix of these rows, or of those on their way once `stop()` is true."""
+    emit(StageBegan("test", -(-len(rows) // CHUNK), "chunks"))
+    done = count(1)
+    return evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop)

@@ -1,12 +1,12 @@
-"""What one fit has come to, and where it stands: all of it can be kept and gone on from."""
+"""The state of one fit. All of it goes into a checkpoint, and a run resumes from it."""
 
 import statistics
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.jobs.figures import Figures
 from cluster.parameters.layout import Vector
+from cluster.status.parts import Figures
 
 LATEST = 4096
 """Steps that the median step time is over."""
@@ -35,13 +35,13 @@ class Staleness:
         self.maximum = staleness if self.maximum is None else max(self.maximum, staleness)
 
     def describe(self) -> dict[str, float | None]:
-        """As it stands in `result.json`."""
+        """The entry of `result.json`."""
         return {"mean": self.total / self.count if self.count else None, "maximum": self.maximum}
 
 
 @dataclass
 class Fit:
-    """What a training run came to: `vector` is that of the selected epoch, the last one without validation.
+    """The state of a training: `vector` is that of the selected epoch, the last one without validation.
 
     `losses` (by batch) and `hits` are those of the present epoch.
     """
@@ -98,7 +98,7 @@ class Fit:
         )
 
     def throughput(self) -> dict[str, float | None]:
-        """As it stands in `result.json`."""
+        """The entry of `result.json`."""
         return {
             "windows_per_second": self.windows / self.train_seconds if self.windows and self.train_seconds else None,
             "step_seconds_p50": statistics.median(self.step_seconds) if self.step_seconds else None,

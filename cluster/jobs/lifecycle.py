@@ -2,24 +2,29 @@
 
 import logging
 import os
+import platform
 from contextlib import ExitStack
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
+import psutil
+
+from cluster import __version__
 from cluster.atomic_write import atomic_write
 from cluster.checkpoints import WriterLock
 from cluster.errors import ClusterError
 from cluster.jobs.cancel import Cancel, Cancelled
-from cluster.jobs.run_environment import environment
 from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.jobs.run_log import RunLog
+from cluster.metrics.processor import processor
+from cluster.metrics.standard import tensorflow_version
 from cluster.pages.leave import reported
-from cluster.status.view import JobState
+from cluster.status.events import Ended, Event, Opened, Stream
 
 if TYPE_CHECKING:
     from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-    from cluster.jobs.observer import Observers
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +36,7 @@ class Job(Protocol):
     """What every job is, seen from outside."""
 
     name: str
-    observers: "Observers"
+    stream: Stream
     metrics: "CoordinatorMetrics"
 
     def prepare(self) -> None:
@@ -48,7 +53,7 @@ class Job(Protocol):
 
 
 class Watch:
-    """Whoever watches a job's life; this one does not. A context manager around all of it."""
+    """Hooks around a job's life, and a consumer of its events; the default does nothing. A context manager."""
 
     def __enter__(self) -> Self:
         return self
@@ -59,14 +64,17 @@ class Watch:
         """The job has ended, in whatever way."""
 
     def begun(self, job: Job, folder: Path, resumed: bool) -> None:
-        """It was prepared, and has its folder."""
+        """The job is prepared and has its folder."""
 
-    def ended(self, status: JobState, reason: str | None) -> None:
-        """It has come to this."""
+    def consume(self, event: Event) -> None:
+        """Take an event of the job."""
+
+    def ended(self) -> None:
+        """The job has emitted its last event."""
 
 
 class Crashed(ClusterError):
-    """A job met something nobody thought of; the traceback lies in the run's folder."""
+    """A job failed on a bug; the traceback lies in the run's folder."""
 
 
 def conduct(
@@ -74,11 +82,11 @@ def conduct(
 ) -> tuple[Path, dict[str, Any]]:
     """Prepare and run the job; where its result lies, and the result, whose `status` is done or cancelled.
 
-    With `resumed`, the folder of a run that was broken off, it goes on there. `watch` sees all of it, the preparation
-    too, which has no folder yet.
+    With `resumed`, the folder of a run that was interrupted, the job continues there. `watch` gets its events from the
+    preparation on, which has no folder yet.
 
-    Raises ClusterError: for a run that another process is at, and from the preparation, for bad input, without a trace
-    in `runs`; after it with `status` failed and the `reason` in the result file.
+    Raises ClusterError: without a trace in `runs` for a run that another process writes, and for bad input; later with
+    `status` failed and the `reason` in the result file.
     """
     watch = watch or Watch()
     with ExitStack() as held:
@@ -87,6 +95,7 @@ def conduct(
             held.callback(WriterLock(resumed).release)
             unfinished(resumed)  # its last holder may have finished it since it was chosen
         held.enter_context(watch)
+        job.stream.add(watch.consume)
         return _conduct(job, runs, cancel, resumed, watch, held)
 
 
@@ -106,14 +115,14 @@ def _conduct(
     folder = RunFolder(runs, job.name, resumed)
     if resumed is None:
         held.callback(WriterLock(folder.path).release)
-    job.observers.opened(folder.path.name, job.name)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
         reported(folder.path, environment),
         job.metrics.until_read(lambda: cancel.asked),
     ):
-        _tell_where(folder.path)  # not before it can be gone on with: that takes its log
+        _write_run_file(folder.path)  # only once it is resumable: `--resume` requires the log
         watch.begun(job, folder.path, resumed is not None)
+        job.stream.emit(Opened(folder.path.name, job.name, (job.result().get("model") or {}).get("parameters")))
         try:
             if crash is not None:
                 raise crash
@@ -122,8 +131,7 @@ def _conduct(
         except Cancelled:
             pass
         except ClusterError as problem:
-            _record_failure(job, folder, problem)
-            watch.ended("failed", str(problem))
+            _record_failure(job, folder, problem, watch)
             raise
         except Exception as problem:
             run_log.keep_traceback(problem)
@@ -131,34 +139,33 @@ def _conduct(
                 f"{job.name} failed on something unforeseen, {type(problem).__name__}: {_first_line(problem)}. The "
                 f"traceback is in {run_log.path}: please report it"
             )
-            _record_failure(job, folder, crashed)
-            watch.ended("failed", str(crashed))
+            _record_failure(job, folder, crashed, watch)
             raise crashed from None
-        status: JobState = "cancelled" if cancel.asked and not job.complete() else "done"
+        status: Literal["done", "cancelled"] = "cancelled" if cancel.asked and not job.complete() else "done"
         result = _complete(job, status)
         log.info("%s: %s", job.name, status)
         path = folder.write_result(result)
-        job.observers.ended(status, None)
-        watch.ended(status, None)
+        job.stream.emit(Ended(status))
+        watch.ended()
         return path, result
 
 
-def _tell_where(run: Path) -> None:
-    """To whoever would bring us back, should we be killed: the run to go on with."""
-    told = os.environ.get(RUN_FILE)
-    if told:
-        atomic_write(Path(told), str(run.resolve()).encode() + b"\n")
+def _write_run_file(run: Path) -> None:
+    """Leave the run's folder where the process that restarts a killed coordinator looks for it."""
+    named = os.environ.get(RUN_FILE)
+    if named:
+        atomic_write(Path(named), str(run.resolve()).encode() + b"\n")
 
 
-def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:
-    """In the result; should the disk not take that either, the problem itself is still what the user is told."""
+def _record_failure(job: Job, folder: RunFolder, problem: ClusterError, watch: Watch) -> None:
+    """In the result and the history; if the disk refuses that too, the user still sees the problem itself."""
     try:
-        folder.event(status="failed", reason=str(problem))
         folder.write_result(_complete(job, "failed", str(problem)))
         log.info("%s: failed: %s", job.name, problem)
     except ClusterError as second:
         log.warning("%s", second)
-    job.observers.ended("failed", str(problem))
+    job.stream.emit(Ended("failed", str(problem)))
+    watch.ended()
 
 
 def _complete(job: Job, status: str, reason: str | None = None) -> dict[str, Any]:
@@ -167,3 +174,25 @@ def _complete(job: Job, status: str, reason: str | None = None) -> dict[str, Any
 
 def _first_line(problem: Exception) -> str:
     return (str(problem).splitlines() or [""])[0]
+
+
+def environment() -> dict[str, Any]:
+    """Versions of this process, and its machine, for the run's `environment.json`."""
+    return {
+        "schema": 1,
+        "pscluster": __version__,
+        "tensorflow": tensorflow_version(),
+        "python": platform.python_version(),
+        "numpy": _version("numpy"),
+        "system": platform.platform(),
+        "processor": processor(),
+        "cores": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,13 @@ from safetensors.numpy import load_file, save
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import UsageError
-from cluster.inventory.models import ModelConfig
-from cluster.models import Network, build
+from cluster.inventory.fields import Choice
+from cluster.inventory.training import ModelConfig
+from cluster.models.network import Network, build
 from cluster.parameters.layout import Vector
 from worker_node.recordings import Standardization
 
-# An annotated union is no type to mypy when it reads it from its cache, and one when it reads the source.
-_CONFIG: TypeAdapter[ModelConfig] = TypeAdapter(cast(Any, ModelConfig))
+_CONFIG: TypeAdapter[Choice] = TypeAdapter(ModelConfig)
 WEIGHTS, CONFIGURATION = "weights.safetensors", "model.json"
 
 

@@ -6,6 +6,7 @@ counted as integers: float32 sums stop growing at 2^24 = 16.7 million.
 
 import time
 from collections.abc import Iterator
+from math import pi, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,14 @@ from cluster.engine.chaos import ChaosPlan
 from cluster.engine.messages import Item
 from cluster.engine.runtime import trace
 from cluster.inventory import Inventory, PiJob
-from cluster.jobs.calibration import keep
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.job_metrics import JobMetrics
-from cluster.jobs.observer import Observers
-from cluster.jobs.pi_estimate import estimate_of
-from cluster.jobs.pi_metrics import PiMetrics
-from cluster.jobs.progress import Display
-from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.job_metrics import JobMetrics, PiMetrics
+from cluster.jobs.progress import Display, Terminal
+from cluster.jobs.run_folder import RunFolder, keep_calibration
 from cluster.jobs.session import Session
+from cluster.status.events import Advanced, Calibrated, PointsDrawn, StageBegan, Stream
 from worker_node.monte_carlo import BLOCK_SAMPLES, count_inside
 
 import tensorflow as tf  # isort: skip
@@ -43,6 +41,16 @@ def chunk_items(job: PiJob) -> Iterator[Item]:
         # Streams never meet: a chunk starts where the one before it ends, and every block's seed is a key of its own.
         seed = np.array([job.seed, chunk * blocks_of_chunk * BLOCK_SAMPLES], np.int64)
         yield Item(chunk, FUNCTION, (seed, np.int64(size)))
+
+
+def estimate_of(inside: int, samples: int) -> tuple[float, float]:
+    """Estimate of pi and its standard error, 4 * sqrt(p (1 - p) / n) with the share p that was found inside.
+
+    With nothing or everything inside, p is taken at the truth: an error of 0 would claim certainty.
+    """
+    share = inside / samples
+    spread = share if 0.0 < share < 1.0 else pi / 4
+    return 4.0 * share, 4.0 * sqrt(spread * (1.0 - spread) / samples)
 
 
 class PiRun:
@@ -62,7 +70,9 @@ class PiRun:
         self.speeds: dict[str, float] = {}
         self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
         registry = self.metrics.registry
-        self.observers = Observers(self.metrics.told(JobMetrics(registry), PiMetrics(registry, self.job.samples)))
+        of_job = JobMetrics(registry, membership=lambda: self.metrics.membership)
+        of_pi = PiMetrics(registry, self.job.samples)
+        self.stream = Stream(self.metrics.metered(of_job.consume, of_pi.consume), Terminal(display).consume)
 
     def prepare(self) -> None:
         """Nothing: the inventory says it all."""
@@ -70,16 +80,15 @@ class PiRun:
     def run(self, folder: RunFolder) -> None:
         """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
         job = self.job
-        with Session(self.inventory, self.cancel, self.observers, self.metrics, self.display) as session:
+        with Session(self.inventory, self.cancel, self.metrics, self.display) as session:
             function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
-            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.observers)
+            saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.stream.emit)
             dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)
             drawn: dict[int, int] = {}
             busy: dict[int, float] = {}
             chunks = -(-job.samples // job.chunk_samples)
-            self.observers.stage("pi", chunks, "chunks")
-            bar = self.display.bar("pi", chunks)
-            for outcome in dispatcher.run(chunk_items(job), lambda: self.cancel.asked):
+            self.stream.emit(StageBegan("pi", chunks, "chunks"))
+            for done, outcome in enumerate(dispatcher.run(chunk_items(job), lambda: self.cancel.asked), 1):
                 size = int(outcome.item.arguments[1])
                 self.inside += int(outcome.value)
                 self.samples += size
@@ -89,15 +98,13 @@ class PiRun:
                     busy[outcome.task] += outcome.seconds
                 else:
                     drawn[outcome.task], busy[outcome.task] = 0, 0.0
-                estimate, error = estimate_of(self.inside, self.samples)
-                self.observers.pi(outcome.task, size, outcome.seconds, self.inside, self.samples)
-                bar.advance(1, f"{estimate:.7f} +- {error:.7f}")
-                self.observers.advanced(bar.done)
-            bar.close()
+                so_far = estimate_of(self.inside, self.samples)
+                self.stream.emit(PointsDrawn(outcome.task, size, outcome.seconds, self.samples, *so_far))
+                self.stream.emit(Advanced(done))
         self.speeds = {f"worker:{task}": drawn[task] / busy[task] for task in sorted(drawn) if busy[task]}
         if self.speeds:
-            self.observers.calibration(self.speeds)
-            keep(Path(self.inventory.runs), self.inventory.cluster, self.speeds)
+            self.stream.emit(Calibrated(self.speeds))
+            keep_calibration(Path(self.inventory.runs), self.inventory.cluster, self.speeds)
         if self.samples:
             estimate, error = estimate_of(self.inside, self.samples)
             speeds = ", ".join(f"{task} {speed / 1e6:.1f} M/s" for task, speed in self.speeds.items())

@@ -1,22 +1,21 @@
-"""What a person sees while a job runs: live bars on a terminal, one line an epoch elsewhere, nothing when quiet."""
+"""The progress of a job for a person: live bars on a terminal, one line an epoch elsewhere, nothing when quiet."""
 
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
 from cluster.logs.screen import Screen, words
 from cluster.logs.terminal import is_animated
-
-if TYPE_CHECKING:
-    from cluster.jobs.observer import Observer
+from cluster.status import events
+from cluster.status.events import Event
+from cluster.status.state import Pace
 
 log = logging.getLogger(__name__)
 
@@ -25,19 +24,25 @@ NARROW_COLUMNS = 110
 
 
 class _Count(MofNCompleteColumn):
-    """`3/12`; nothing where nobody knows how much there is."""
+    """`3/12`; nothing where the total is unknown."""
 
     def render(self, task: Task) -> Text:
         """See `rich.progress.ProgressColumn`."""
         return Text() if task.total is None else super().render(task)
 
 
-class _Left(TimeRemainingColumn):
-    """`0:42`; nothing where nobody knows."""
+class _Left(ProgressColumn):
+    """`0:42`, the time left; nothing where it is unknown."""
 
     def render(self, task: Task) -> Text:
         """See `rich.progress.ProgressColumn`."""
-        return Text() if task.total is None else super().render(task)
+        pace = task.fields.get("pace")
+        left = None if pace is None else pace.remaining_seconds(time.monotonic())
+        if left is None:
+            return Text()
+        minutes, seconds = divmod(int(left), 60)
+        hours, minutes = divmod(minutes, 60)
+        return Text(f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}", "progress.remaining")
 
 
 class _Name(ProgressColumn):
@@ -49,7 +54,7 @@ class _Name(ProgressColumn):
 
 
 class _Facts(ProgressColumn):
-    """What there is to say of a task: the first to give way where the terminal is narrow, and never in two rows."""
+    """Words about a task: the first column to give way where the terminal is narrow, and never in two rows."""
 
     def __init__(self) -> None:
         super().__init__(Column(no_wrap=False))
@@ -73,7 +78,7 @@ class Display:
             BarColumn(bar_width=8 if narrow else 24),
             _Count(),
             _Facts(),
-            _Left(compact=True),
+            _Left(),
             console=self.console,
             disable=quiet or not is_animated(sys.stderr),
             transient=True,
@@ -95,38 +100,39 @@ class Display:
 
     @contextmanager
     def busy(self, name: str) -> Iterator[None]:
-        """A bar for what takes seconds, and nobody knows how many."""
+        """A bar for work of unknown length."""
         task = self._progress.add_task(name, total=None, facts="")
         try:
             yield
         finally:
             self._progress.remove_task(task)
 
-    def bar(self, name: str, total: int, facts: str = "") -> "Bar":
+    def bar(self, name: str, total: int) -> "Bar":
         """A bar of `total` units."""
-        return Bar(self._progress, name, total, facts)
+        return Bar(self._progress, name, total)
 
 
 class Bar:
-    """One progress bar; knows how fast it goes."""
+    """One progress bar. A context manager."""
 
-    def __init__(self, progress: Progress, name: str, total: int, facts: str = "") -> None:
-        self._progress = progress
-        self._task: TaskID = progress.add_task(name, total=total, facts=facts)
-        self.total, self.done, self.begin = total, 0, time.monotonic()
+    def __init__(self, progress: Progress, name: str, total: int) -> None:
+        self._progress, self._pace, self._facts = progress, Pace(total), ""
+        self._task: TaskID = progress.add_task(name, total=total or None, facts="", pace=self._pace)
 
-    def advance(self, units: int = 1, facts: str | None = None) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether all units are done."""
+        return 0 < self._pace.total <= self._pace.done
+
+    def advance(self, units: int = 1, facts: str = "") -> None:
         """`units` more are done."""
-        self.done += units
-        if facts is None:
-            self._progress.update(self._task, completed=self.done)
-        else:
-            self._progress.update(self._task, completed=self.done, facts=facts)
+        self.set(self._pace.done + units, facts)
 
-    def set(self, done: int, total: int) -> None:
-        """So many of so many are done."""
-        self.done, self.total = done, total
-        self._progress.update(self._task, completed=done, total=total)
+    def set(self, done: int, facts: str = "") -> None:
+        """Set the units that are done, and words about them if there are new ones."""
+        self._pace = self._pace.advanced(done, time.monotonic())
+        self._facts = facts or self._facts
+        self._progress.update(self._task, completed=done, pace=self._pace, facts=self._facts)
 
     def __enter__(self) -> "Bar":
         return self
@@ -134,23 +140,67 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def seconds_left(self) -> float | None:
-        """At the mean speed so far, None before the first unit."""
-        if not self.done:
-            return None
-        return (time.monotonic() - self.begin) / self.done * (self.total - self.done)
-
     def close(self) -> None:
         """Take the bar away."""
         self._progress.remove_task(self._task)
 
 
-def told(bar: Bar, observer: "Observer") -> Callable[[], None]:
-    """A function for each further unit of the bar, which the observer hears of too."""
+class Terminal:
+    """Shows the events of a job on a display: a bar for each stage, a line for each epoch and for the test."""
 
-    def advance() -> None:
-        bar.advance()
-        observer.advanced(bar.done)
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._bar: Bar | None = None
+        self._busy = ExitStack()
+        self._epoch, self._epochs, self._latest = 0, 0, ""
 
-    return advance
+    def consume(self, event: Event) -> None:
+        """See Stream."""
+        match event:
+            case events.Stepped():
+                pass
+            case events.Updated():
+                facts = f"epoch {self._epoch + 1}/{self._epochs}  loss {event.loss:.2f}{self._latest}"
+                self._set(event.done, facts)
+            case events.PointsDrawn():
+                self._latest = f"{event.estimate:.7f} +- {event.standard_error:.7f}"
+            case events.Advanced(done):
+                self._set(done, self._latest)
+            case events.StageBegan(name, total):
+                self._close()
+                self._bar, self._latest = self._display.bar(name, total), ""
+            case events.Planned(epochs, epochs_done):
+                self._epochs, self._epoch = epochs, epochs_done
+            case events.Validating(begins):
+                self._busy.close()
+                if begins:
+                    self._busy.enter_context(self._display.busy("validation"))
+            case events.EpochEnded():
+                self._say_epoch(event)
+            case events.FiguresComputed("test", figures):
+                self._close()
+                self._display.say(f"test: {figures.line()}")
+            case events.Ended():
+                self._close()
+
+    def _set(self, done: int, facts: str = "") -> None:
+        if self._bar is not None:
+            self._bar.set(done, facts)
+            if self._bar.is_full:
+                self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _say_epoch(self, event: events.EpochEnded) -> None:
+        held_out = event.validation.accuracy if event.validation is not None else None
+        shown = "" if held_out is None else f"  validation accuracy {held_out:.4f}"
+        self._latest = f"  {event.windows_per_second:,.0f} windows/s"
+        self._latest += "" if held_out is None else f"  val. {held_out:.3f}"
+        self._epoch = event.epoch
+        self._display.say(
+            f"{event.stage}: epoch {event.epoch:>3}/{self._epochs}  {event.windows_per_second:>6,.0f} windows/s  "
+            f"loss {event.loss:.4f}  accuracy {event.accuracy:.4f}{shown}  {event.seconds_left:.0f} s left"
+        )

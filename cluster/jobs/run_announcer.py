@@ -1,6 +1,6 @@
-"""Telling the roles which run they work on, so that their logs and ours are one story.
+"""Announces the run to the roles, so that their log lines carry its id.
 
-A thread of its own: a role that does not hear, or not at once, costs the job nothing.
+A thread of its own: a role that does not answer, or answers late, costs the job nothing.
 """
 
 import logging
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
+from cluster.control.actions import END
 from cluster.control.client import NoAnswerError, ask
-from cluster.control.runs import END, PREFIX
+from cluster.control.rules import RUN
 from cluster.control.token import own_token
 from cluster.engine.membership import Membership
 from cluster.inventory import Task
@@ -26,18 +27,18 @@ _MOST_AT_ONCE = 8
 
 
 class RunAnnouncer:
-    """Tells `tasks` of the run at the beginning and the end of the `with`, and again each worker that comes (back).
+    """Announces the run to `tasks` when the `with` begins and ends, and to each worker that joins later.
 
-    Without a run's id nobody is told anything.
+    Without a run's id it announces nothing.
     """
 
     def __init__(self, tasks: Sequence[Task], run: str) -> None:
         self._tasks, self._run = tasks, run
-        self._told: dict[str, float] = {}
-        """When a task that heard us had joined; 0 for what joins nothing."""
+        self._announced: dict[str, float] = {}
+        """When a task that answered had joined; 0 for tasks that join nothing."""
         self._membership: Membership | None = None
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._keep_telling, name="run", daemon=True)
+        self._thread = threading.Thread(target=self._keep_announcing, name="run", daemon=True)
 
     def __enter__(self) -> "RunAnnouncer":
         if self._run:
@@ -48,28 +49,30 @@ class RunAnnouncer:
         self._end.set()
         if self._run:
             self._thread.join()
-            self._tell([task for task in self._tasks if task.name in self._told], END)
+            self._announce([task for task in self._tasks if task.name in self._announced], END)
 
     def watch(self, membership: Membership) -> None:
-        """From now on a worker is told whenever it has joined: it may be another process than before."""
+        """Announce the run to each worker that joins from now on: it may be another process than before."""
         self._membership = membership
 
-    def _keep_telling(self) -> None:
+    def _keep_announcing(self) -> None:
         while not self._end.is_set():
-            due = {task: joined for task in self._tasks if self._told.get(task.name) != (joined := self._joined(task))}
-            heard = self._tell(list(due))
-            self._told |= {task.name: due[task] for task in heard}
+            due = {
+                task: joined for task in self._tasks if self._announced.get(task.name) != (joined := self._joined(task))
+            }
+            heard = self._announce(list(due))
+            self._announced |= {task.name: due[task] for task in heard}
             self._end.wait(LOOK_SECONDS)
 
     def _joined(self, task: Task) -> float:
         worker = self._membership.workers.get(task.index) if self._membership and task.role == "worker" else None
         return worker.joined if worker else 0.0
 
-    def _tell(self, tasks: Sequence[Task], suffix: str = "") -> list[Task]:
-        """Those that heard."""
+    def _announce(self, tasks: Sequence[Task], suffix: str = "") -> list[Task]:
+        """The tasks that answered."""
         if not tasks:
             return []
-        path = f"{PREFIX}{self._run}{suffix}"
+        path = f"{RUN}{self._run}{suffix}"
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(tasks)), thread_name_prefix="run") as pool:
             end = time.monotonic() + ALL_ANSWERS_SECONDS
             heard = list(pool.map(lambda task: _post(task, path, end - time.monotonic()), tasks))
@@ -82,7 +85,7 @@ def _post(task: Task, path: str, seconds: float) -> bool:
             task.metrics_address, "POST", path, deadline_seconds=min(ANSWER_SECONDS, seconds), token=own_token()
         ).status
     except NoAnswerError as problem:
-        log.debug("%s was not told: %s", task.name, problem)
+        log.debug("%s does not know the run: %s", task.name, problem)
         return False
     if status != HTTPStatus.OK:
         log.debug("%s answers POST %s with status %d: its lines will not name the run", task.name, path, status)

@@ -1,6 +1,7 @@
-"""The folder a job leaves behind: `runs/<UTC time>-<job>/`, every file of it whole or not there."""
+"""The folder a job leaves, `runs/<UTC time>-<job>/`, and the calibration that all runs of a cluster share."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
+from cluster.status.history_file import finite
 
 SEQUENCE = "sequence"
 """A file of each run: 1 for the first of its folder of runs, and so on."""
@@ -15,11 +17,11 @@ _LONGEST_NUMBER = 18
 
 
 class RunFolder:
-    """One run's folder, made when the job starts, or that of a run that goes on."""
+    """The folder of one run: a new one, or that of a resumed run."""
 
     def __init__(self, runs: Path, job: str, resumed: Path | None = None) -> None:
         """Make `runs/<UTC time>-<job>/`, or take `resumed`. Raises ClusterError if that is not possible."""
-        self.job, self.event_lines = job, 0
+        self.job = job
         if resumed is not None:
             self.path = resumed
             return
@@ -40,7 +42,7 @@ class RunFolder:
         raise ClusterError(f"{runs}: a thousand runs of {job} began in the same second: wait a moment")
 
     def _take_number(self, runs: Path) -> None:
-        """Note the place in the order of starts, which the name only has while nobody sets the clock back."""
+        """Write the place in the order of starts: names are out of order once a clock is set back."""
         number = 1 + max((_number(path.parent) for path in runs.glob(f"*/{SEQUENCE}")), default=0)
         with suppress(OSError):  # a disk that does not take it takes no checkpoint either, and says so then
             (self.path / SEQUENCE).write_text(f"{number}\n", encoding="ascii")
@@ -50,51 +52,18 @@ class RunFolder:
         """Where the result goes."""
         return self.path / "result.json"
 
-    def event(self, **facts: Any) -> None:
-        """Append one line to `events.jsonl`."""
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **_finite(facts)})
-        try:
-            with (self.path / "events.jsonl").open("a") as stream:
-                stream.write(line + "\n")
-            self.event_lines += 1
-        except OSError as problem:
-            raise ClusterError(
-                f"{self.path / 'events.jsonl'}: cannot be written ({problem.strerror}): is there room, and "
-                "may you write there?"
-            ) from None
-
-    def keep_events(self, lines: int) -> None:
-        """Keep the first so many lines of `events.jsonl`: what came after the checkpoint happens again."""
-        path = self.path / "events.jsonl"
-        if path.exists():
-            kept = path.read_bytes().splitlines(keepends=True)[:lines]
-            atomic_write(path, b"".join(kept))
-        self.event_lines = lines
-
     def write_result(self, result: dict[str, Any]) -> Path:
         """Write `result.json`; returns its path. Numbers that JSON has no word for become null."""
-        text = json.dumps(_finite(result), indent=2, allow_nan=False)
+        text = json.dumps(finite(result), indent=2, allow_nan=False)
         atomic_write(self.result_path, text.encode() + b"\n")
         return self.result_path
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(key): _finite(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_finite(inner) for inner in value]
-        case float() if value != value or value in (float("inf"), float("-inf")):
-            return None
-        case _:
-            return value
 
 
 def newest_unfinished(runs: Path) -> Path:
     """The folder of the newest training run without its full result. Raises UsageError if there is none."""
     found = [path.parent for path in runs.glob("*-train*/coordinator.log") if not is_finished(path.parent)]
     if not found:
-        raise UsageError(f"{runs}: expected a training run that was broken off, found none: start one without --resume")
+        raise UsageError(f"{runs}: expected an interrupted training run, found none: start one without --resume")
     return max(found, key=_age)
 
 
@@ -107,14 +76,14 @@ def is_finished(run: Path) -> bool:
 
 
 def unfinished(run: Path) -> Path:
-    """The run, if it can go on. Raises UsageError if it is none, or finished."""
+    """The run, if it is resumable. Raises UsageError if it is no run, or finished."""
     if not (run / "coordinator.log").exists():
         raise UsageError(
             f"{run}: expected the folder of a training run, found no coordinator.log in it: `--resume` alone "
             "takes the newest one"
         )
     if is_finished(run):
-        raise UsageError(f"{run}: is finished: there is nothing to go on with; `fab job evaluate --run` looks at it")
+        raise UsageError(f"{run}: is finished: there is nothing to resume; `fab job evaluate --run` evaluates it")
     return run
 
 
@@ -141,3 +110,28 @@ def _number(run: Path) -> int:
         return int(written) if written.isdigit() else 0
     except OSError:
         return 0
+
+
+def _calibration(runs: Path, cluster: str) -> Path:
+    return runs / f"calibration-{cluster}.json"
+
+
+def keep_calibration(runs: Path, cluster: str, samples_per_second: dict[str, float]) -> None:
+    """Store what the pi job measured, by task name. Raises ClusterError if it cannot be written."""
+    content = {"schema": 1, "cluster": cluster, "samples_per_second": samples_per_second}
+    atomic_write(_calibration(runs, cluster), json.dumps(content, indent=2).encode() + b"\n")
+
+
+def latest_calibration(runs: Path, cluster: str) -> dict[str, float] | None:
+    """Samples per second by task name, as the last pi job measured them; None if none was kept or it is unreadable."""
+    try:
+        stored: Any = json.loads(_calibration(runs, cluster).read_bytes())
+        return {str(task): float(rate) for task, rate in stored["samples_per_second"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def speeds_of(samples_per_second: Mapping[str, float] | None) -> dict[int, float]:
+    """The same by the worker's number; empty if there is none."""
+    named = (samples_per_second or {}).items()
+    return {int(task.removeprefix("worker:")): rate for task, rate in named if task.startswith("worker:") and rate > 0}

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import ClassVar, TextIO
 
 from cluster.logs import LogSettings, Speaker, formatter, last_line, set_level
-from cluster.logs.lines import Bare
-from cluster.logs.setup import log_everything
+from cluster.logs.lines import Bare, log_everything
 from cluster.logs.terminal import say
 
 log = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class RunLog:
 
     def __enter__(self) -> "RunLog":
         with contextlib.suppress(OSError):
-            self.path.touch()  # a run without it is none that can be gone on with
+            self.path.touch()  # `--resume` requires this file
         root = logging.getLogger()
         self._level_before = root.level
         set_level(self.settings.level)

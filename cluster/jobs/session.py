@@ -2,15 +2,18 @@
 
 import logging
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from http import HTTPStatus
 from typing import TypeVar
 
-from cluster.control.drain import DrainRequests
+from cluster.control.actions import DrainRequests
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
+from cluster.engine.drains import Drain
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur
@@ -19,8 +22,6 @@ from cluster.inventory import Inventory, Task
 from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.drain_answers import drain
-from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Bar, Display
 from cluster.jobs.role_metrics import ANSWER_SECONDS, cores_of, processor_of
 from cluster.jobs.run_announcer import RunAnnouncer
@@ -33,6 +34,18 @@ from cluster.server.probe import answers
 import tensorflow as tf  # isort: skip
 
 log = logging.getLogger(__name__)
+
+DRAIN_ANSWERS: Mapping[Drain, tuple[HTTPStatus, str]] = {
+    Drain.DRAINED: (HTTPStatus.OK, "drained"),
+    Drain.UNKNOWN: (HTTPStatus.NOT_FOUND, "the job has no such worker"),
+    Drain.HOLDS_PARAMETERS: (
+        HTTPStatus.CONFLICT,
+        "it holds a part of the parameters in mode allreduce: without it the job goes back to its last checkpoint",
+    ),
+    Drain.LAST: (HTTPStatus.CONFLICT, "no other worker was there to take its work"),
+    Drain.BUSY: (HTTPStatus.SERVICE_UNAVAILABLE, "still at its work when the time was up"),
+}
+"""To `POST /drain/worker:3`."""
 
 SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
@@ -48,14 +61,13 @@ class Session:
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
 
     def __init__(
-        self, inventory: Inventory, cancel: Cancel, observer: Observer, metrics: CoordinatorMetrics,
-        display: Display | None = None,
-    ) -> None:  # fmt: skip
-        """Bind the coordinator's ports and connect; whoever made `metrics` closes them.
+        self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, display: Display | None = None
+    ) -> None:
+        """Bind the coordinator's ports and connect; the caller closes `metrics`.
 
-        Raises ClusterError naming whoever does not answer, and Cancelled.
+        Raises ClusterError naming the server that does not answer, and Cancelled.
         """
-        self.inventory, self._cancel, self._observer, self._metrics = inventory, cancel, observer, metrics
+        self.inventory, self._cancel, self._metrics = inventory, cancel, metrics
         self._display = display or Display(quiet=True)
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
@@ -121,7 +133,7 @@ class Session:
         self._dispatcher = dispatcher
         if chaos is not None:
             self._stack.enter_context(chaos)
-        self._observer.membership(dispatcher.membership)
+        self._metrics.membership = dispatcher.membership
         self._announcer.watch(dispatcher.membership)
         joined = self._wait_for_workers(dispatcher)
         if joined < self.workers:
@@ -134,7 +146,7 @@ class Session:
         return {task: device("worker", task) for task in sorted(dispatcher.live)}
 
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
-        """How many joined; looks up every second for whoever pressed Ctrl-C because nobody does."""
+        """The number that joined. Checks for Ctrl-C every second."""
         end = time.monotonic() + JOIN_SECONDS
         with self._display.bar("waiting for workers", self.workers) as bar:
             return self._joined(dispatcher, bar, end)
@@ -146,7 +158,7 @@ class Session:
                 joined = dispatcher.wait_for_workers(self.workers, LOOK_UP_SECONDS)
             except NoWorkers:
                 joined = 0
-            bar.set(joined, self.workers)
+            bar.set(joined)
             if joined == self.workers or (joined and time.monotonic() > end):
                 return joined
             if time.monotonic() > end:
@@ -193,3 +205,12 @@ def _silent(task: Task, flag: str) -> str:
         f"{task.name} at {task.address} does not answer within {SERVER_SECONDS:.0f} s: is it started, and on this "
         f"port? `fab deploy status{flag}` shows what runs, `fab deploy start{flag} --no-jobs` starts it"
     )
+
+
+def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTTPStatus, str]:
+    """Drain the worker of this name; status and words of the answer. `dispatcher` is None while there is none."""
+    if not re.fullmatch(r"worker:[0-9]{1,6}", name):
+        return DRAIN_ANSWERS[Drain.UNKNOWN]
+    if dispatcher is None:
+        return HTTPStatus.CONFLICT, "the job is still starting or over: no worker has work"
+    return DRAIN_ANSWERS[dispatcher.drain(int(name.removeprefix("worker:")), seconds)]

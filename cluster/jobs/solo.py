@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from cluster.engine.lost import first_line
-from cluster.engine.messages import InOrder, Item, Outcome, Source
+from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
@@ -30,7 +30,7 @@ class Alone:
         """This process, as worker 0."""
         return frozenset({0})
 
-    def run(self, items: Iterable[Item] | Source, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item; none is begun once `stop()` is true. Raises ClusterError."""
         source = InOrder(items) if isinstance(items, Iterable) else items
         while not stop() and (item := source.draw(0)) is not None:
@@ -47,7 +47,7 @@ class Solo:
     """What a Session is to a cluster: places for parameters, and what runs items. A context manager."""
 
     def __init__(self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics) -> None:
-        """Whoever made `metrics` closes them. Raises ClusterError if the port of the coordinator's metrics is taken."""
+        """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
         self._cancel = cancel
         # One thread an operation: how many cores there are must not change a bit of the result.
         tf.config.threading.set_intra_op_parallelism_threads(1)

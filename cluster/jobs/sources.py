@@ -1,24 +1,23 @@
-"""The recordings of a job: found, prepared, and said in a line.
+"""The recordings of a job: found, prepared and announced in a line.
 
 With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on the shared storage.
 """
 
 import os
-from typing import Any
 
 from cluster.data import Dataset, Source, find_source, prepare
-from cluster.data.places import PROJECT_ROOT, user_cache
+from cluster.data.source import PROJECT_ROOT, user_cache
 from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.handed_over import handed_over
-from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Display
-from cluster.server.unprivileged import account_for_roles
+from cluster.server.accounts import account_for_roles
+from cluster.status.events import Advanced, Consumer, StageBegan
 
 
-def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observer: Observer) -> Dataset:
-    """The prepared windows of the source that `jobs.train.data` or the search order names; says which, and why.
+def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer) -> Dataset:
+    """Prepare the source that `jobs.train.data` or the search order names, and announce it.
 
     Raises DataError, or Cancelled between two steps of the preparation.
     """
@@ -26,15 +25,14 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observe
     job = inventory.jobs.train
     source = _published(inventory) if inventory.connection == "ssh" else _found(job.data.source)
     display.say(f"data: {source.why}")
-    bars: dict[str, Any] = {}
+    begun = set[str]()
 
     def progress(stage: str, done: int, total: int) -> None:
         cancel.check()
-        if stage not in bars:
-            bars[stage] = display.bar(stage, total)
-            observer.stage(stage, total, "steps")
-        bars[stage].set(done, total)
-        observer.advanced(done)
+        if stage not in begun:
+            begun.add(stage)
+            emit(StageBegan(stage, total, "steps"))
+        emit(Advanced(done))
 
     dataset = prepare(
         source,
@@ -44,8 +42,6 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, observe
         seed=job.seed,
         progress=progress,
     )
-    for bar in bars.values():
-        bar.close()
     account = account_for_roles() if inventory.connection == "local" else None
     if account is not None:
         dataset = handed_over(dataset, account)

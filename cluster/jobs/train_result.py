@@ -1,4 +1,4 @@
-"""What a training run has come to at any time, as `result.json` says it."""
+"""The result of a training at any time, as `result.json` has it."""
 
 import hashlib
 import time
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from cluster.data import Dataset
 from cluster.inventory import Inventory
 from cluster.inventory.micro_batches import MicroBatches
-from cluster.jobs.calibration import latest as latest_calibration
 from cluster.jobs.chaos_log import ChaosLog
 from cluster.jobs.checkpointing import Resumption
-from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Fit, Staleness
+from cluster.jobs.run_folder import latest_calibration
 from cluster.jobs.wire import WireMeter
-from cluster.models import Network
+from cluster.models.network import Network
+from cluster.status.parts import Figures
 from ps_node.shard import Totals
 
 DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")
@@ -53,14 +53,14 @@ class TrainReport:
     chaos: ChaosLog | None = None
 
     def resume(self, found: Resumption) -> None:
-        """Go on from what a checkpoint says."""
+        """Continue from a checkpoint."""
         self.fits += found.fits
-        self.wire = WireMeter(**found.wire)
+        self.wire = WireMeter.of(found.wire)
         self.rolled_back, self.earlier_seconds = found.rolled_back, found.elapsed_seconds
         self.resumptions = found.resumptions + 1
 
     def elapsed_seconds(self) -> float:
-        """Since the run began, without the time in which nobody worked on it."""
+        """Since the run began, without the pauses between coordinators."""
         return self.earlier_seconds + time.monotonic() - self.begin
 
     def describe(self) -> dict[str, Any]:

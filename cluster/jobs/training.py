@@ -1,29 +1,25 @@
-"""One training run: epochs of updates in stretches, each epoch followed by a look at the validation set."""
+"""One training: epochs of updates in stretches, each epoch followed by an evaluation of the validation set."""
 
 import statistics as stats
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import isfinite, log
+from dataclasses import replace
+from math import cos, isfinite, log, pi
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.errors import ClusterError
-from cluster.inventory.training import TrainJob
+from cluster.inventory.training import Constant, OneCycle, TrainJob
 from cluster.jobs.batches import Plan, Update
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.evaluation import Evaluator, Runner
-from cluster.jobs.figures import Figures
+from cluster.jobs.evaluation import Runner
 from cluster.jobs.fit import Cursor, Fit
 from cluster.jobs.modes.mode import Mode, Reply, Step, Stretch
-from cluster.jobs.observer import EpochReport, Observer, WorkedStep
-from cluster.jobs.observer import Update as UpdateReport
-from cluster.jobs.schedule import learning_rate
-from cluster.jobs.wire import Traffic, WireMeter
-from cluster.jobs.work_source import WorkSource
+from cluster.jobs.wire import WireMeter
+from cluster.status.events import Consumer, Diverged, EpochEnded, Planned, Stepped, TrafficCounted, Updated
+from cluster.status.parts import Figures
+from cluster.status.state import Pace
 from worker_node.recordings import Standardization
 
 DIVERGED = 5.0
@@ -33,7 +29,7 @@ FIRST_STRETCH = 16
 """Updates of a fit's first stretch, from which the pace is learnt."""
 
 
-class Diverged(ClusterError):
+class DivergedError(ClusterError):
     """The loss is not finite, or far above that of guessing."""
 
 
@@ -54,65 +50,91 @@ class Keeper(Protocol):
         ...
 
     def progress(self, updates: int) -> None:
-        """So many more updates are applied since the last checkpoint."""
+        """Note that `updates` more are applied since the last checkpoint."""
         ...
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What the trainer tells while it works."""
+class WorkSource:
+    """A `Source` over one stretch of updates. The policy grants what an idle worker may begin."""
 
-    report: Callable[[EpochReport], None]
-    """After every epoch."""
-    advance: Callable[[int, float], None]
-    """After every update: how many of its fit are done, and its mean loss."""
-    traffic: Callable[[], Traffic | None]
-    """Bytes on the wire so far."""
+    def __init__(
+        self, mode: Mode, updates: Sequence[Update], stretch: Stretch, live: Callable[[], frozenset[int]]
+    ) -> None:
+        self._mode, self._stretch, self._live = mode, stretch, live
+        self._updates = {update.id: update for update in updates}
+        self._grants: dict[int, Grant] = {}
+        self.begun: set[int] = set()
+        """Updates of which something has been granted."""
+        mode.policy.begin(range(updates[0].id, updates[-1].id + 1))
+
+    def draw(self, task: int) -> Item | None:
+        """See Source."""
+        grant = self._mode.policy.draw(task, self._live(), time.monotonic())
+        if grant is None:
+            return None
+        item = self._mode.item(grant, self._updates[grant.update], self._stretch)
+        self._grants[item.id] = grant
+        self.begun.add(grant.update)
+        return item
+
+    def exhausted(self) -> bool:
+        """See Source."""
+        return self._mode.policy.exhausted()
+
+    def withdrawn(self) -> list[int]:
+        """See Source."""
+        gone = set(self._mode.policy.withdrawn())
+        return [identifier for identifier, grant in self._grants.items() if grant in gone] if gone else []
+
+    def read(self, outcome: Outcome) -> tuple[Update, Reply]:
+        """What an outcome says, and which update it belongs to."""
+        grant = self._grants.pop(outcome.item.id)
+        update = self._updates[grant.update]
+        return update, self._mode.read(grant, update, outcome, self._stretch)
 
 
 class Trainer:
     """Trains one network on some rows; several fits one after the other share the traced functions."""
 
     def __init__(
-        self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, observer: Observer, wire: WireMeter,
+        self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, emit: Consumer, wire: WireMeter,
         keeper: Keeper, classes: int,
     ) -> None:  # fmt: skip
         self._runner, self._mode, self._job = runner, mode, job
-        self._cancel, self._observer, self._wire, self._keeper = cancel, observer, wire, keeper
+        self._cancel, self._emit, self._wire, self._keeper = cancel, emit, wire, keeper
         self._classes = classes
         self.consistent = True
         """Whether every update that was begun is known to be applied: if not, nothing may be kept."""
 
     def fit(
-        self, fit: Fit, plan: Plan, standardization: Standardization,
-        validate: Callable[[], Figures | None] | None, hooks: Hooks,
+        self, stage: str, fit: Fit, plan: Plan, standardization: Standardization,
+        validate: Callable[[], Figures | None] | None, after_epoch: Callable[[], object],
     ) -> None:  # fmt: skip
-        """Run what is left of the plan into `fit`.
+        """Run the rest of the plan into `fit`. `stage` is `train` or `refit`.
 
-        Raises Diverged naming the update and the learning rate. Ends early when cancelled, with the parameters of the
-        selected epoch, or with those at hand if no epoch was finished.
+        Raises DivergedError naming the update and the learning rate. Ends early when cancelled, with the parameters of
+        the selected epoch, or with those at hand if no epoch was finished.
         """
         try:
-            self._fit(fit, plan, standardization, validate, hooks)
-        except Diverged as problem:
-            self._observer.diverged(str(problem))
+            self._fit(stage, fit, plan, standardization, validate, after_epoch)
+        except DivergedError as problem:
+            self._emit(Diverged(str(problem)))
             raise
 
     def _fit(
-        self, fit: Fit, plan: Plan, standardization: Standardization,
-        validate: Callable[[], Figures | None] | None, hooks: Hooks,
+        self, stage: str, fit: Fit, plan: Plan, standardization: Standardization,
+        validate: Callable[[], Figures | None] | None, after_epoch: Callable[[], object],
     ) -> None:  # fmt: skip
-        begin, done_before = time.monotonic(), fit.cursor.epoch
+        pace = Pace(plan.epochs).advanced(fit.cursor.epoch, time.monotonic())
         stretch = Stretch(
             fit.first_id, lambda batch: self._rate(plan, batch), standardization.packed(),
             lambda: len(self._runner.live),
         )  # fmt: skip
-        self._observer.planned(
-            plan.epochs, fit.cursor.epoch, self._rate(plan, fit.cursor.epoch * plan.batches_per_epoch)
-        )
+        rate = self._rate(plan, fit.cursor.epoch * plan.batches_per_epoch)
+        self._emit(Planned(plan.epochs, fit.cursor.epoch, rate))
         while fit.cursor.epoch < plan.epochs and not self._cancel.asked:
             epoch, windows, seconds = fit.cursor.epoch, fit.windows, fit.train_seconds
-            self._epoch(plan, stretch, fit, hooks)
+            self._epoch(plan, stretch, fit)
             if self._cancel.asked:
                 break
             mean = stats.fmean(fit.losses.values())
@@ -123,13 +145,17 @@ class Trainer:
             fit.epochs_done = epoch + 1
             if validation is None or fit.selected is None or validation.accuracy > fit.selected.accuracy:
                 fit.vector, fit.epoch, fit.selected = self._mode.shards.read(), epoch + 1, validation
-            left = (time.monotonic() - begin) / (epoch + 1 - done_before) * (plan.epochs - epoch - 1)
-            rate = self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1)
-            pace = (fit.windows - windows) / max(1e-9, fit.train_seconds - seconds)
-            accuracy = fit.hits / (len(fit.losses) * plan.batch_size)
-            line = EpochReport(epoch + 1, mean, accuracy, rate, pace, left, validation)
+            now = time.monotonic()
+            pace = pace.advanced(epoch + 1, now)
+            ended = EpochEnded(
+                stage, epoch + 1, mean, accuracy=fit.hits / (len(fit.losses) * plan.batch_size),
+                rate=self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1),
+                windows_per_second=(fit.windows - windows) / max(1e-9, fit.train_seconds - seconds),
+                seconds_left=pace.remaining_seconds(now) or 0.0, validation=validation,
+            )  # fmt: skip
             fit.cursor, fit.losses, fit.hits = Cursor(epoch + 1), {}, 0.0
-            hooks.report(line)
+            self._emit(ended)
+            after_epoch()
             if self._keeper.due():
                 self._keeper.keep()
         if fit.epochs_done == 0 and fit.scheduled:
@@ -138,14 +164,14 @@ class Trainer:
     def _rate(self, plan: Plan, batch: int) -> float:
         return learning_rate(self._job.schedule, self._job.optimizer.learning_rate, batch, plan.batches)
 
-    def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
+    def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit) -> None:
         """What is left of the present epoch."""
         while True:
             cursor = fit.cursor
             updates = (
                 plan.replay(cursor.epoch, self._fresh(plan, fit)) if cursor.replaying else plan.fresh(cursor.epoch)
             )
-            self._stretches(plan, updates, stretch, fit, hooks)
+            self._stretches(plan, updates, stretch, fit)
             if self._cancel.asked or cursor.replaying or not plan.replayed:
                 return
             fit.cursor = Cursor(cursor.epoch, replaying=True)
@@ -156,15 +182,15 @@ class Trainer:
         end = (fit.cursor.epoch + 1) * plan.batches_per_epoch - plan.replayed
         return {batch: loss for batch, loss in fit.losses.items() if batch < end}
 
-    def _stretches(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
+    def _stretches(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         while fit.cursor.done < len(updates) and not self._cancel.asked:
             count = self._updates_until_checkpoint(fit, plan)
-            before, done = hooks.traffic(), fit.cursor.done
-            self._stretch(plan, updates[done : done + count], stretch, fit, hooks)
+            before, done = self._wire.read(), fit.cursor.done
+            self._stretch(plan, updates[done : done + count], stretch, fit)
             if fit.cursor.done > done:
-                added = self._wire.add(before, hooks.traffic(), fit.cursor.done - done)
+                added = self._wire.add(before, self._wire.read(), fit.cursor.done - done)
                 if added is not None:
-                    self._observer.traffic(added, fit.cursor.done - done)
+                    self._emit(TrafficCounted(added.sent, added.received, fit.cursor.done - done))
             if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
 
@@ -174,16 +200,16 @@ class Trainer:
         pace = fit.windows / plan.batch_size / fit.train_seconds
         return max(1, int(pace * self._keeper.every_seconds))
 
-    def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit, hooks: Hooks) -> None:
+    def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         source = WorkSource(self._mode, updates, stretch, lambda: self._runner.live)
         complete: set[int] = set()
         started = time.monotonic()
         try:
-            self._run(plan, source, fit, hooks, complete)
+            self._run(plan, source, fit, complete)
         finally:
             fit.train_seconds += time.monotonic() - started
             last = self._mode.settle()
-            # What was begun of a step and not finished is applied by nobody; a push that nobody answered may be.
+            # An unfinished step is never applied; a push without a reply may be.
             begun = source.begun if last is None else complete
             fit.scheduled += len(begun)
         settled = not complete or last is None or self._settle(last)
@@ -192,14 +218,14 @@ class Trainer:
         if self.consistent:
             fit.cursor = replace(fit.cursor, done=fit.cursor.done + len(complete))
 
-    def _run(self, plan: Plan, source: WorkSource, fit: Fit, hooks: Hooks, complete: set[int]) -> None:
+    def _run(self, plan: Plan, source: WorkSource, fit: Fit, complete: set[int]) -> None:
         """Run the source; ids of complete updates go into `complete` as they come."""
         started, windows = time.monotonic(), 0
         before = fit.cursor.done + (plan.fresh_updates if fit.cursor.replaying else 0)
         for outcome in self._runner.run(source, lambda: self._cancel.asked):
             update, reply = source.read(outcome)
             windows += reply.windows
-            self._tell(outcome, reply)
+            self._emit_step(outcome, reply)
             if reply.step is None:
                 continue
             complete.add(update.id)
@@ -208,8 +234,7 @@ class Trainer:
             rate = self._rate(plan, update.batches[-1])
             pace, loss = windows / max(1e-9, time.monotonic() - started), stats.fmean(reply.step.losses.values())
             done = fit.cursor.epoch * plan.per_epoch + before + len(complete)
-            self._observer.update(UpdateReport(update.id, done, plan.updates, loss, rate, pace))
-            hooks.advance(before + len(complete), loss)
+            self._emit(Updated(update.id, done, plan.updates, loss, rate, pace))
 
     def _settle(self, item: Item) -> bool:
         """Have the last step applied; whether that was done before the person's patience ended."""
@@ -217,22 +242,22 @@ class Trainer:
         for outcome in self._runner.run([item], self._cancel.overdue):
             settled = True
             if not isfinite(float(outcome.value)):
-                raise Diverged(
+                raise DivergedError(
                     f"the norm of the last gradient is {float(outcome.value)}: lower "
                     "jobs.train.optimizer.learning_rate or jobs.train.clip_norm"
                 )
         return settled
 
-    def _tell(self, outcome: Outcome, reply: Reply) -> None:
+    def _emit_step(self, outcome: Outcome, reply: Reply) -> None:
         pull, compute, push = reply.seconds
         wait = max(0.0, outcome.seconds - pull - compute - push)
         parts = {"pull": pull, "compute": compute, "push": push, "wait": wait}
-        self._observer.step(WorkedStep(outcome.task, reply.windows, reply.staleness, outcome.seconds, parts))
+        self._emit(Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, parts))
 
     def _account(self, plan: Plan, update: Update, step: Step, outcome: Outcome, fit: Fit) -> None:
         for batch, loss in step.losses.items():
             if not (isfinite(loss) and isfinite(step.norm)):
-                raise Diverged(
+                raise DivergedError(
                     f"update {update.id} (epoch {update.id // plan.per_epoch + 1}): the loss is {loss}, the norm of "
                     f"the gradient {step.norm} at learning rate {self._rate(plan, batch):.3g}: lower "
                     "jobs.train.optimizer.learning_rate or jobs.train.clip_norm"
@@ -248,29 +273,28 @@ class Trainer:
         if mean > DIVERGED * guessing:
             last = (epoch + 1) * plan.per_epoch - 1
             rate = self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1)
-            raise Diverged(
+            raise DivergedError(
                 f"epoch {epoch + 1} (update {last}): the mean loss is {mean:.3g}, that of guessing {guessing:.3g}; the "
                 f"learning rate was {rate:.3g}: lower jobs.train.optimizer.learning_rate"
             )
 
 
-def test_rows(train: int, test: int) -> NDArray[np.int32]:
-    """Rows of the test set, which lie behind the training rows."""
-    return np.arange(train, train + test, dtype=np.int32)
+def learning_rate(schedule: OneCycle | Constant, peak: float, update: int, updates: int) -> float:
+    """The rate of update number `update` (from 0) of `updates`.
+
+    `one_cycle` is Smith & Topin's (arXiv 1708.07120) as in PyTorch's OneCycleLR with cosine annealing: from
+    `peak / initial_divisor` up to `peak` at the end of the warm-up, then down to the first rate / `final_divisor`.
+    """
+    if isinstance(schedule, Constant):
+        return peak
+    first = peak / schedule.initial_divisor
+    last = first / schedule.final_divisor
+    top = schedule.warmup_fraction * updates - 1.0
+    if update < top:
+        return _between(first, peak, update / top)
+    remaining = updates - 1 - top
+    return _between(peak, last, (update - top) / remaining if remaining > 0 else 1.0)
 
 
-def evaluator_for(
-    evaluator: Evaluator, rows: NDArray[np.integer], standardization: Standardization, cancel: Cancel,
-    tell: Callable[[Figures, NDArray[np.int64]], None],
-) -> Callable[[], Figures | None] | None:  # fmt: skip
-    """A function that evaluates these rows and tells what came of it, or None where there are no rows."""
-    if not len(rows):
-        return None
-
-    def validate() -> Figures | None:
-        found, confusion = evaluator(rows, standardization, stop=lambda: cancel.asked)
-        if found is not None and not cancel.asked:
-            tell(found, confusion)
-        return found
-
-    return validate
+def _between(start: float, end: float, share: float) -> float:
+    return end + (start - end) / 2.0 * (1.0 + cos(pi * min(max(share, 0.0), 1.0)))

@@ -1,6 +1,7 @@
 """Bytes on the wire, as the parameter servers' own sockets count them (TCP_INFO, through their /metrics)."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from cluster.errors import ClusterError
 from cluster.jobs.role_metrics import ANSWER_SECONDS, role_metrics
@@ -48,6 +49,13 @@ class WireMeter:
     received: int = 0
     packets: int = 0
     steps: int = 0
+    read: Callable[[], Traffic | None] = field(default=lambda: None, compare=False)
+    """The traffic so far; None where it is unknown."""
+
+    @classmethod
+    def of(cls, counted: Mapping[str, int]) -> "WireMeter":
+        """One that continues from what was `counted`."""
+        return cls(counted["sent"], counted["received"], counted["packets"], counted["steps"])
 
     def add(self, before: Traffic | None, after: Traffic | None, steps: int) -> Traffic | None:
         """One stretch of `steps` steps between two readings, and what it carried; None if one of them failed."""
@@ -61,11 +69,11 @@ class WireMeter:
         return added
 
     def counted(self) -> dict[str, int]:
-        """What has been added up so far, to go on from."""
+        """The sums so far, for a checkpoint."""
         return {"sent": self.sent, "received": self.received, "packets": self.packets, "steps": self.steps}
 
     def describe(self) -> dict[str, float | None]:
-        """As it stands in `result.json`: what a parameter server sends is what workers pull."""
+        """The entry of `result.json`: what a parameter server sends is what workers pull."""
         if not self.steps:
             return {"pull_bytes_per_step": None, "push_bytes_per_step": None, "packets_per_step": None}
         return {

@@ -1,24 +1,50 @@
-"""A record of `logging` as a line: text for people, JSON for programs. docs/logs.md is the contract."""
+"""Log lines: text for people or JSON for programs, and the setup of a process's log. docs/logs.md is the contract."""
 
+import argparse
 import json
 import logging
+import sys
 import time
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, get_args
 
-from cluster.logs.foreign import visible
-from cluster.logs.settings import LogFormat
+from cluster.logs.terminal import visible
+
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """The keys of `logging:` in an inventory, and the flags of the same names."""
+
+    format: LogFormat = "text"
+    level: LogLevel = "info"
+
+
+def add_flags(parser: argparse.ArgumentParser, otherwise: str) -> None:
+    """`--log-format` and `--log-level`; `otherwise` describes the default. Both default to None."""
+    parser.add_argument("--log-format", choices=get_args(LogFormat), help=f"of the log; {otherwise}")
+    parser.add_argument("--log-level", choices=get_args(LogLevel), help=f"the lowest level in the log; {otherwise}")
+
+
+def given_or(log_format: LogFormat | None, log_level: LogLevel | None, settings: LogSettings) -> LogSettings:
+    """The flags, with `settings` for those that are None."""
+    return LogSettings(log_format or settings.format, log_level or settings.level)
+
 
 LONGEST_LINE_CHARACTERS = 40_000
-"""systemd's journal cuts a line at 48 KiB (LineMax=), and half a JSON object is none."""
+"""systemd's journal cuts a line at 48 KiB (LineMax=), which would break a JSON object."""
 _LONGEST_TEXT_CHARACTERS = 16_000
 
 CONTINUED = "    "
-"""Begins the further lines of a message in text: nothing that is logged can look like a line of its own."""
+"""Prefix of the further lines of a message in text, so that no message can imitate a log line."""
 
 
 @dataclass
 class Speaker:
-    """Who logs: `worker:3` at `192.168.1.19:2223`, and the run it works on while there is one."""
+    """The process that logs: `worker:3` at `192.168.1.19:2223`, and its present run."""
 
     role: str
     address: str = ""
@@ -26,12 +52,12 @@ class Speaker:
 
 
 def formatter(log_format: LogFormat, speaker: Speaker) -> logging.Formatter:
-    """What makes lines of records. A change of `speaker.run` shows in the lines from then on."""
+    """The formatter of this format; it follows later changes of `speaker.run`."""
     return JsonLines(speaker) if log_format == "json" else TextLines(speaker)
 
 
 def last_line(log_format: LogFormat, speaker: Speaker, message: str) -> str:
-    """The line in which a process says why it ends; in text without time and level, as any command's error is."""
+    """The line with the reason of a process's end; in text without time and level, like the error of a command."""
     if log_format == "json":
         record = logging.LogRecord("pscluster.end", logging.ERROR, "", 0, "%s", (message,), None)
         return JsonLines(speaker).format(record)
@@ -39,10 +65,10 @@ def last_line(log_format: LogFormat, speaker: Speaker, message: str) -> str:
 
 
 class Bare(logging.Formatter):
-    """The message alone, for a person who sees it between lines of progress."""
+    """The message alone, for a person at a terminal with progress lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`; without a traceback, which the log file has."""
+        """See `logging.Formatter`; without the traceback, which is in the log file."""
         return visible(_message(record))
 
 
@@ -64,7 +90,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, in ASCII, whatever the message is made of."""
+    """One JSON object a line, in ASCII, for any message."""
 
     def __init__(self, speaker: Speaker) -> None:
         super().__init__()
@@ -93,7 +119,7 @@ class JsonLines(logging.Formatter):
 
 
 def whole_milliseconds(seconds: float) -> int:
-    """The full milliseconds since the epoch. As a float .123 of these days is .12299990: that is .123 here."""
+    """Milliseconds since the epoch, rounded down after a correction of float error: .12299990 is .123."""
     return round(seconds * 1_000_000) // 1000
 
 
@@ -106,7 +132,7 @@ def utc(seconds: float) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception as problem:  # a line less is no reason to lose the others, or the process
+    except Exception as problem:  # a bad message must not end the process
         return f"a message that cannot be formatted ({type(problem).__name__}): {_shown(record.msg)}"
 
 
@@ -122,7 +148,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _whole(text: str) -> str:
-    # A lone surrogate is no character, and strict readers refuse the whole line for it.
+    # Strict readers refuse a line with a lone surrogate.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -131,3 +157,40 @@ def _shown(value: object) -> str:
         return str(value)
     except Exception:
         return f"a {type(value).__name__}"
+
+
+OURS = ("cluster", "deploy", "pscluster")
+"""Loggers that follow `debug`; other libraries stay at `info`."""
+
+log = logging.getLogger("pscluster.end")
+
+
+def begin(speaker: Speaker, settings: LogSettings) -> None:
+    """Log to standard error from now on; replaces any earlier setup."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(settings.format, speaker))
+    logging.basicConfig(handlers=[handler], force=True)
+    set_level(settings.level)
+    if settings.format == "json":
+        log_everything()
+
+
+def set_level(level: LogLevel) -> None:
+    """Set the lowest logged level; for libraries it is never below `info`."""
+    least = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger().setLevel(max(least, logging.INFO))
+    for name in OURS:
+        logging.getLogger(name).setLevel(least)
+
+
+def log_everything() -> None:
+    """Turn what Python itself prints, warnings and the final traceback, into log lines."""
+    logging.captureWarnings(True)
+    sys.excepthook = _unforeseen
+
+
+def _unforeseen(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        log.error("interrupted")
+    else:
+        log.critical("%s: %s", kind.__name__, problem, exc_info=(kind, problem, trace))

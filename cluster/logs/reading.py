@@ -1,4 +1,4 @@
-"""A line of a log read back, in either format, and what other programs write between ours. Pure."""
+"""Reads back log lines in either format, and the lines of other programs between them. Pure."""
 
 import json
 import re
@@ -15,12 +15,12 @@ _TEXT = re.compile(
 _FOREIGN = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[.,](?P<fraction>\d{1,9})[: ] ?(?P<message>.*)", re.DOTALL
 )
-"""TensorFlow's own lines, and logs of earlier versions: in the machine's own time."""
+"""TensorFlow's lines and logs of earlier versions; they have local time."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """What a line says; empty where it does not. `seconds` are since the epoch."""
+    """The fields of a line; a missing one is empty. `seconds` are since the epoch."""
 
     seconds: float
     message: str
@@ -33,7 +33,7 @@ class LogLine:
 
     @property
     def shown(self) -> str:
-        """For a person who sees time and role beside it: the level where it is not the usual one, and the message."""
+        """For a person, beside time and role: the message, after its level unless that is `info`."""
         level = f"{self.level.upper()} " if self.level not in ("", "info") else ""
         return level + "\n".join(filter(None, (self.message, self.exception)))
 
@@ -54,7 +54,7 @@ class LogLine:
 
 
 def read_line(text: str) -> LogLine | None:
-    """The line, if it begins one: None for the further lines of a message, and for whatever has no time."""
+    """The line; None for the further lines of a message and for a line without a time."""
     if text.startswith("{"):
         return _from_json(text)
     try:

@@ -1,4 +1,4 @@
-"""The one way to rich: colours stand beside a text, never in it. Import it where something is shown: rich is slow."""
+"""The only module that uses rich: styles never come from a text. Import it late: rich is slow."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,18 +8,18 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from cluster.logs.foreign import one_line, visible
+from cluster.logs.terminal import one_line, visible
 
 
 class Screen(Console):
-    """A console that shows a string as it is: its markup is no markup, its control characters are escaped."""
+    """A console that shows strings literally: it ignores markup and escapes control characters."""
 
     def __init__(self, **options: Any) -> None:
         """`options`: as `rich.console.Console` takes them."""
         super().__init__(**{**options, "markup": False, "emoji": False, "highlight": False})
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """See `rich.console.Console`; every string comes by here, in a cell of a table too."""
+        """See `rich.console.Console`; every string passes here, cells of tables included."""
         return super().render_str(visible(text), **{**options, "markup": False, "emoji": False, "highlight": False})
 
 
@@ -39,6 +39,6 @@ def words(*parts: str | tuple[str, str]) -> Text:
 
 @contextmanager
 def spinner(text: str, *, error: bool = False) -> Iterator[Callable[[str], None]]:
-    """A spinner with `text` beside it, on standard error with `error`; gives what changes the text."""
+    """A spinner with `text` beside it, on standard error with `error`; yields a function that changes the text."""
     with Status(words(text), console=Screen(stderr=error)) as status:
         yield lambda text: status.update(words(text))

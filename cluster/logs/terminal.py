@@ -1,24 +1,58 @@
-"""The one way to a terminal: what is shown there is made visible first, whoever wrote it."""
+"""Output to a terminal; it escapes control characters in every text, whatever its source.
+
+journalctl and git escape control characters for the same reason (CVE-2024-52005): a terminal obeys them.
+"""
 
 import json
 import os
 import sys
 from typing import TextIO
+from unicodedata import category
 
-from cluster.logs.foreign import visible
+_KEPT = frozenset("\n\t")
+_LONGEST_CACHE = 4096
+
+
+class _Visible(dict[int, str | int]):
+    """For `str.translate`: the visible form of each character, cached on first use."""
+
+    def __missing__(self, code: int) -> str | int:
+        character = chr(code)
+        kept = character.isprintable() or character in _KEPT or category(character) == "Zs"
+        shown: str | int = code if kept else character.encode("unicode_escape").decode()
+        if len(self) < _LONGEST_CACHE:
+            self[code] = shown
+        return shown
+
+
+_TABLE = _Visible()
+
+
+def visible(text: str) -> str:
+    r"""`text` with each invisible character as its escape: `\x1b` for ESC, `\u202e` for an override.
+
+    Newlines, tabs and spaces stay. Controls (C0, DEL, C1), formats (bidi, zero width), surrogates and characters that
+    Unicode does not assign are escaped.
+    """
+    return text if text.isprintable() else text.translate(_TABLE)
+
+
+def one_line(text: str) -> str:
+    r"""`visible`, and each newline as `\n`: nothing in `text` can look like a line of its own."""
+    return visible(text).replace("\n", "\\n")
 
 
 def is_animated(stream: TextIO) -> bool:
-    """A terminal that can move its cursor: neither a file nor a pipe, nor one that says it is dumb."""
+    """Whether `stream` is a terminal that can move its cursor: no file, no pipe, not `TERM=dumb`."""
     return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 def say(line: object, *, error: bool = False, end: str = "\n") -> None:
-    """Show a line, or several, on standard output, or on standard error with `error`; see `visible`."""
+    """Show one or more lines on standard output, or with `error` on standard error; see `visible`."""
     stream = sys.stderr if error else sys.stdout
     text = visible(str(line))
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    # A terminal of Latin-1 gets an escape for what it cannot show; print would raise.
+    # A Latin-1 terminal gets escapes for what it cannot show; print would raise.
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, end=end, flush=True)
 
 

@@ -1,1 +1,1 @@
-"""Prometheus metrics: the exporter, and what a process and its node tell about themselves."""
+"""Prometheus metrics: the catalogue, the exporter, and what a process reports about itself and its node."""

@@ -1,22 +1,221 @@
-"""Every metric once, as data: what is exported is made from it, and so is docs/metrics.md.
+"""Every metric, as data: the exporters and docs/metrics.md are made from it.
 
-A new metric is one entry in `process_entries` or `job_entries` and one place that sets it.
+docs/how-to-add/metric.md shows how to add one.
 """
 
-from cluster.metrics.job_entries import JOBS
-from cluster.metrics.metric import PREFIX, Exporter, Metric
-from cluster.metrics.process_entries import PROCESS
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
 
-CATALOGUE: tuple[Metric, ...] = (*PROCESS, *JOBS)
+from cluster.inventory.extensions import CODECS
+
+PREFIX = "pscluster_"
+LABELS = ("role", "task")
+"""Labels of every metric."""
+
+Kind = Literal["gauge", "counter", "histogram"]
+Exporter = Literal["every process", "every job", "training", "pi"]
+"""Which process exports it: all of them, or the coordinator while such a job runs."""
+
+UNITS = ("seconds", "bytes", "celsius", "ratio")
+"""Base units. A name ends in one (before `_total`); a metric whose name ends in none counts things."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric. `short` is its name without the prefix that all have."""
+
+    short: str
+    kind: Kind
+    exporter: Exporter
+    help: str
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Labels beside `role` and `task`, with all values they can have; empty where the values are facts of the run."""
+    subject: Literal["itself", "worker"] = "itself"
+    """What `role` and `task` name: the process that exports it, or a worker that the coordinator reports on."""
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram's buckets, without the infinite one."""
+    where: str = ""
+    """Where or when it exists, if not always."""
+
+    @property
+    def name(self) -> str:
+        """The name as Prometheus knows it, e.g. `pscluster_train_steps_total`; of a histogram without `_bucket`."""
+        return PREFIX + self.short
+
+    @property
+    def family(self) -> str:
+        """The name as the Python client has it: that of a counter without `_total`."""
+        return self.name.removesuffix("_total") if self.kind == "counter" else self.name
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names that expressions use."""
+        if self.kind == "histogram":
+            return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
+        return (self.name,)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """All labels in the order in which values are given."""
+        return (*LABELS, *self.labels)
+
+    @property
+    def unit(self) -> str:
+        """The base unit in its name, or nothing."""
+        words = self.short.removesuffix("_total").removesuffix("_per_second").split("_")
+        return next((unit for unit in UNITS if words[-1] == unit), "")
+
+
+_gauge = partial(Metric, kind="gauge", exporter="every process")
+_counter = partial(Metric, kind="counter", exporter="every process")
+
+SERVERS = ("lean", "stock", "client")
+MOUNTS = ("root", "shared")
+CONDITIONS = ("under_voltage", "frequency_capped", "throttled", "soft_temperature_limit")
+"""What a Raspberry Pi's firmware reports, from its lowest bit up."""
+
+SINCE = ("now", "boot")
+SHARED = "nodes that mount the shared folder over NFS"
+
+_EVERY_PROCESS = (
+    _gauge("build_info",
+           help="Versions of pscluster, TensorFlow and Python, and the kinds of server and processor; always 1",
+           labels={"version": (), "tensorflow": (), "python": (), "server": SERVERS, "processor": ()}),
+    _gauge("ready", help="1 while the process does its work, as GET /ready answers; 0 while it starts or hangs"),
+    _gauge("process_anonymous_bytes", help="Resident memory that no file backs: what counts on a small node"),
+    _gauge("process_file_backed_bytes",
+           help="Resident pages of mapped files, which the kernel can drop and read again"),
+    _gauge("process_swap_bytes", help="Anonymous memory swapped out"),
+    _counter("process_cpu_seconds_total", help="User and system CPU time"),
+    _gauge("process_cores", help="Cores the process can compute on at once: its affinity and its groups' quotas"),
+    _gauge("process_threads", help="Threads of the process, those of TensorFlow included"),
+    _gauge("process_start_time_seconds", help="Up since, in seconds of the Unix epoch"),
+    _counter("exporter_cpu_seconds_total",
+             help="CPU time of the threads that measure and export, part of process_cpu_seconds"),
+    _counter("network_receive_bytes_total",
+             help="TCP payload received as the kernel counts it, the metrics port aside"),
+    _counter("network_transmit_bytes_total", help="TCP payload sent and acknowledged, the metrics port aside"),
+    _counter("network_receive_packets_total",
+             help="TCP segments received, bare acknowledgements included, the metrics port aside"),
+    _counter("network_transmit_packets_total",
+             help="TCP segments sent, bare acknowledgements included, the metrics port aside"),
+    _gauge("node_memory_total_bytes", help="Memory of the node"),
+    _gauge("node_memory_available_bytes", help="Memory available without swapping"),
+    _gauge("node_load1", help="Runnable and waiting threads, average of one minute"),
+    _gauge("node_cpus", help="Logical processors"),
+    _gauge("node_temperature_celsius", help="Hottest reading of the sensor of the processor",
+           where="nodes whose processor has a sensor"),
+    _gauge("node_throttled", labels={"condition": CONDITIONS, "since": SINCE},
+           help="1 while the firmware holds the node back; since boot: once it has, or since this process began",
+           where="Raspberry Pis"),
+    _gauge("node_filesystem_size_bytes", labels={"mount": MOUNTS},
+           help="Size of the file system; shared: that of the folder of all nodes"),
+    _gauge("node_filesystem_available_bytes", labels={"mount": MOUNTS},
+           help="Free space, without the blocks reserved for root"),
+    _gauge("node_nfs_up", labels={"mount": ("shared",)},
+           help="1 if the server of the mount answered the latest question, 0 if not within ten seconds",
+           where=SHARED),
+    _gauge("node_nfs_probe_seconds", labels={"mount": ("shared",)},
+           help="Time the server of the mount took to answer, so far if it has not", where=SHARED),
+    _gauge("node_time_seconds", help="Clock of the node in seconds of the Unix epoch; timestamp() is when it was read"),
+    _gauge("node_clock_synchronized", help="1 if the kernel reports its clock as synchronized (adjtimex), else 0",
+           where="where the kernel allows the query"),
+)  # fmt: skip
+
+_job_gauge = partial(Metric, kind="gauge", exporter="every job")
+_job_counter = partial(Metric, kind="counter", exporter="every job")
+_pi_gauge = partial(Metric, kind="gauge", exporter="pi")
+_pi_counter = partial(Metric, kind="counter", exporter="pi")
+_train_gauge = partial(Metric, kind="gauge", exporter="training")
+_train_counter = partial(Metric, kind="counter", exporter="training")
+_train_histogram = partial(Metric, kind="histogram", exporter="training")
+
+STAGES = ("preparing", "train", "refit", "validation", "test", "pi", "ended")
+STATES = ("absent", "joining", "idle", "busy", "suspect", "slow", "fenced", "drained")
+"""Phases of membership."""
+
+PARTS = ("pull", "compute", "push", "wait")
+STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
+CHECKPOINT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+_EVERY_JOB = (
+    _job_gauge("job_info", labels={"kind": ("train", "evaluate", "pi"), "run": (), "mode": (), "model": ()},
+               help="What runs: the job, the name of its folder in runs/, its mode and model (empty for pi); always 1"),
+    _job_gauge("job_stage", labels={"stage": STAGES}, help="1 for the stage the job is in, 0 for all others"),
+    _job_gauge("job_progress_ratio", help="Share of the present stage that is done"),
+    _job_gauge("job_remaining_seconds",
+               help="Estimated time to the end of the present stage, at its mean speed so far",
+               where="once a stage has a speed"),
+    _job_gauge("worker_state", labels={"state": STATES}, subject="worker",
+               help="1 for the phase the worker is in, 0 for all others"),
+    _job_counter("worker_departures_total", subject="worker",
+                 help="Times the worker left the cluster without being drained"),
+    _job_gauge("queue_items", help="Items scheduled and not yet delivered: with a worker, or waiting for one"),
+    _job_gauge("calibration_samples_per_second", subject="worker",
+               help="Speed of the worker in the latest pi job of this cluster", where="after a pi job"),
+)  # fmt: skip
+
+_TRAINING = (
+    _train_counter("train_steps_total", subject="worker", help="Updates this worker has computed, or its part of one"),
+    _train_counter("train_windows_total", subject="worker", help="Windows this worker has trained on"),
+    _train_histogram("train_step_seconds", subject="worker", labels={"part": PARTS}, buckets=STEP_BUCKETS,
+                     help="Time of one step by part: pull, compute and push by the clock of the worker, wait for the "
+                          "rest"),
+    _train_histogram("train_round_trip_seconds", subject="worker", buckets=STEP_BUCKETS,
+                     help="Time of one step as the coordinator sees it, from the dispatch to the reply"),
+    _train_histogram("train_staleness_updates", subject="worker", buckets=STALENESS_BUCKETS,
+                     help="Updates applied between the pull of a worker and its push"),
+    _train_gauge("train_windows_per_second",
+                 help="Windows trained on per second, over the present stretch or the latest epoch"),
+    _train_gauge("train_loss", labels={"split": ("train", "validation", "test")},
+                 help="Mean loss after the latest epoch"),
+    _train_gauge("train_accuracy_ratio", labels={"split": ("train", "validation", "test")},
+                 help="Accuracy after the latest epoch"),
+    _train_gauge("train_f1_macro_ratio", labels={"split": ("validation", "test")},
+                 help="Macro F1 after the latest epoch"),
+    _train_gauge("train_latest_loss", help="Mean loss of the latest update", where="once there was an update"),
+    _train_gauge("train_loss_finite",
+                 help="1 while the training holds; 0 once its loss or gradient is not finite or far above guessing"),
+    _train_gauge("train_epoch", help="Epochs finished"),
+    _train_gauge("train_planned_epochs", help="Epochs planned"),
+    _train_gauge("train_learning_rate_ratio", help="Learning rate of the latest update"),
+    _train_gauge("train_remaining_seconds", help="Estimated time to the end of this training", where="after an epoch"),
+    _train_counter("train_updates_applied_total",
+                   help="Updates applied so far, those included that were lost and ran again, as of the latest epoch"),
+    _train_counter("train_duplicates_dropped_total",
+                   help="Updates that came twice and were dropped since the coordinator began, as of the latest epoch"),
+    _train_counter("train_updates_rolled_back_total", help="Updates that were lost with a server and ran again"),
+    _train_counter("train_resumptions_total", help="Times the run was resumed"),
+    _train_counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": CODECS.names},
+                   help="Bytes between the parameter servers and all others in training, counted at the end of each "
+                        "stretch"),
+    _train_histogram("train_checkpoint_seconds", buckets=CHECKPOINT_BUCKETS, help="Time a checkpoint took"),
+    _train_gauge("train_checkpoint_interval_seconds", help="Time after which a checkpoint is due"),
+    _train_gauge("train_checkpoint_bytes", help="Size of the latest checkpoint", where="after a checkpoint"),
+    _train_gauge("train_checkpoint_last_success_timestamp_seconds",
+                 help="When the latest checkpoint was kept, in seconds of the Unix epoch", where="after a checkpoint"),
+)  # fmt: skip
+
+_PI = (
+    _pi_counter("pi_samples_total", subject="worker", help="Random points this worker has drawn"),
+    _pi_gauge("pi_planned_samples", help="Random points of the whole job"),
+    _pi_gauge("pi_estimate_ratio", help="Estimate of pi so far"),
+    _pi_gauge("pi_standard_error_ratio", help="Standard error of the estimate so far"),
+)  # fmt: skip
+
+CATALOGUE: tuple[Metric, ...] = (*_EVERY_PROCESS, *_EVERY_JOB, *_TRAINING, *_PI)
 
 _BY_NAME = {entry.name: entry for entry in CATALOGUE}
 
 
 def metric(short: str) -> Metric:
-    """The entry of `pscluster_{short}`. Raises KeyError if there is none."""
+    """The entry of `pscluster_{short}`. Raises KeyError for an unknown name."""
     return _BY_NAME[PREFIX + short]
 
 
 def exported_by(*exporters: Exporter) -> tuple[Metric, ...]:
-    """The metrics that these export together."""
+    """The metrics of these exporters, in the catalogue's order."""
     return tuple(entry for entry in CATALOGUE if entry.exporter in exporters)

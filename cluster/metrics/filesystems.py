@@ -1,30 +1,105 @@
-"""Room on the node's file systems, and whether the server of the shared folder answers."""
+"""Space on the node's file systems, and whether the server of the shared folder answers within a deadline."""
 
 import os
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Generic, TypeVar
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cluster.metrics.identity import Identity
-from cluster.metrics.instruments import family
-from cluster.metrics.probe import Probe
+from cluster.metrics.instruments import Identity, family
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """`value` is None after a timeout or an error; `seconds` is the time the query took, or has taken so far.
+
+    `waiting`: no answer yet, and too early to call the server down.
+    """
+
+    value: T | None
+    seconds: float
+    waiting: bool = False
+
+
+class _Question(Generic[T]):
+    """One query in a daemon thread, so that a hung query does not keep the process alive."""
+
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask = ask
+        self._begin = time.monotonic()
+        self._answer: Answer[T] | None = None
+        self._answered = threading.Event()
+        threading.Thread(target=self._run, name="probe", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            value: T | None = self._ask()
+        except OSError:
+            value = None
+        self._answer = Answer(value, time.monotonic() - self._begin)
+        self._answered.set()
+
+    def within(self, seconds: float) -> Answer[T] | None:
+        """The answer, if it comes within this time of the query's start."""
+        self._answered.wait(max(0.0, seconds - self.open_seconds))
+        return self._answer
+
+    @property
+    def open_seconds(self) -> float:
+        """Time since the query's start."""
+        return time.monotonic() - self._begin
+
+
+class Probe(Generic[T]):
+    """Runs one query at a time: while one hangs, further calls return at once with the latest answer."""
+
+    def __init__(self, ask: Callable[[], T], deadline_seconds: float, patience_seconds: float) -> None:
+        """A call takes `deadline_seconds` at most; a query open for `patience_seconds` counts as unanswered."""
+        self._ask, self._deadline_seconds, self._patience_seconds = ask, deadline_seconds, patience_seconds
+        self._lock = threading.Lock()
+        self._question: _Question[T] | None = None
+        self._latest: Answer[T] | None = None
+
+    def __call__(self) -> Answer[T]:
+        """The answer; the previous one while this query is open; no value after the patience or an OSError."""
+        with self._lock:
+            if self._question is not None and (answer := self._question.within(0.0)) is not None:
+                self._question, self._latest = None, answer
+            if self._question is None:
+                self._question = _Question(self._ask)
+            question, latest = self._question, self._latest
+        answer = question.within(self._deadline_seconds)
+        if answer is not None:
+            return answer
+        so_far = question.open_seconds
+        if so_far >= self._patience_seconds:
+            return Answer(None, so_far)
+        if latest is None:
+            return Answer(None, so_far, waiting=True)
+        return Answer(latest.value, max(latest.seconds, so_far))
+
 
 MOUNTS = Path("/proc/self/mountinfo")
 DEADLINE_SECONDS = 1.0
-"""A Prometheus waits for a scrape for some seconds: what a slower server said last is told again."""
+"""Prometheus allows a scrape some seconds: for a slower server the scrape repeats the latest answer."""
 PATIENCE_SECONDS = 10.0
-"""A server that has not answered by then is down, not slow."""
+"""A server without an answer by then counts as down, not slow."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def type_of(folder: str, mounts: str) -> str | None:
-    """Type of the file system that holds a folder, from the text of a mountinfo (proc(5)): nobody is asked.
+    """Type of the file system that holds a folder, from the text of a mountinfo (proc(5)), without touching it.
 
-    Of several at one place the last is on top.
+    Of several mounts at one place the last is on top.
     """
     found: tuple[int, str] | None = None
     for line in mounts.splitlines():
@@ -37,12 +112,12 @@ def type_of(folder: str, mounts: str) -> str | None:
 
 
 def is_remote(kind: str | None) -> bool:
-    """Whether looking at it may wait for another machine: NFS, or an automount that will be NFS once looked at."""
+    """Whether access may wait for another machine: NFS, or an automount that mounts NFS on access."""
     return kind is not None and (kind.startswith("nfs") or kind == "autofs")
 
 
 class FilesystemCollector(Collector):
-    """`shared` is the folder that all nodes share, None if there is none. A hung server costs a scrape one second."""
+    """`shared` is the folder that all nodes share, or None. A hung server costs a scrape one second."""
 
     def __init__(
         self, identity: Identity, shared: str | None, mounts: Path = MOUNTS,
@@ -53,7 +128,7 @@ class FilesystemCollector(Collector):
         self._probe = Probe(lambda: ask(shared or "/"), deadline_seconds, patience_seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Size and room of each file system; of a remote one whether it answers, and after what time."""
+        """Size and free space of each file system; of a remote one whether and how fast it answers."""
         size, available = family("node_filesystem_size_bytes"), family("node_filesystem_available_bytes")
         up, seconds = family("node_nfs_up"), family("node_nfs_probe_seconds")
         found = {"root": self._ask("/")}

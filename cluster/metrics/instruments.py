@@ -1,11 +1,16 @@
-"""The Prometheus client's objects, made from the catalogue: no name, help text, label or bucket is written twice."""
+"""The Prometheus client's objects, made from the catalogue: no name, help text, label or bucket stands twice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from cluster.metrics.catalogue import metric
 
-# Further series `_created`, in the text format gauges of their own, that nobody would use.
+# The `_created` series would be unused gauges in the text format.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the one function the client left untyped
 
 Family = GaugeMetricFamily | CounterMetricFamily
@@ -20,13 +25,13 @@ def family(short: str) -> Family:
 
 
 def gauge(short: str, registry: CollectorRegistry) -> Gauge:
-    """A gauge that keeps its values itself."""
+    """A gauge that stores its values."""
     entry = metric(short)
     return Gauge(entry.name, entry.help, entry.label_names, registry=registry)
 
 
 def counter(short: str, registry: CollectorRegistry) -> Counter:
-    """A counter that keeps its values itself."""
+    """A counter that stores its values."""
     entry = metric(short)
     return Counter(entry.name, entry.help, entry.label_names, registry=registry)
 
@@ -35,3 +40,57 @@ def histogram(short: str, registry: CollectorRegistry) -> Histogram:
     """A histogram with the entry's buckets."""
     entry = metric(short)
     return Histogram(entry.name, entry.help, entry.label_names, buckets=entry.buckets, registry=registry)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which task of the cluster a process is; makes samples of the catalogue's metrics for collectors."""
+
+    role: str
+    task: int
+
+    @property
+    def values(self) -> list[str]:
+        """Values of the labels `role` and `task`."""
+        return [self.role, str(self.task)]
+
+    def gauge(self, short: str, value: float) -> Family:
+        """`pscluster_{short}`, a gauge without further labels."""
+        return self._one(family(short), value)
+
+    def counter(self, short: str, value: float) -> Family:
+        """`pscluster_{short}`, a counter without further labels."""
+        return self._one(family(short), value)
+
+    def info(self, short: str, *values: str) -> Family:
+        """`pscluster_{short}`, a gauge that is always 1 and carries its facts in labels."""
+        made = family(short)
+        made.add_metric([*self.values, *values], 1)
+        return made
+
+    def _one(self, made: Family, value: float) -> Family:
+        made.add_metric(self.values, value)
+        return made
+
+
+class Counted(Collector):
+    """Counters whose values another component keeps, by metric and labels (in the order of `Metric.label_names`)."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[tuple[str, ...], float]] = {}
+
+    def set(self, short: str, value: float, *labels: str) -> None:
+        """Set `pscluster_{short}` to this value."""
+        self._values[short] = {**self._values.get(short, {}), labels: value}
+
+    def add(self, short: str, value: float, *labels: str) -> None:
+        """Add to `pscluster_{short}`."""
+        self.set(short, self._values.get(short, {}).get(labels, 0.0) + value, *labels)
+
+    def collect(self) -> Iterator[Metric]:
+        """One family for each metric with values."""
+        for short, values in list(self._values.items()):
+            made = family(short)
+            for labels, value in values.items():
+                made.add_metric(labels, value)
+            yield made

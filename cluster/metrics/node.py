@@ -1,17 +1,117 @@
-"""The state of the machine a process runs on."""
+"""The state of the machine a process runs on: memory, load, clock, temperature, and a Raspberry Pi's throttling.
 
+Throttling: https://www.raspberrypi.com/documentation/computers/os.html#get_throttled
+"""
+
+import ctypes
+import re
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import c_int, c_long
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import psutil
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cluster.metrics.clock import clock_synchronized
-from cluster.metrics.identity import Identity
-from cluster.metrics.instruments import family
-from cluster.metrics.throttling import Throttling
+from cluster.metrics.catalogue import CONDITIONS, SINCE
+from cluster.metrics.instruments import Identity, family
+
+TIME_ERROR = 5
+"""What adjtimex returns for an unsynchronized clock, under STA_UNSYNC too (adjtimex(2))."""
+
+
+class _Timex(ctypes.Structure):
+    """The start of struct timex, and more space than the kernel fills."""
+
+    _fields_ = (("modes", c_int), ("values", c_long * 64))
+
+
+def clock_synchronized() -> bool | None:
+    """Whether timesyncd, chrony or the like keeps the clock; None where the kernel refuses the query."""
+    buffer = _Timex()  # modes 0: a query that changes nothing
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(buffer))
+    except AttributeError:
+        return None
+    return None if state < 0 else state != TIME_ERROR
+
+
+SYSFS = Path("/sys/devices/platform")
+PATTERN = "soc*/soc*:firmware/get_throttled"
+"""`soc/soc:firmware` up to the Pi 4; the Pi 5 has its SoC's address in both."""
+
+VCIO = Path("/dev/vcio")
+ANSWER_SECONDS = 1.0
+STICKY_SHIFT = 16
+ANSWER = re.compile(r"^(?:throttled=)?(?:0x)?([0-9a-fA-F]{1,8})\s*$")
+
+
+def conditions(bits: int) -> dict[tuple[str, str], bool]:
+    """The firmware's word by condition and `since`: bits 0 to 3 hold now, bits 16 to 19 held once since boot."""
+    return {
+        (condition, since): bool(bits >> (shift + place) & 1)
+        for since, shift in zip(SINCE, (0, STICKY_SHIFT), strict=True)
+        for place, condition in enumerate(CONDITIONS)
+    }
+
+
+def parse(answer: str) -> int | None:
+    """The word in `throttled=0x50005` (vcgencmd) or `50005` (sysfs); None for any other text."""
+    found = ANSWER.match(answer)
+    return int(found[1], 16) if found else None
+
+
+class Throttling:
+    """Queries the firmware, and keeps each condition that ever held while this process lives.
+
+    The kernel's voltage monitor clears the firmware's own record every two seconds (drivers/hwmon/raspberrypi-hwmon.c).
+    """
+
+    def __init__(self, ask: Callable[[], str | None]) -> None:
+        self._ask = ask
+        self._seen = 0
+
+    def __call__(self) -> dict[tuple[str, str], bool]:
+        """See `conditions`; empty if the firmware does not answer."""
+        answer = self._ask()
+        bits = parse(answer) if answer is not None else None
+        if bits is None:
+            return {}
+        self._seen |= bits | (bits & ((1 << STICKY_SHIFT) - 1)) << STICKY_SHIFT
+        return conditions(bits | self._seen >> STICKY_SHIFT << STICKY_SHIFT)
+
+
+def firmware(sysfs: Path = SYSFS, vcio: Path = VCIO) -> Throttling | None:
+    """A query of this node's firmware, through the kernel or else `vcgencmd`; None without either."""
+    path = next(sysfs.glob(PATTERN), None)
+    if path is not None:
+        return Throttling(partial(_read, path))
+    program = shutil.which("vcgencmd")
+    if program is None or not vcio.exists():
+        return None
+    return Throttling(partial(_run, program))
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None
+
+
+def _run(program: str) -> str | None:
+    try:
+        return subprocess.run(
+            [program, "get_throttled"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
 
 CPU_SENSORS = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal", "cpu-thermal")
 """Names that drivers give to the processor's sensors: Raspberry Pi first, then Intel, AMD and other boards."""
@@ -34,14 +134,14 @@ def processor_celsius(sensors: Mapping[str, Sequence[Reading]]) -> float | None:
 
 
 class NodeCollector(Collector):
-    """Memory, load and clock of the node and, where there are such things, its sensor and its firmware's complaints."""
+    """Memory, load and clock of the node; temperature and throttling where the node reports them."""
 
     def __init__(
         self, identity: Identity, throttling: Throttling | None,
         sensors: Callable[[], Mapping[str, Sequence[Reading]]] = psutil.sensors_temperatures,
     ) -> None:  # fmt: skip
         self._identity, self._throttling = identity, throttling
-        # Looking for sensors costs more than all else here: where there is none, nobody looks again.
+        # The search for sensors is the most expensive part: without a sensor it is not repeated.
         self._sensors = sensors if processor_celsius(sensors()) is not None else None
 
     def collect(self) -> Iterator[Metric]:
@@ -55,8 +155,7 @@ class NodeCollector(Collector):
         celsius = processor_celsius(self._sensors()) if self._sensors else None
         if celsius is not None:
             yield gauge("node_temperature_celsius", celsius)
-        held_back = self._throttling() if self._throttling else {}
-        if held_back:
+        if held_back := self._throttling() if self._throttling else {}:
             throttled = family("node_throttled")
             for (condition, since), holds in held_back.items():
                 throttled.add_metric([*self._identity.values, condition, since], float(holds))

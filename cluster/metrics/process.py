@@ -1,15 +1,17 @@
-"""What this process uses of its node."""
+"""What this process uses of its node, and what measuring it costs."""
 
 import re
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
 from cluster.metrics.processor import usable_cores
 
 STATUS = Path("/proc/self/status")
@@ -47,3 +49,40 @@ class ProcessCollector(Collector):
         yield gauge("process_cores", usable_cores())
         yield gauge("process_threads", int(threads[1]) if threads else 1)
         yield gauge("process_start_time_seconds", self._start_seconds)
+
+
+class Cost(Collector):
+    """CPU seconds of measuring and exporting: of pieces of code (`spent`) and of whole threads (`so_far`)."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._lock = threading.Lock()
+        self._pieces = 0.0
+        self._threads: dict[str, float] = {}
+
+    @contextmanager
+    def spent(self) -> Iterator[None]:
+        """Count the CPU time of the calling thread inside the block."""
+        begin = time.thread_time()
+        try:
+            yield
+        finally:
+            self.add(time.thread_time() - begin)
+
+    def add(self, seconds: float) -> None:
+        """Add CPU seconds."""
+        with self._lock:
+            self._pieces += seconds
+
+    def so_far(self, thread: str) -> None:
+        """Count the whole CPU time of the calling thread, under this name: it does nothing else."""
+        self._threads[thread] = time.thread_time()
+
+    def seconds(self) -> float:
+        """The total until now."""
+        with self._lock:
+            return self._pieces + sum(self._threads.values())
+
+    def collect(self) -> Iterator[Metric]:
+        """The one counter."""
+        yield self._identity.counter("exporter_cpu_seconds_total", self.seconds())

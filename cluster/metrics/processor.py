@@ -1,4 +1,4 @@
-"""What kind of processor this is: nodes of one kind compute the same bits, nodes of different kinds need not."""
+"""The kind of processor: nodes of one kind compute the same bits, nodes of different kinds may not."""
 
 import contextlib
 import math
@@ -17,7 +17,7 @@ ARM = tuple(re.compile(rf"^CPU {part}\s*:\s*(\S+)$", re.MULTILINE) for part in (
 
 @cache
 def processor() -> str:
-    """The architecture and, where the kernel tells, the model: `x86_64 AMD EPYC ...`, `aarch64 0x41 0xd03 0x0`."""
+    """The architecture and, where the kernel reports it, the model: `x86_64 AMD EPYC ...`, `aarch64 0x41 0xd03 0x0`."""
     try:
         return describe(platform.machine(), CPU_INFO.read_text(errors="replace"))
     except OSError:
@@ -25,7 +25,7 @@ def processor() -> str:
 
 
 def describe(machine: str, cpu_info: str) -> str:
-    """The same from the content of /proc/cpuinfo; a chip with different cores gives all their kinds."""
+    """`processor` from the content of /proc/cpuinfo; a chip with different cores lists all their kinds."""
     if models := sorted(set(X86.findall(cpu_info))):
         return " ".join([machine, *models])
     kinds = zip(*(pattern.findall(cpu_info) for pattern in ARM), strict=False)
@@ -33,7 +33,7 @@ def describe(machine: str, cpu_info: str) -> str:
 
 
 def usable_cores() -> int:
-    """Cores that this process can compute on at once: those it may run on, and no more than its groups' quotas."""
+    """Cores that this process can use at once: its affinity, limited by the quotas of its control groups."""
     quotas = _quotas(OWN_GROUP, GROUPS)
     return max(1, min([len(os.sched_getaffinity(0)), *(math.ceil(quota) for quota in quotas)]))
 

@@ -1,11 +1,11 @@
 """docs/metrics.md from the catalogue: `python -m cluster.metrics.reference` prints it, `--write` saves it."""
 
+import argparse
 import sys
 from pathlib import Path
 
-from cluster.inventory.reference import print_or_write
-from cluster.metrics.catalogue import exported_by
-from cluster.metrics.metric import Exporter, Metric
+from cluster.logs.terminal import say
+from cluster.metrics.catalogue import Exporter, Metric, exported_by
 
 PAGE = Path("docs/metrics.md")
 
@@ -19,18 +19,18 @@ Every role process answers `GET /metrics` on its metrics port for as long as it 
 format is Prometheus's text or OpenMetrics, whichever is asked for.
 
 All metrics have the labels `role` and `task`, e.g. `role="worker", task="3"`. They name the process that exports the
-metric, or the worker that the coordinator speaks of, which the tables say. Labels have few values: those listed, or
-facts of a run where none are listed. Counters end in `_total` and begin at 0 with each process: take `rate` or
+metric, or the worker that the coordinator reports on; the tables say which. Labels have few values: those listed, or
+facts of a run where the list is empty. Counters end in `_total` and begin at 0 with each process: take `rate` or
 `increase` of them. Units are seconds, bytes, degrees Celsius and ratios; other gauges count things. A histogram has the
 series `_bucket` (label `le`), `_sum` and `_count`.
 
-At the end of a job the coordinator keeps answering until the last figures were read once, if somebody read within the
-last minute: 15 s at most, and not after Ctrl-C. Otherwise the end of a run, and why it failed, would fall between two
-readings. `GET /metrics?uncounted`, which the live page and `fab deploy status --watch` use, is answered alike and
-does not count as reading.
+At the end of a job the coordinator keeps answering until one more scrape has read the last figures, if a scrape came
+within the last minute. It waits 15 s at most, and not after Ctrl-C. Otherwise the end of a run, and the reason of a
+failure, would fall between two scrapes. `GET /metrics?uncounted`, which the live page and `fab deploy status --watch`
+use, gives the same answer and does not count as a scrape.
 
 The port takes at most 128 connections and closes the oldest one without a request for a new one; a request has five
-seconds. Whoever reaches the port may read, under any name: [Who may call what](control.md).
+seconds. Every client that reaches the port may read, under any name: [Who may call what](control.md).
 """
 
 TITLES: dict[Exporter, tuple[str, str]] = {
@@ -46,9 +46,8 @@ TITLES: dict[Exporter, tuple[str, str]] = {
 TAIL = """\
 ## A new metric
 
-One entry in `cluster/metrics/process_entries.py` or `job_entries.py`, one place that sets it, and
-`python -m cluster.metrics.reference --write`. `tests/jobs/test_metrics.py` fails when an entry is not exported, or
-something is exported that has no entry.
+[How to add a metric](how-to-add/metric.md) shows it step by step: one entry in `cluster/metrics/catalogue.py`, one
+place that sets it, and `python -m cluster.metrics.reference --write`.
 """
 
 
@@ -77,8 +76,19 @@ def _row(entry: Metric) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the page, or write it into the project."""
+    """Print the page, or write it into the project. Returns the exit code."""
     return print_or_write("cluster.metrics.reference", PAGE, render_reference(), arguments)
+
+
+def print_or_write(module: str, path: Path, page: str, arguments: list[str] | None) -> int:
+    """The command line of every page that is made from the code; `path` is relative to the project."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=f"{path}, made from the code.")
+    parser.add_argument("--write", action="store_true", help=f"write {path} instead of printing")
+    if parser.parse_args(arguments).write:
+        (Path(__file__).parents[2] / path).write_text(page, encoding="utf-8")
+    else:
+        say(page, end="")
+    return 0
 
 
 if __name__ == "__main__":

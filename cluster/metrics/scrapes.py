@@ -1,4 +1,4 @@
-"""Who reads the metrics, and waiting until the last ones were read."""
+"""Counts scrapes, and waits at the end of a job until the last figures are read."""
 
 import threading
 import time
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 UNCOUNTED = "/metrics?uncounted"
-"""What the cluster itself asks: reading what a role says must not look like a Prometheus that will come again."""
+"""The path of the cluster's own reads, which do not count as scrapes of a Prometheus."""
 RECENT_SECONDS = 60.0
 LINGER_SECONDS = 15.0
 LOOK_UP_SECONDS = 0.1
 
 
 class Scrapes:
-    """Counts finished scrapes; `begun` of one is when its figures were taken."""
+    """Records finished scrapes by the time at which each took its figures."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class Scrapes:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A scrape, from before its figures are taken until they are sent."""
+        """One scrape, from before it takes its figures until they are sent."""
         begun = self._clock()
         yield
         with self._changed:
@@ -31,14 +31,14 @@ class Scrapes:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody has come within the last minute, and so may be expected to come again."""
+        """Whether a scrape came within the last minute, so that another one is likely."""
         latest = self._latest
         return latest is not None and self._clock() - latest < RECENT_SECONDS
 
     def linger(self, stop: Callable[[], bool], longest_seconds: float = LINGER_SECONDS) -> bool:
-        """Wait until one more scrape, begun from now on, is done; whether it was.
+        """Wait for one more scrape that begins from now on; return whether it came.
 
-        Not if nobody may be expected to come, not longer than given, and not once `stop()` is true.
+        Return False at once if the port is not watched, after `longest_seconds`, and once `stop()` is true.
         """
         began = self._clock()
         if not self.watched:

@@ -1,4 +1,4 @@
-"""This process's own sockets, TensorFlow's included, found under /proc/self/fd."""
+"""This process's sockets, TensorFlow's included, found under /proc/self/fd."""
 
 import os
 import socket
@@ -13,11 +13,11 @@ LISTENING_STATE = 1
 
 
 def own_sockets() -> Iterator[tuple[int, int]]:
-    """(descriptor, inode) of each open socket. The inode tells a socket from a later one with the same number."""
+    """(descriptor, inode) of each open socket. The inode distinguishes sockets that reuse a descriptor number."""
     for name in os.listdir(DESCRIPTORS):
         descriptor = int(name)
         try:
-            found = os.fstat(descriptor)  # a tenth of what it costs to read the link
+            found = os.fstat(descriptor)  # a tenth of the cost of reading the link
         except OSError:  # closed since it was listed
             continue
         if stat.S_ISSOCK(found.st_mode):
@@ -26,10 +26,10 @@ def own_sockets() -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """A socket object over a descriptor that somebody else owns and goes on owning.
+    """A socket object over a descriptor whose owner keeps it.
 
-    Not a dup: gRPC's epoll would go on reporting a connection that it had closed while the duplicate lived.
-    Raises OSError when the descriptor is closed meanwhile.
+    Not a dup: gRPC's epoll keeps reporting a connection that gRPC has closed while a duplicate lives. Raises OSError
+    for a descriptor that is closed meanwhile.
     """
     view = socket.socket(fileno=descriptor)
     try:
@@ -44,5 +44,5 @@ def is_tcp(view: socket.socket) -> bool:
 
 
 def is_listening(view: socket.socket) -> bool:
-    """Whether connections are accepted from it."""
+    """Whether the socket accepts connections."""
     return view.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == LISTENING_STATE

@@ -1,6 +1,6 @@
 """Bytes and packets over this process's own TCP sockets, counted by the kernel (TCP_INFO).
 
-What crosses the wire is measured where it happens instead of being derived from tensor shapes, and without root.
+The kernel measures the wire itself, without root; tensor shapes would give an estimate only.
 """
 
 import socket
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cluster.metrics.cost import Cost
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 
 SAMPLE_SECONDS = 1.0
@@ -41,7 +41,7 @@ class Traffic:
 
 
 def of_connection(connection: socket.socket) -> Traffic:
-    """What a TCP connection has carried since it was made. Raises OSError on a closed one or a kernel before 4.2."""
+    """The traffic of a TCP connection since it opened. Raises OSError for a closed one or a kernel before 4.2."""
     raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_FIELDS.size)
     if len(raw) < TCP_INFO_FIELDS.size:
         raise OSError(f"TCP_INFO has {len(raw)} bytes, expected {TCP_INFO_FIELDS.size}: Linux 4.2 or newer is needed")
@@ -50,10 +50,10 @@ def of_connection(connection: socket.socket) -> Traffic:
 
 
 class TrafficMeter(Collector):
-    """Totals over all connections that ever were, those of the excluded local ports aside.
+    """Totals over all connections since the start, without those of the excluded local ports.
 
-    A thread looks once a second, so that a connection that closes costs at most its last second, and each scrape looks
-    again. `close` ends the thread.
+    A thread samples once a second, so that a connection loses at most its last second when it closes. Each scrape
+    samples again. `close` ends the thread.
     """
 
     def __init__(self, identity: Identity, excluded_ports: Iterable[int], cost: Cost) -> None:
@@ -62,14 +62,14 @@ class TrafficMeter(Collector):
         self._lock = threading.Lock()
         self._open: dict[int, Traffic] = {}
         self._skipped: frozenset[int] = frozenset()
-        """Inodes of sockets that are none of ours to count, as of the latest look."""
+        """Inodes of sockets that do not count, as of the latest sample."""
         self._closed = Traffic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="traffic", daemon=True)
         self._thread.start()
 
     def total(self) -> Traffic:
-        """Everything carried until now."""
+        """The traffic until now."""
         with self._lock:
             seen = dict(self._connections())
             for inode in self._open.keys() - seen.keys():
@@ -83,7 +83,7 @@ class TrafficMeter(Collector):
         self._thread.join()
 
     def collect(self) -> Iterator[Metric]:
-        """The four counters."""
+        """Bytes and packets, received and sent."""
         total, counter = self.total(), self._identity.counter
         yield counter("network_receive_bytes_total", total.received_bytes)
         yield counter("network_transmit_bytes_total", total.sent_bytes)
@@ -106,7 +106,7 @@ class TrafficMeter(Collector):
                     if is_tcp(view) and not is_listening(view) and view.getsockname()[1] not in self._excluded:
                         yield inode, of_connection(view)
                     elif not is_tcp(view) or is_listening(view):
-                        skipped.add(inode)  # it stays so; a socket of TCP may yet listen or connect
+                        skipped.add(inode)  # final; a TCP socket may yet listen or connect
             except OSError:  # closed since it was listed
                 continue
         self._skipped = frozenset(skipped)

@@ -1,17 +1,38 @@
 """`conv-lstm`: two strided convolutions shorten the window to a quarter, bi-LSTM layers read what is left."""
 
-import tensorflow as tf
+from __future__ import annotations
 
-from cluster.inventory.models import ConvolutionalModel
-from cluster.models.dropout import Dropout
-from cluster.models.layers import BidirectionalLstm, Convolution, Dense
+from typing import Literal
+
+from pydantic import Field
+
+from cluster.inventory.fields import Choice
+from cluster.lazy import tf
+from cluster.models.layers import BidirectionalLstm, Convolution, Dense, Dropout
 from cluster.models.network import Network, Output, Problem, Tensors
 
 TAPS, STRIDE = 5, 2
 
 
+class ConvolutionalModel(Choice):
+    """Two strided convolutions that shorten the window, then bi-LSTM layers."""
+
+    name: Literal["conv-lstm"] = Field("conv-lstm", description="which network this is")
+    filters: int = Field(64, ge=8, le=256, description="channels of each convolution")
+    hidden: int = Field(64, ge=8, le=256, description="units of each recurrent layer, per direction")
+    layers: int = Field(2, ge=1, le=8, description="bi-LSTM layers")
+
+
 class ConvolutionalLstm(Network):
     """Convolutions with ReLU, bi-LSTM layers, the mean over time, a head."""
+
+    name = "conv-lstm"
+    Options = ConvolutionalModel
+
+    @classmethod
+    def widest_layer(cls, options: ConvolutionalModel) -> int:
+        """See ModelFacts."""
+        return 2 * options.hidden
 
     def __init__(self, config: ConvolutionalModel, problem: Problem) -> None:
         self._convolutions = [

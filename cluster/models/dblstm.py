@@ -3,18 +3,36 @@
 618,118 parameters on nine channels and six classes with Keras's LSTM conventions, as Kimm's network has.
 """
 
-import tensorflow as tf
+from __future__ import annotations
 
-from cluster.inventory.models import DeepBidirectionalModel
-from cluster.models.dropout import Dropout
-from cluster.models.layers import BidirectionalLstm, Dense, Lstm
+from typing import Literal
+
+from pydantic import Field
+
+from cluster.inventory.fields import Choice
+from cluster.lazy import tf
+from cluster.models.layers import BidirectionalLstm, Dense, Dropout, Lstm
 from cluster.models.network import Network, Output, Problem, Tensors
 
 WIDE, NARROW = 128, 64
 
 
+class DeepBidirectionalModel(Choice):
+    """Two bi-LSTM layers of 128 units each way, one LSTM of 64: exactly 618,118 parameters on nine channels."""
+
+    name: Literal["dblstm"] = Field("dblstm", description="which network this is")
+
+
 class DeepBidirectional(Network):
-    """Fixed widths: there is nothing to choose but what the windows look like."""
+    """Fixed widths: only the shape of the windows varies."""
+
+    name = "dblstm"
+    Options = DeepBidirectionalModel
+
+    @classmethod
+    def widest_layer(cls, options: DeepBidirectionalModel) -> int:
+        """See ModelFacts."""
+        return 2 * WIDE
 
     def __init__(self, config: DeepBidirectionalModel, problem: Problem) -> None:
         self._layers: list[BidirectionalLstm | Lstm] = [

@@ -4,14 +4,19 @@ Only Philox's raw 64-bit words, sums, products, divisions and square roots in fl
 rounded by IEEE 754 and in a fixed order: no libm, no BLAS, no LAPACK, whose last bits differ between a Pi and a PC.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from cluster.lazy import np
 
-Values = NDArray[np.float64]
-Initializer = Callable[["Draws", tuple[int, ...]], Values]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Values: TypeAlias = "NDArray[np.float64]"
+Initializer: TypeAlias = "Callable[[Draws, tuple[int, ...]], Values]"
 """Makes the initial values of one parameter of a given shape."""
 
 _MASK = 2**64 - 1

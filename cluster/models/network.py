@@ -1,17 +1,19 @@
 """What every network is: named parameters, their initial values, and a pure function of them and some windows."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-import tensorflow as tf
-
-from cluster.inventory.models import ModelConfig
+from cluster.inventory.extensions import MODELS, ModelFacts
+from cluster.inventory.fields import Choice
+from cluster.lazy import tf
 from cluster.models.initial import Draws, Initializer
 from cluster.parameters.layout import Layout, ParameterSpec, Vector
 
-Tensors = Mapping[str, tf.Tensor]
+Tensors: TypeAlias = "Mapping[str, tf.Tensor]"
 
 
 @dataclass(frozen=True)
@@ -46,18 +48,18 @@ class Problem:
 class Output:
     """What a network says about a batch.
 
-    `logits` has shape (batch, classes). `statistics` holds, for each untrained parameter and by its name, what this
-    batch measured (empty outside training); whoever owns the vector averages it into the running value.
+    `logits` has shape (batch, classes). `statistics` holds by name, for each untrained parameter, what this batch
+    measured (empty outside training); the owner of the vector averages it into the running value.
     """
 
     logits: tf.Tensor
     statistics: dict[str, tf.Tensor] = field(default_factory=dict)
 
 
-class Network(ABC):
+class Network(ModelFacts, ABC):
     """A network without state: parameters come in, logits go out, and nothing is remembered between calls."""
 
-    def __init__(self, config: ModelConfig, problem: Problem, parts: Sequence[Part]) -> None:
+    def __init__(self, config: Choice, problem: Problem, parts: Sequence[Part]) -> None:
         self.config = config
         self.problem = problem
         parameters = [parameter for part in parts for parameter in part.parameters()]
@@ -97,3 +99,12 @@ class Network(ABC):
             "channels": self.problem.channels,
             "classes": self.problem.classes,
         }
+
+
+def build(config: Choice, *, window_steps: int, channels: int, classes: int, keep_probability: float = 1.0) -> Network:
+    """The network of a job's section `model`, for windows of shape (window_steps, channels).
+
+    `keep_probability` is the share of units its dropout keeps in training. Every valid `config` can be built.
+    """
+    network: Network = MODELS[config.name](config, Problem(window_steps, channels, classes, keep_probability))  # type: ignore[call-arg, assignment]
+    return network

@@ -1,16 +1,35 @@
 """`residual`: a pre-norm stack of bi-LSTM layers with true residual connections, x + f(norm(x)), averaged over time."""
 
-import tensorflow as tf
+from __future__ import annotations
 
-from cluster.inventory.models import ResidualModel
-from cluster.models.dropout import Dropout
-from cluster.models.layers import BidirectionalLstm, Dense
+from typing import Literal
+
+from pydantic import Field
+
+from cluster.inventory.fields import Choice
+from cluster.lazy import tf
+from cluster.models.layers import BidirectionalLstm, Dense, Dropout, LayerNorm
 from cluster.models.network import Network, Output, Problem, Tensors
-from cluster.models.normalization import LayerNorm
+
+
+class ResidualModel(Choice):
+    """A stack of pre-norm residual bi-LSTM layers, x + f(norm(x)), averaged over time."""
+
+    name: Literal["residual"] = Field("residual", description="which network this is")
+    hidden: int = Field(32, ge=8, le=256, description="units of each recurrent layer, per direction")
+    layers: int = Field(3, ge=1, le=8, description="residual layers")
 
 
 class Residual(Network):
     """A linear projection to 2 * hidden, `layers` residual bi-LSTM layers, a last norm, the mean over time, a head."""
+
+    name = "residual"
+    Options = ResidualModel
+
+    @classmethod
+    def widest_layer(cls, options: ResidualModel) -> int:
+        """See ModelFacts."""
+        return 2 * options.hidden
 
     def __init__(self, config: ResidualModel, problem: Problem) -> None:
         width = 2 * config.hidden

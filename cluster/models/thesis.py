@@ -4,15 +4,18 @@ After the public code the thesis builds on, HAR-stacked-residual-bidir-LSTMs; `d
 deviates from it and why.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Literal
 
-import tensorflow as tf
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
-from cluster.inventory.models import ThesisModel
-from cluster.models.dropout import Dropout
-from cluster.models.layers import Dense, Lstm
+from cluster.inventory.fields import Choice
+from cluster.lazy import tf
+from cluster.models.layers import Dense, Dropout, Lstm, StepBatchNorm
 from cluster.models.network import Network, Output, Parameter, Part, Problem, Tensors
-from cluster.models.normalization import StepBatchNorm
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,37 @@ class Layer:
         return self.norm(parameters, outputs, training=training) if self.norm else (outputs, {})
 
 
+class ThesisModel(Choice):
+    """The thesis's family: stacked LSTM layers, each behind a projection with ReLU, with optional residual cells."""
+
+    name: Literal["thesis"] = Field("thesis", description="which network this is")
+    n_layers_in_highway: int = Field(0, ge=0, le=8, description="residual cells summed within each layer; 0 is plain")
+    n_stacked_layers: int = Field(3, ge=1, le=8, description="layers on top of each other")
+    bidirectional: bool = Field(False, description="read each window forwards and backwards")
+    hidden: int = Field(32, ge=8, le=256, description="width of each layer; a bidirectional one gives each way half")
+    batch_norm: bool = Field(False, description="normalize each time step over batch and features after each layer")
+    bias_mean: float = Field(0.3, ge=-10, le=10, description="mean of the initial biases of the projections")
+
+    @field_validator("hidden")
+    @classmethod
+    def _can_be_halved(cls, hidden: int, known: ValidationInfo) -> int:
+        if hidden % 2 and known.data.get("bidirectional"):
+            raise PydanticCustomError(
+                "even", "a bidirectional layer gives each way half of an even number", {"remedy": f"write {hidden + 1}"}
+            )
+        return hidden
+
+
 class Thesis(Network):
     """`n_stacked_layers` layers, `hidden` wide; the head reads the state each direction ends in."""
+
+    name = "thesis"
+    Options = ThesisModel
+
+    @classmethod
+    def widest_layer(cls, options: ThesisModel) -> int:
+        """See ModelFacts."""
+        return 2 * options.hidden if options.bidirectional else options.hidden
 
     def __init__(self, config: ThesisModel, problem: Problem) -> None:
         self._bidirectional = config.bidirectional

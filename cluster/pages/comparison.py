@@ -5,18 +5,18 @@ from statistics import fmean
 from typing import Literal
 
 from cluster.pages.charts import Chart, Series, thinned
+from cluster.pages.drawing import environment
 from cluster.pages.groups import Compared, Group, Named, compared, differences, groups_of, named, result_number
 from cluster.pages.numbers import amount, count, duration, figure, percent, short
 from cluster.pages.pi_times import times_chart, times_of
 from cluster.pages.run_files import Run
-from cluster.pages.templating import environment
 from cluster.pages.words import GLOSSARY, run_state
 from cluster.status.view import EpochView
 
 MOST_LINES = 6
-"""So many lines of different colour and dash a chart has; of more runs one with all of them says nothing."""
+"""Lines of different colour and dash in a chart; a chart of more runs would show nothing."""
 MOST_COLUMNS = 6
-"""So many runs have a column each; of more each has a row."""
+"""Runs with a column each; of more runs each has a row."""
 
 Points = list[tuple[float, float]]
 

@@ -1,4 +1,4 @@
-"""The page's connections: how many there may be, and how long one may ask, wait or read.
+"""The connections of the page: how many there may be, how long one may ask, wait or read, and what it may ask for.
 
 uvicorn would accept without bounds, and asyncio's own accept repeats each failure a thousandfold once descriptors are
 short (2,048 lines of log a second).
@@ -6,13 +6,15 @@ short (2,048 lines of log a second).
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
 from typing import Any, cast
 
 import uvicorn
+from starlette.responses import PlainTextResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from cluster.control.door import Door
+from cluster.control.rules import is_ours
 
 REQUEST_SECONDS = 5.0
 """From the connection, or the end of the answer before, to the end of a request's head."""
@@ -126,3 +128,55 @@ class Entrance:
             if not endless and now - connection.since > limit:
                 self._end(connection)
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SAFE_METHODS = ("GET", "HEAD")
+HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Guarded:
+    """Lets through what is a GET or HEAD for a host by a name that is ours."""
+
+    def __init__(self, inner: Application, names: Collection[str]) -> None:
+        """`names`: hosts that the page answers to besides `localhost` and any address."""
+        self._inner, self._names = inner, {"localhost", *(name.lower() for name in names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                known = {name for name, _ in headers}
+                headers += [(name, value) for name, value in HEADERS if name not in known]
+                if b"cache-control" not in known:
+                    headers.append((b"cache-control", b"no-cache" if b"etag" in known else b"no-store"))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        answer = self._inner
+        if scope["method"] not in SAFE_METHODS:
+            words = "this page can only be looked at: expected GET or HEAD\n"
+            answer = PlainTextResponse(words, 405, {"Allow": ", ".join(SAFE_METHODS)})
+        elif len(hosts) != 1 or not is_ours(hosts[0].decode("latin-1"), self._names):
+            words = "this page answers to localhost, to its address and to its node's name only\n"
+            answer = PlainTextResponse(words, 421)
+        await answer(scope, receive, send_with_headers)

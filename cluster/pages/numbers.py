@@ -44,7 +44,7 @@ def short(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """So many a second: `1.25 M/s`."""
+    """A rate: `1.25 M/s`."""
     text = short(value)
     return text if text == NOTHING else f"{text}/s"
 
@@ -81,7 +81,7 @@ def label(text: str) -> str:
 
 
 def significant(value: float | None, digits: int = 5) -> float | None:
-    """The number with so many digits, which keeps what is sent to a chart small; None for what JSON cannot say."""
+    """The number with `digits` digits, which keeps charts small; None for what JSON has no word for."""
     if value is None or not _known(value):
         return None
     return float(f"{value:.{digits}g}")

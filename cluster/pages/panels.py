@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import pi
 
+from cluster.inventory.extensions import MODES
 from cluster.pages.numbers import NOTHING, amount, count, duration, figure, give_or_take, percent, rate, short
 from cluster.pages.run_charts import place_of, unit_of
 from cluster.pages.words import Meaning, role_state
@@ -123,9 +124,10 @@ def tiles_of(view: RunView) -> list[Tile]:
     """The figures to look at first."""
     found = picture_of(view)
     unit = unit_of(view)
-    alone = view.train is not None and view.train.mode == "single"
+    mode = "" if view.train is None else view.train.mode
+    alone = mode in MODES and not MODES[mode].needs_roles()
     tiles = [
-        Tile("Workers", "none", "the coordinator computes alone, in mode single")
+        Tile("Workers", "none", f"the coordinator computes alone, in mode {mode}")
         if alone
         else Tile(
             "Workers",
@@ -225,7 +227,7 @@ def classes_of(found: ConfusionView) -> list[ClassRow]:
 
 
 def remaining(view: RunView) -> str:
-    """How long it goes on, in words."""
+    """The time left, in words."""
     if view.state in ("done", "cancelled", "failed"):
         return f"ended after {duration(view.elapsed_seconds)}"
     if view.remaining_seconds is None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cluster.pages.charts import Chart, Series
-from cluster.pages.drawing import confusion_part
+from cluster.pages.drawing import confusion_part, environment
 from cluster.pages.panels import picture_of, remaining
 from cluster.pages.report_tables import (
     environment_rows,
@@ -16,7 +16,6 @@ from cluster.pages.report_tables import (
 )
 from cluster.pages.run_charts import charts_of, place_of, time_of, unit_of
 from cluster.pages.run_files import Run
-from cluster.pages.templating import environment
 from cluster.pages.words import EVENT_TONES, GLOSSARY, run_state
 from cluster.status.view import RunView
 

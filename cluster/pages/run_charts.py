@@ -8,7 +8,7 @@ from cluster.pages.words import SPAN_STATES, STEP_PARTS
 from cluster.status.view import EpochView, PiPoint, PiView, RunView, TrainView
 
 FEW_WORKERS = 4
-"""So many get a line each; of more, the band from the slowest to the fastest is shown."""
+"""Workers with a line each; more are a band from the slowest to the fastest."""
 BAND_ERRORS = 2.0
 """Half the width of the band around the estimate of pi, in standard errors: 19 of 20 estimates lie that close."""
 

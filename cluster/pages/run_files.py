@@ -35,7 +35,7 @@ def run_of(folder: Path) -> Run:
 
 
 def part_of(found: Mapping[str, Any], *keys: str) -> Any:
-    """`found[first][second]...`, None where that leads nowhere: older and broken runs lack this and that."""
+    """`found[first][second]...`, None where a key is missing, as in older and interrupted runs."""
     value: Any = found
     for key in keys:
         if not isinstance(value, Mapping):

@@ -25,11 +25,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cluster.control.door import Door, listening
-from cluster.pages.entrance import Entrance
-from cluster.pages.guarded import Guarded, Receive, Scope, Send
-from cluster.pages.renderer import Renderer
-from cluster.pages.viewers import MOST_VIEWERS, Viewers
-from cluster.status.records import finite
+from cluster.pages.entrance import Entrance, Guarded, Receive, Scope, Send
+from cluster.pages.viewers import MOST_VIEWERS, Renderer, Viewers
+from cluster.status.history_file import finite
 from cluster.status.view import RunView, described
 
 log = logging.getLogger(__name__)
@@ -37,7 +35,7 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS = 0.5
 """An answer so old is given again."""
 WATCHED_SECONDS = 15.0
-"""Whoever asked for the status within so long is looking."""
+"""A client that asked for the status this recently is looking."""
 CLOSE_SECONDS = 2.0
 STALL_MILLISECONDS = 20_000
 """What the kernel waits for a viewer that takes nothing before it cuts the connection (TCP_USER_TIMEOUT)."""
@@ -96,11 +94,11 @@ class PageServer:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody looks."""
+        """Whether a viewer looks."""
         return bool(self.viewers.count) or time.monotonic() - self._pages.asked < WATCHED_SECONDS
 
     def close(self) -> None:
-        """Show everybody the last of it, stop answering, free the port. Takes a few seconds at most."""
+        """Send every viewer the last picture, stop answering, free the port. Takes a few seconds at most."""
         if self._thread.is_alive() and self._begun.wait(CLOSE_SECONDS) and self._loop is not None:
             closing = self.viewers.close()
             try:
@@ -165,7 +163,7 @@ class Events:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
         if self._viewers.full:
-            words = f"{self._viewers.count} people look at this page already: wait until somebody closes it\n"
+            words = f"{self._viewers.count} viewers have this page open already: wait until one closes it\n"
             await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
             return
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]

@@ -1,13 +1,26 @@
-"""Everyone who looks at the page now: drawn once a second for all of them, and not at all for nobody."""
+"""The viewers of the page: it is drawn once a second for all of them, and not at all without one."""
 
 import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from cluster.pages.renderer import Renderer
 from cluster.status.view import RunView
+
+
+class Renderer(Protocol):
+    """Draws one picture of a run. Called by one thread at a time."""
+
+    def page(self, view: RunView) -> str:
+        """The whole page, as HTML."""
+        ...
+
+    def fragments(self, view: RunView) -> dict[str, str]:
+        """The parts of the page that change, by the name of the server-sent event that carries each."""
+        ...
+
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +120,7 @@ class Viewers:
                 return
 
     async def close(self) -> None:
-        """Everyone gets the last of it, with an event `closing`, and is let go."""
+        """Send every viewer the last picture and an event `closing`, and let it go."""
         self._closed = True
         if self._drawing is not None:
             self._drawing.cancel()

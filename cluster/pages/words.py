@@ -39,7 +39,7 @@ SPAN_STATES = {"working": 2, "suspected": 1, "away": 5}
 
 STAGES = {
     "train": "training",
-    "refit": "training again on everybody",
+    "refit": "training again on all people",
     "validation": "looking at held-out people",
     "test": "the final test",
     "pi": "drawing random points",
@@ -89,7 +89,7 @@ GLOSSARY = {
     "F1": "precision and recall in one number, their harmonic mean; macro: the mean over classes",
     "validation": "people of the training set who are held out, to choose the best epoch; never the test set",
     "learning rate": "how big a change each update makes",
-    "checkpoint": "the state of the training on disk, from which it goes on after a failure",
+    "checkpoint": "the state of the training on disk, from which it resumes after a failure",
     "standard error": "how far off the estimate typically is by chance: two in three times it is closer than that",
     "suspected": "a worker that is silent for longer than its work should take",
     "shut out (fenced)": "a worker that was too late: nothing it still sends counts, and it has to join anew",

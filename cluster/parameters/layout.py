@@ -4,17 +4,22 @@ The vector is `[trained | statistics]`: everything an optimizer changes first, t
 normalization layers, which are averaged instead. Order within each part is the order of the specs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from cluster.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 BLOCK = 1024
 """Elements of a block. Shard borders lie on block borders, and norms are summed by block, so that neither the
 number of shards nor of workers changes a bit of the result."""
 
-Vector = NDArray[np.float32]
+Vector: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(frozen=True)

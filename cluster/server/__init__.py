@@ -1,1 +1,1 @@
-"""Role processes: a TensorFlow gRPC server without Python's tensorflow, its preflight, port guard and readiness."""
+"""Role processes: a TensorFlow gRPC server without Python's TensorFlow, its checks, port guard and readiness."""

@@ -1,9 +1,9 @@
-"""Having a thread of this process answer the `accept` calls of others, TensorFlow's included (seccomp notifications).
+"""Answers the `accept` calls of this process's threads, TensorFlow's included, in one thread (seccomp notifications).
 
 The kernel stops a thread that calls `accept` or `accept4` and hands the call to a listener (seccomp_unotify(2), Linux
-5.5). The thread behind it makes the call itself, and what it returns is what the stopped thread gets. No privilege is
-needed, and no connection reaches a caller without passing here. The filter holds for the thread that installs it and
-for every thread that descends from it, and cannot be taken off again.
+5.5). The thread behind it makes the call itself, and the stopped thread gets its result. It needs no privilege, and
+every connection passes here. The filter holds for the thread that installs it and for every thread that descends from
+it, and stays for good.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ MACHINES = {
 
 @dataclass(frozen=True)
 class AcceptCall:
-    """What a stopped thread asked for: arguments of `accept4`, addresses as numbers."""
+    """The call of a stopped thread: arguments of `accept4`, addresses as numbers."""
 
     listener: int
     address: int
@@ -55,7 +55,7 @@ class AcceptCall:
     flags: int
 
     def make(self) -> int:
-        """Accept a connection in the caller's stead; its descriptor. Raises OSError, EAGAIN where none waits."""
+        """Accept a connection for the caller; returns its descriptor. Raises OSError, EAGAIN where none waits."""
         return _checked(
             _libc().accept4(
                 self.listener, ctypes.c_void_p(self.address), ctypes.c_void_p(self.length), ctypes.c_int(self.flags)
@@ -64,11 +64,11 @@ class AcceptCall:
 
 
 Answer = Callable[[AcceptCall], int | None]
-"""The descriptor to hand out, or None for a call that is none of ours. Raises OSError with the number to hand out."""
+"""The descriptor to hand out, or None for a call on another port. Raises OSError with the number to hand out."""
 
 
 def answer_accepts(answer: Answer) -> None:
-    """Have `answer` answer every `accept` of this thread and of those that it starts from now on, for good.
+    """Have `answer` answer every `accept` of this thread and of the threads that it starts from now on, for good.
 
     Raises OSError where the kernel refuses: it has no seccomp, or another program listens to our calls already.
     """
@@ -78,7 +78,7 @@ def answer_accepts(answer: Answer) -> None:
     started, listener = threading.Event(), -1
 
     def work() -> None:
-        # Started before the filter, and so not under it.
+        # This thread starts before the filter, so the filter does not hold for it.
         started.wait()
         if listener >= 0:
             _serve(listener, numbers, answer)
@@ -103,7 +103,7 @@ def _install(numbers: Numbers) -> int:
             (RETURN, 0, 0, ALLOW),
         )
     )
-    buffer = ctypes.create_string_buffer(program, len(program))  # alive until the kernel has copied it
+    buffer = ctypes.create_string_buffer(program, len(program))  # must live until the kernel has copied it
     described = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer)))
     libc = _libc()
     _checked(libc.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
@@ -120,7 +120,7 @@ def _serve(listener: int, numbers: Numbers, answer: Answer) -> None:
         if libc.ioctl(listener, ctypes.c_ulong(RECEIVE), received) < 0:
             if ctypes.get_errno() in (errno.EINTR, errno.ENOENT):  # the caller was killed, or interrupted
                 continue
-            return  # from now on every accept waits: closed rather than open
+            return  # from now on every accept waits: closed is safer than open
         cookie, thread, _, number, _, _, *arguments = NOTIFICATION.unpack(received.raw)
         value, problem, flags = 0, 0, CONTINUE
         if Path(f"/proc/self/task/{thread}").exists():  # not a child, which has our filter and its own descriptors
@@ -150,6 +150,6 @@ def _checked(result: int) -> int:
 
 @cache
 def _libc() -> ctypes.CDLL:
-    # Opened once, before the gate's thread needs it: one that waits for the loader with Python's lock in hand would
-    # keep a crash inside the loader from being told.
+    # Opened once, before the gate's thread needs it: a thread that waits for the loader with Python's lock would keep
+    # the crash handler from reporting a crash inside the loader.
     return ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,8 @@
-"""One line and an exit code of its own where TensorFlow's machine code would end the process by a signal.
+"""Reports a crash of TensorFlow's machine code in one line, with an exit code of its own.
 
-SIGILL cannot be foreseen from Python: a wheel built for newer processors dies inside the loader, or at the first
-kernel that uses the instruction. Loading the library in a child first would tell, at twice the loading time and memory
-on every start of every Pi, and only about the loader. A handler in this process tells in both cases and costs nothing.
+Python cannot foresee SIGILL: a wheel built for newer processors dies inside the loader, or at the first kernel that
+uses the instruction. Loading the library in a child first would show it, at twice the loading time and memory on every
+start of every Pi, and only for the loader. A handler in this process shows both and costs nothing.
 """
 
 import ctypes
@@ -17,17 +17,16 @@ from cluster.server.memory import MEBIBYTE, address_space, headroom
 
 LAST_SECONDS = 2
 ALMOST_NONE_BYTES = 32 * MEBIBYTE
-"""Below this an abort is put down to memory: std::bad_alloc and a thread that cannot be created both end in abort()."""
+"""With less memory than this an abort counts as want of memory: std::bad_alloc and a failed thread end in abort()."""
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
-_installed: list[object] = []  # what C points to has to stay alive as long as the process
+_installed: list[object] = []  # C points to these, so they must live as long as the process
 
 
 def report_crashes(line_of: Callable[[str], str]) -> None:
-    """From now on end with an exit code of its own on an illegal instruction or an abort for want of memory.
+    """From now on end with ILLEGAL_INSTRUCTION or TOO_LITTLE_MEMORY on such a crash.
 
-    ILLEGAL_INSTRUCTION and TOO_LITTLE_MEMORY, each after one line on stderr: `line_of` makes it of its words. Other
-    aborts stay what they are.
+    Each comes after one line on stderr, which `line_of` makes of its words. Other aborts stay as they are.
     """
     illegal = (
         f"illegal instruction: this processor ({processor()}) lacks one that TensorFlow was built for; "
@@ -38,7 +37,7 @@ def report_crashes(line_of: Callable[[str], str]) -> None:
         _end(line_of(illegal), ExitCode.ILLEGAL_INSTRUCTION)
 
     def on_abort(number: int) -> None:
-        # An abort inside malloc holds its lock, and this handler might wait for it: then SIGALRM ends the process.
+        # An abort inside malloc holds its lock. If this handler waits for it, SIGALRM ends the process.
         signal.alarm(LAST_SECONDS)
         room = min(headroom(), address_space(), key=lambda bound: bound.available_bytes)
         if room.available_bytes < ALMOST_NONE_BYTES:
@@ -50,7 +49,7 @@ def report_crashes(line_of: Callable[[str], str]) -> None:
 
 
 def processor() -> str:
-    """The processor's model as Linux names it, else the machine's architecture."""
+    """The processor's model according to Linux, else the machine's architecture."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -63,7 +62,7 @@ def processor() -> str:
 
 
 def _install(number: signal.Signals, handle: Callable[[int], None]) -> None:
-    # Python's own signal.signal would only set a flag and return to the instruction that cannot be executed.
+    # signal.signal would only set a flag and return to the illegal instruction.
     libc = ctypes.CDLL(None, use_errno=True)
     libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, _HANDLER]
     handler = _HANDLER(handle)

@@ -1,27 +1,39 @@
-"""How much memory a role process may still take, and whether that is enough."""
+"""How much memory a role process may still take, and handing freed memory back."""
 
+import ctypes
 import re
 import resource
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.server.failures import TooLittleMemoryError
+from cluster.errors import ClusterError, ExitCode
 
 MEBIBYTE = 2**20
 NEEDED_BYTES = {"lean": 128 * MEBIBYTE, "stock": 320 * MEBIBYTE}
-"""What a server needs to come up: 84 MB (lean) and 225 MB (stock) of anonymous memory when idle, measured on x86-64
-with TF 2.21, and as much again of the libraries' pages as keeps it from reading them over and over."""
+"""What a server needs to start: 84 MB (lean) and 225 MB (stock) of anonymous memory when idle, measured on x86-64
+with TF 2.21, and enough pages of the libraries that it does not read them again and again."""
 
 ADDRESS_SPACE_BYTES = 2560 * MEBIBYTE
-"""Address space of a server with its hundred threads' stacks, reserved and hardly touched: 2,400 MiB measured."""
+"""Address space of a server with the stacks of its hundred threads, mostly untouched: 2,400 MiB measured."""
 
 AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 UNLIMITED_BYTES = 2**62  # cgroup v1 writes the largest multiple of a page that fits where there is no limit
+M_ARENA_MAX = -8
+"""`man 3 mallopt`."""
+
+PARAMETER_SERVER_ARENAS = 2
+"""The C library would make eight heaps for each core, and each keeps what its threads have freed."""
+
+
+class TooLittleMemoryError(ClusterError):
+    """The machine, its cgroup or a process limit leaves too little memory for the role."""
+
+    exit_code = ExitCode.TOO_LITTLE_MEMORY
 
 
 @dataclass(frozen=True)
 class Headroom:
-    """Bytes that can still be had, and what bounds them."""
+    """Available bytes, and what bounds them."""
 
     available_bytes: int
     bound: str
@@ -75,7 +87,7 @@ def _control_group_bounds(proc: Path, control_groups: Path) -> list[Headroom]:
             continue
         for mount in mounts:
             group = mount / path.lstrip("/")
-            # A limit of any enclosing group holds; inside a container the group's own path is not mounted, its root is.
+            # Every enclosing group's limit holds. A container mounts the root of the groups, not the group's own path.
             for folder in (group, *group.parents):
                 if not folder.is_relative_to(mount):
                     break
@@ -96,3 +108,19 @@ def _bound(folder: Path, limit_name: str, usage_name: str, evictable_name: str) 
     evictable = re.search(rf"^{evictable_name} (\d+)$", statistics, re.MULTILINE)
     used = usage - (int(evictable[1]) if evictable else 0)
     return Headroom(max(0, int(limit) - used), f"the limit of control group {folder}")
+
+
+def limit_arenas(count: int) -> bool:
+    """Keep at most `count` heaps; call it before there are threads. False where the C library cannot (musl)."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and bool(mallopt(M_ARENA_MAX, count))
+
+
+def give_back() -> bool:
+    """Hand freed pages to the system. False where there are none, or the C library cannot (musl).
+
+    Its heaps keep freed memory between blocks that live on. Measured: after four runs of two layers of 32 units a
+    worker held 226 MB, and 124 to 139 MB after this. Takes tens of milliseconds for hundreds of megabytes.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim is not None and bool(trim(0))

@@ -1,4 +1,4 @@
-"""The flags of a role process."""
+"""The flags of a role process, explicit or from an inventory."""
 
 import argparse
 import ipaddress
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cluster.logs.settings import LogSettings, add_flags, given_or
+from cluster.errors import UsageError
+from cluster.logs.lines import LogSettings, add_flags, given_or
+from cluster.server.accounts import account_for_roles
 from cluster.server.guard import is_loopback
 
 RoleName = Literal["ps", "worker"]
@@ -27,12 +29,12 @@ class RoleOptions:
     server: str
     intra_op_threads: int
     coordinator: str | None = None
-    """Address of the node whose coordinator may have this process started anew."""
+    """Address of the node whose coordinator may restart this process."""
     shared: str | None = None
     """The folder that all nodes share."""
     logging: LogSettings = LogSettings()  # noqa: RUF009  frozen
     account: int | None = None
-    """The account to become before serving; None to stay who started it."""
+    """The account to become before serving; None to keep the one that started it."""
 
     @property
     def name(self) -> str:
@@ -47,7 +49,7 @@ class RoleOptions:
 
     @property
     def inter_op_threads(self) -> int:
-        """Workers + 2: each worker may have a call waiting here, and some thread must serve what they wait for."""
+        """Workers + 2: each worker may have a call that waits here, and a thread must serve what the calls wait for."""
         return self.peers + 2
 
 
@@ -74,17 +76,17 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
         "--coordinator",
         type=_address,
         metavar="ADDRESS",
-        help="of the node that may, like this one, POST /restart to the metrics port; without it nobody may",
+        help="of the node that may, like this one, POST /restart to the metrics port; without it there is no /restart",
     )
     add_flags(result, "else as the inventory says, else text and info")
     result.add_argument(
-        "--shared", metavar="FOLDER", help="the folder that all nodes share, to tell in the metrics whether it is there"
+        "--shared", metavar="FOLDER", help="the folder that all nodes share; the metrics report whether it is there"
     )
     result.add_argument(
         "--account",
         type=_account,
         metavar="UID",
-        help="where root starts it: the uid, and gid, to be before it serves; of a local inventory one that nobody has",
+        help="where root starts it: the uid and gid to take before it serves; for a local inventory an unused one",
     )
     result.add_argument(
         "--die-with-parent",
@@ -113,7 +115,7 @@ def parse(role: RoleName, arguments: Sequence[str] | None) -> argparse.Namespace
 
 
 def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
-    """The options of flags that name no inventory."""
+    """The options from flags without an inventory."""
     return RoleOptions(
         role=role,
         task=parsed.task,
@@ -150,7 +152,7 @@ def explicit_flags(role: RoleOptions) -> list[str]:
 
 
 def logging_flags(settings: LogSettings) -> tuple[str, ...]:
-    """The flags of what is not as usual: the command line of a role changes only with what it does."""
+    """The flags that differ from the default: the command line of a role changes only with what it does."""
     given = {"--log-format": (settings.format, "text"), "--log-level": (settings.level, "info")}
     return tuple(word for flag, (value, usual) in given.items() if value != usual for word in (flag, value))
 
@@ -186,3 +188,35 @@ def _between(text: str, low: int, high: int) -> int:
     if not low <= value <= high:
         raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, got {text!r}")
     return value
+
+
+def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
+    """The options of a task that an inventory places.
+
+    Raises InventoryError listing all problems of the file, UsageError when it has no such task.
+    """
+    # Imported here: pydantic and its modules cost a third of a whole lean server; see role.main.
+    from cluster.inventory import load
+
+    inventory = load(parsed.inventory, parsed.set)
+    tasks = {task.index: task for task in inventory.of_role(role)}
+    if parsed.task not in tasks:
+        raise UsageError(f"--task {parsed.task}: {parsed.inventory} has {role} tasks {sorted(tasks)}")
+    task = tasks[parsed.task]
+    return RoleOptions(
+        role=role,
+        task=task.index,
+        host=task.host,
+        port=task.port,
+        metrics_port=task.metrics_port,
+        peers=len(inventory.of_role("worker")),
+        guard=parsed.guard or ("loopback" if inventory.connection == "local" else "none"),
+        server=parsed.server,
+        intra_op_threads=parsed.intra_op_threads,
+        coordinator=parsed.coordinator,
+        shared=parsed.shared or inventory.shared_folder,
+        logging=given_or(
+            parsed.log_format, parsed.log_level, LogSettings(inventory.logging.format, inventory.logging.level)
+        ),
+        account=parsed.account or (account_for_roles() if inventory.connection == "local" else None),
+    )

@@ -1,4 +1,4 @@
-"""Is a port free, and if not, who has it?"""
+"""Whether a port is free, and which process has it if not."""
 
 import contextlib
 import errno
@@ -7,17 +7,22 @@ import textwrap
 
 import psutil
 
-from cluster.errors import ClusterError
-from cluster.server.failures import PortTakenError
+from cluster.errors import ClusterError, ExitCode
 
 COMMAND_CHARACTERS = 80
+
+
+class PortTakenError(ClusterError):
+    """Another socket already listens on the port."""
+
+    exit_code = ExitCode.PORT_TAKEN
 
 
 def check_free(host: str, port: int, purpose: str) -> None:
     """Raises PortTakenError when something listens on the port, ClusterError when the address is not bindable here.
 
-    `host` "" stands for every interface, as TensorFlow binds. Connections in TIME_WAIT, left over from a process that
-    ended, do not count: servers bind over them.
+    `host` "" stands for every interface, as TensorFlow binds. Connections in TIME_WAIT, left by a process that ended,
+    do not count: servers bind over them.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
@@ -29,7 +34,7 @@ def check_free(host: str, port: int, purpose: str) -> None:
 
 
 def explain(error: OSError, host: str, port: int, purpose: str) -> ClusterError:
-    """The error that tells a user why `host:port` could not be bound."""
+    """The error that says why `host:port` could not be bound."""
     if error.errno == errno.EADDRINUSE:
         return taken(port, purpose)
     where = f"{host or '*'}:{port}"
@@ -41,7 +46,7 @@ def explain(error: OSError, host: str, port: int, purpose: str) -> ClusterError:
 
 
 def taken(port: int, purpose: str) -> PortTakenError:
-    """The error for a port that somebody listens on; names the process where the system tells."""
+    """The error for a port that another process has; names the process where the system knows it."""
     return PortTakenError(f"port {port} for {purpose} is taken{_holder(port)}: stop that, or choose another port")
 
 
@@ -51,7 +56,7 @@ def _holder(port: int) -> str:
             if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
                 if connection.pid is None:
                     return " by a process of another user"
-                # One line, whatever program text `python -c` was given: of more lines only the last would be quoted.
+                # One line, also for program text of `python -c`: of several lines only the last would be shown.
                 command = " ".join(psutil.Process(connection.pid).cmdline()[:4])
                 shown = textwrap.shorten(command, COMMAND_CHARACTERS, placeholder="...")
                 return f" by process {connection.pid} ({shown})"

@@ -1,4 +1,4 @@
-"""Does a gRPC server answer? Asked in the first bytes of HTTP/2, so that neither TensorFlow nor grpcio is needed."""
+"""Whether a gRPC server answers the first bytes of HTTP/2. It needs neither TensorFlow nor grpcio."""
 
 import selectors
 import socket
@@ -17,13 +17,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def greets(header: bytes) -> bool:
-    """Whether the first HEADER_BYTES that a server sent are those of its SETTINGS frame (RFC 9113, section 3.4)."""
+    """Whether the first HEADER_BYTES of a server are those of its SETTINGS frame (RFC 9113, section 3.4)."""
     kind, flags, stream = header[3], header[4], int.from_bytes(header[5:9], "big")
     return kind == SETTINGS and not flags & ACKNOWLEDGED and stream == 0
 
 
 def answers(host: str, port: int, timeout_seconds: float) -> bool:
-    """Whether the server sends its SETTINGS frame within the time given, connecting included.
+    """Whether the server sends its SETTINGS frame within this time, connecting included.
 
     A port that merely listens does not count: a stopped process still completes TCP handshakes. Never raises OSError.
     """
@@ -45,7 +45,7 @@ def answers(host: str, port: int, timeout_seconds: float) -> bool:
 
 
 def answering(addresses: Mapping[Key, tuple[str, int]], timeout_seconds: float) -> set[Key]:
-    """Those of many servers that answer, all asked at the same time: no dead one takes time from another."""
+    """The servers that answer, all probed at the same time: a dead one takes no time from the others."""
     with Probes[Key]() as probes:
         for key, (host, port) in addresses.items():
             probes.ask(key, host, port, timeout_seconds)
@@ -64,7 +64,7 @@ class _Asked(Generic[Key]):
 
 
 class Probes(Generic[Key]):
-    """Questions under way, none of which waits for another. For one thread. Use as a context manager."""
+    """Probes under way, all at the same time, in one thread. Use as a context manager."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -79,11 +79,11 @@ class Probes(Generic[Key]):
 
     @property
     def open(self) -> int:
-        """Questions without a result that `wait` has returned."""
+        """The number of probes whose result `wait` has not returned."""
         return len(self._asked) + len(self._found)
 
     def ask(self, key: Key, host: str, port: int, timeout_seconds: float) -> None:
-        """Begin; `host` is best a number, for a name is looked up here and now."""
+        """Begin a probe. Give `host` as a number: this call would look up a name at once."""
         deadline = time.monotonic() + timeout_seconds
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -92,12 +92,12 @@ class Probes(Generic[Key]):
             self._found.append((key, False))
             return
         connection.setblocking(False)
-        connection.connect_ex(address)  # what came of it is seen when it is written to
+        connection.connect_ex(address)  # the result shows when we write
         self._asked[connection] = _Asked(key, deadline)
         self.selector.register(connection, selectors.EVENT_WRITE, connection)
 
     def wait(self, longest_seconds: float) -> list[tuple[Key, bool]]:
-        """Results since the last call, after waiting for one at most this long, or for another descriptor's event."""
+        """Results since the last call. Waits at most this long for one, or for an event of another descriptor."""
         now = time.monotonic()
         due = min((asked.deadline - now for asked in self._asked.values()), default=longest_seconds)
         for event, _ in self.selector.select(0.0 if self._found else max(0.0, min(longest_seconds, due))):
@@ -133,7 +133,7 @@ class Probes(Generic[Key]):
         connection.close()
 
     def close(self) -> None:
-        """Ask no more."""
+        """End all probes."""
         for connection in list(self._asked):
             self._end(connection, answered=False)
         self.selector.close()

@@ -1,5 +1,6 @@
-"""The life of a role process: preflight, listen, guard, serve, be ready, end on SIGTERM."""
+"""The life of a role process: check, listen, guard, serve, report readiness, end on SIGTERM."""
 
+import encodings.idna  # noqa: F401  (see _load_late_imports)
 import logging
 import os
 import signal
@@ -7,37 +8,32 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
-from cluster.control.descriptors import raise_limit
-from cluster.control.restart import RestartRequests
-from cluster.control.runs import RunRequests
-from cluster.control.seldom import Seldom
+from cluster.control.actions import Actions, RestartRequests, RunRequests
+from cluster.control.door import RateLimitedLog, raise_limit
+from cluster.control.rules import Rules
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs import Speaker, begin, last_line
 from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
-from cluster.metrics.cost import Cost
-from cluster.metrics.identity import Identity
-from cluster.server import late_imports, ports, probe, watchdog
-from cluster.server.allocator import PARAMETER_SERVER_ARENAS, give_back, limit_arenas
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
+from cluster.server import ports, probe, systemd
+from cluster.server.accounts import become, die_with_parent, forbid_new_privileges, why_root
 from cluster.server.crash import report_crashes
-from cluster.server.definition import ServerDefinition
-from cluster.server.failures import TooLittleMemoryError
 from cluster.server.guard import guard_loopback, is_loopback
-from cluster.server.lean import LeanServer
-from cluster.server.memory import check_memory
-from cluster.server.notify import keep_channel, notify
-from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse
-from cluster.server.parent import die_with_parent
+from cluster.server.memory import PARAMETER_SERVER_ARENAS, TooLittleMemoryError, check_memory, give_back, limit_arenas
+from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
 from cluster.server.port_guard import PortGuard
-from cluster.server.resolve import resolve
-from cluster.server.stock import StockServer
-from cluster.server.unprivileged import become, forbid_new_privileges, why_root
+from cluster.server.systemd import keep_channel, notify
+from cluster.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 
 PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
@@ -46,17 +42,20 @@ LOOPBACK = "127.0.0.1"
 RUN_LINES_A_MINUTE = 60
 
 ENVIRONMENT = {
-    # Without it a call to a task that is coming back fails at once instead of waiting for its own deadline.
+    # Without it a call to a task that restarts fails at once instead of waiting for its own deadline.
     "GRPC_FAIL_FAST": "use_caller",
     "CUDA_VISIBLE_DEVICES": "-1",
 }
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
 
+ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
+"""What a browser and a Prometheus ask for."""
+
 logger = logging.getLogger("pscluster.role")
 
 
-class Server(Protocol):
-    """What listens from construction on and answers calls from `start` on."""
+class RoleServer(Protocol):
+    """A server that listens from construction on and answers calls from `start` on."""
 
     def start(self) -> None:
         """Begin to answer calls."""
@@ -65,14 +64,14 @@ class Server(Protocol):
 def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
     """Run one role until SIGTERM or SIGINT; returns only on an error, with its exit code, after one line on stderr."""
     for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)  # until the server is up there is nothing to end in an orderly way
+        signal.signal(number, signal.SIG_DFL)  # before the server is up there is nothing to stop in order
     parsed = parse(role, arguments)
     raise_limit()
     try:
         if parsed.die_with_parent is not None:
             die_with_parent(parsed.die_with_parent)
         if parsed.inventory is not None:
-            # A process that has read an inventory keeps 20 MB and more of it; a fresh one under the same id does not.
+            # A process that has read an inventory keeps 20 MB or more of it; a fresh one with the same pid does not.
             flags = explicit_flags(resolve(role, parsed))
             os.execv(sys.executable, [sys.executable, "-m", f"{role}_node", *flags])
         run(options(role, parsed))
@@ -93,7 +92,7 @@ def run(role: RoleOptions) -> NoReturn:
     began = time.monotonic()
     speaker = Speaker(role.name, role.address)
     if role.account is not None:
-        forbid_new_privileges()  # before there are other threads, which inherit it
+        forbid_new_privileges()  # before there are other threads: they inherit it
     _prepare(role, speaker)
     purpose = f"the TensorFlow server of {role.name}"
     every_interface = "::" if socket.has_dualstack_ipv6() else ""
@@ -112,8 +111,8 @@ def run(role: RoleOptions) -> NoReturn:
     )  # fmt: skip
     try:
         exporter.serve(
-            registry, role.host, role.metrics_port, ready, _restarts(role, lambda: not serving), cost=cost,
-            runs=_runs(role, speaker),
+            registry, role.host, role.metrics_port, ready, cost=cost, rules=Rules(role.coordinator),
+            actions=Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
         )  # fmt: skip
     except OSError as error:
         raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
@@ -123,7 +122,7 @@ def run(role: RoleOptions) -> NoReturn:
     try:
         server = _listen(role)
     except ClusterError:
-        ports.check_free(every_interface, role.port, purpose)  # somebody may have taken it since
+        ports.check_free(every_interface, role.port, purpose)  # another process may have taken it since
         raise
     if guard is not None:
         guard.put_up()
@@ -143,10 +142,10 @@ def run(role: RoleOptions) -> NoReturn:
     signals = _catch_signals()
     serving = True
     notify(f"READY=1\nSTATUS=serving on port {role.port}")
-    every_seconds = watchdog.interval_seconds()
+    every_seconds = systemd.interval_seconds()
     if every_seconds is not None:
         until_the_end = threading.Event()
-        watchdog.give_signs_of_life(
+        systemd.send_heartbeats(
             every_seconds, lambda limit: probe.answers(LOOPBACK, role.port, limit), notify, until_the_end
         )
     received = signal.Signals(signals.recv(1)[0])
@@ -162,14 +161,12 @@ def _end(why: str, code: ExitCode) -> NoReturn:
 def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests | None:
     if role.coordinator is None:
         return None
-    return RestartRequests(
-        role.coordinator, lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh
-    )
+    return RestartRequests(lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh)
 
 
 def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
-    """The run that a coordinator names stands in every line from then on, until it is over or there is another."""
-    told = Seldom(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
+    """Requests that name the run in every log line, until it ends or another one begins."""
+    lines = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
     giving = threading.Lock()
 
     def freed() -> None:
@@ -178,19 +175,19 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
 
     def begins(run: str) -> None:
         if run == speaker.run:
-            return  # a coordinator repeats it
+            return  # the coordinator repeats it
         speaker.run = run
-        told.say(f"run {run} begins")
+        lines.say(f"run {run} begins")
 
     def ends(run: str) -> None:
         if run == speaker.run:
-            told.say(f"run {run} is over")
+            lines.say(f"run {run} is over")
             speaker.run = ""
-            # The coordinator has left the cluster before it tells us; it does not wait for what we do with that.
+            # The coordinator has left the cluster before this request, and does not wait for us.
             if not giving.locked():
                 threading.Thread(target=freed, name="give-back", daemon=True).start()
 
-    return RunRequests(role.coordinator, begins, ends)
+    return RunRequests(begins, ends)
 
 
 def _prepare(role: RoleOptions, speaker: Speaker) -> None:
@@ -216,7 +213,7 @@ def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None
     Raises ClusterError.
     """
     if role.account is not None:
-        late_imports.load(registry)
+        _load_late_imports(registry)
         keep_channel()
         become(role.account)
     elif os.geteuid() == 0 and role.guard == "loopback":
@@ -227,14 +224,29 @@ def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None
         )  # fmt: skip
 
 
-def _listen(role: RoleOptions) -> Server:
+def _load_late_imports(registry: CollectorRegistry) -> None:
+    """Have Python load the modules that a scrape, a request and an error need.
+
+    It loads them when they are first used. The account that a role becomes may not read Python's files, below /root for
+    instance. So this process does once, before it changes its account, what it does later.
+    """
+    for accepted in ACCEPTED:
+        encode, _ = choose_encoder(accepted)
+        encode(registry)
+    try:
+        raise ValueError
+    except ValueError:
+        traceback.format_exc()
+
+
+def _listen(role: RoleOptions) -> RoleServer:
     definition = ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
     return StockServer(definition) if role.server == "stock" else LeanServer(definition)
 
 
 def _catch_signals() -> socket.socket:
-    """From now on each signal that ends a role is a byte to be read from the socket returned."""
-    # Any of TensorFlow's threads may be the one that the kernel interrupts; the wakeup descriptor reaches this one.
+    """A socket on which each signal that ends a role arrives as a byte, from now on."""
+    # The kernel may interrupt any of TensorFlow's threads; the wakeup descriptor reaches this one.
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
     signal.set_wakeup_fd(sender.detach())

@@ -1,4 +1,4 @@
-"""The TCP sockets of a process, seen and shut from outside (pidfd_getfd, Linux 5.6). Standard library only."""
+"""Finds and shuts the TCP sockets of another process (pidfd_getfd, Linux 5.6). Standard library only."""
 
 import contextlib
 import ctypes
@@ -31,9 +31,9 @@ def sockets_to(process: int, addresses: set[tuple[str, int]]) -> list[int]:
 
 
 def cut(process: int, addresses: set[tuple[str, int]]) -> int:
-    """Shut the sockets of `process` to these addresses; returns how many.
+    """Shut the sockets of `process` to these addresses; returns their number.
 
-    Raises OSError if the kernel does not let us: EPERM (ptrace is restricted), ENOSYS (older than Linux 5.6), or
+    Raises OSError if the kernel refuses: EPERM (ptrace is restricted), ENOSYS (older than Linux 5.6), or
     ProcessLookupError when the process is gone.
     """
     descriptors = sockets_to(process, addresses)

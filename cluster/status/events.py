@@ -1,43 +1,396 @@
-"""The event log of a run, bounded. Pure."""
+"""What happens in a run, as frozen events. A job emits them; terminal, metrics, page, report and history consume them.
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+`history_file.KEPT` names the events that `history.jsonl` holds. The others come too often for a file, or concern the
+present alone; `Sampled` and `Counted` sum them up. Seconds count from the start of the run.
+"""
 
-from cluster.status.view import EventView
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-FIRST, LATEST = 100, 400
-"""How many are kept of the run's beginning, and how many at its end."""
-LONGEST = 500
-"""Characters of one."""
-AGAIN_SECONDS = 10.0
-"""The same line within so long is not told again."""
+from pydantic import Field
 
+from cluster.status.parts import (
+    Count,
+    Figures,
+    Moment,
+    Name,
+    NodeTasks,
+    Number,
+    RoleCount,
+    Seconds,
+    Seen,
+    Text,
+    TrainCount,
+)
+from cluster.status.view import ProgressView, SampleView, SpanView
 
-@dataclass
-class EventLog:
-    """What happened, in words."""
-
-    kept: list[EventView] = field(default_factory=list)
-    _told: dict[tuple[str, str], float] = field(default_factory=dict)
-
-    def tell(self, kind: str, text: str, seconds: float, now: datetime) -> EventView | None:
-        """One more; None if the same was told a moment ago."""
-        shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-        if seconds - self._told.get((kind, shown), -AGAIN_SECONDS) < AGAIN_SECONDS:
-            return None
-        self._told = {key: at for key, at in self._told.items() if seconds - at < AGAIN_SECONDS}
-        self._told[kind, shown] = seconds
-        event = EventView(iso(now), seconds, kind, shown)
-        self.add(event)
-        return event
-
-    def add(self, event: EventView) -> None:
-        """One that was told before, or is told now."""
-        self.kept.append(event)
-        if len(self.kept) > FIRST + LATEST:
-            del self.kept[FIRST]
+log = logging.getLogger(__name__)
 
 
-def iso(moment: datetime) -> str:
-    """ISO 8601, UTC, milliseconds."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+# The life of a run.
+
+
+@dataclass(frozen=True)
+class Began:
+    """A coordinator begins; the first event of a run. `mode` and `model` are null where nothing is trained.
+
+    `alone`: the coordinator computes by itself, without workers.
+    """
+
+    cluster: Name
+    job: Name
+    started: Moment
+    nodes: tuple[NodeTasks, ...]
+    mode: Name | None = None
+    model: Name | None = None
+    planned_samples: Count | None = None
+    alone: bool = False
+    schema: Literal[1] = 1
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The job has its folder, whose name is the id of the run. `parameters`: values that are trained."""
+
+    run: Name
+    job: Name
+    parameters: Count | None = None
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Another coordinator continues the run. `last_seconds`: the last sign of life of the one before it."""
+
+    last_seconds: Seconds
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A training continues from a checkpoint with these numbers of finished epochs. Later ones are trained again."""
+
+    train_epochs: Count
+    refit_epochs: Count
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The job has ended and its result is written."""
+
+    state: Literal["done", "cancelled", "failed"]
+    reason: Text | None = None
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A line for the event log that no other event says; `kind` is one of EventView's."""
+
+    kind: Name
+    text: Text
+
+
+# Progress.
+
+
+@dataclass(frozen=True)
+class StageBegan:
+    """A stage begins: `train`, `refit`, `test`, `pi`, or words for a person. `total` is 0 where it is unknown."""
+
+    name: Name
+    total: Count = 0
+    unit: Name = ""
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """Units of the present stage that are done."""
+
+    done: int
+
+
+@dataclass(frozen=True)
+class Validating:
+    """The stage waits while the model is evaluated on held-out people (true), and continues after it (false)."""
+
+    begins: bool
+
+
+# Training.
+
+
+@dataclass(frozen=True)
+class BatchesCut:
+    """Each batch of the training is computed in this many micro-batches."""
+
+    micro_batches: Annotated[int, Field(ge=1, lt=2**31)]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A fit of `epochs` epochs begins, or continues after `epochs_done` of them."""
+
+    epochs: Count
+    epochs_done: Count
+    rate: Number
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A worker has computed a step, or its part of one.
+
+    `staleness` is in updates. `part_seconds`: pull, compute, push, and wait, which is the rest of
+    `round_trip_seconds`, the time from the dispatch to the reply.
+    """
+
+    task: int
+    windows: int
+    staleness: float
+    round_trip_seconds: float
+    part_seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Updated:
+    """An update is complete: `done` of `total` of its fit. `loss` is the mean of its batches.
+
+    `windows_per_second` is that of the present stretch.
+    """
+
+    id: int
+    done: int
+    total: int
+    loss: float
+    rate: float
+    windows_per_second: float
+
+
+@dataclass(frozen=True)
+class EpochEnded:
+    """An epoch is finished. Loss and accuracy are those of its batches as they were trained.
+
+    `rate` is the learning rate of its last update; `validation` is null where nothing was held out.
+    """
+
+    stage: Name
+    epoch: Count
+    loss: Number
+    accuracy: Number
+    rate: Number
+    windows_per_second: Number
+    seconds_left: Seconds
+    validation: Figures | None
+
+
+@dataclass(frozen=True)
+class FiguresComputed:
+    """The model was evaluated on `split`, `validation` or `test`. `rows`: windows by true and predicted class."""
+
+    split: Name
+    figures: Figures
+    labels: tuple[Name, ...]
+    rows: tuple[tuple[Count, ...], ...]
+    epoch: Count | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where the matrix does not have a row and a column for each label."""
+        if {len(self.labels)} != {len(self.rows), *map(len, self.rows)}:
+            raise ValueError(f"expected {len(self.labels)} rows and columns, got {[len(row) for row in self.rows]}")
+
+
+@dataclass(frozen=True)
+class UpdatesCounted:
+    """Updates in the whole surviving history, as the parameter servers count them."""
+
+    applied: Count
+    duplicates_dropped: Count
+    rolled_back: Count
+    resumptions: Count
+
+
+@dataclass(frozen=True)
+class TrafficCounted:
+    """Bytes that the parameter servers sent and received over the latest `steps` steps."""
+
+    sent_bytes: Count
+    received_bytes: Count
+    steps: Count
+
+
+@dataclass(frozen=True)
+class CheckpointWritten:
+    """A checkpoint of the first `next_update` updates is on disk."""
+
+    write_seconds: Seconds
+    size_bytes: Count
+    next_update: Count
+
+
+@dataclass(frozen=True)
+class Diverged:
+    """The loss or a gradient is not finite, or far above that of guessing: the job ends."""
+
+    reason: Text
+
+
+# Other jobs, and faults.
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A worker has evaluated `windows` windows, in a job that does nothing else."""
+
+    task: int
+    windows: int
+    round_trip_seconds: float
+
+
+@dataclass(frozen=True)
+class PointsDrawn:
+    """A worker drew `samples` points; `drawn` and the estimate are those of the whole job so far."""
+
+    task: int
+    samples: int
+    round_trip_seconds: float
+    drawn: int
+    estimate: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The estimate of pi after `samples` points and `drawing_seconds`, kept each time they have grown by 2 %."""
+
+    samples: Count
+    drawing_seconds: Seconds
+    estimate: Number
+    standard_error: Number
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """The pi job measured the speed of each worker: samples per second by task."""
+
+    samples_per_second: Mapping[Name, Number]
+
+
+@dataclass(frozen=True)
+class FaultInjected:
+    """`--chaos` injects a fault."""
+
+    fault: Name
+    target: Name
+
+
+# What is seen of the roles.
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The workers as they are now, by task; twice a second, also where there are none."""
+
+    workers: Mapping[str, Seen]
+
+
+@dataclass(frozen=True)
+class WorkerChanged:
+    """A worker joined, left, ...; `absent` and `working` are how it is first seen. `departures`: in this run."""
+
+    task: Name
+    change: Literal["absent", "working", "joined", "suspected", "answers", "left", "drained"]
+    departures: Count = 0
+
+
+@dataclass(frozen=True)
+class RoleAnswered:
+    """A role process says how it is; rates are those of its own sockets."""
+
+    task: str
+    memory_bytes: int | None
+    sent_bytes_per_second: float | None
+    received_bytes_per_second: float | None
+    processor: str | None = None
+
+
+@dataclass(frozen=True)
+class RoleSilent:
+    """A role process did not answer."""
+
+    task: str
+
+
+# What sums up, for the history.
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The run since the sample before: mean loss and staleness, windows (of pi: samples) a second, live workers."""
+
+    loss: Number | None
+    windows_per_second: Number
+    staleness: Number | None
+    workers: Mapping[Name, Number]
+    live: Count
+
+    def view(self, seconds: float) -> SampleView:
+        """The entry of the picture."""
+        return SampleView(
+            seconds, self.loss, self.windows_per_second, self.staleness, dict(self.workers), self.live
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TimelineKept:
+    """The spans of one task, in a file that was written anew; the last one has no end while it lasts."""
+
+    task: Name
+    spans: tuple[SpanView, ...]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """All that is only a number now: it stands for the steps and updates before it."""
+
+    interval_seconds: Annotated[float, Field(gt=0.0, le=1e9)]
+    progress: ProgressView | None
+    roles: Mapping[Name, RoleCount]
+    processors: Mapping[Name, Name | None]
+    train: TrainCount | None
+    estimate: Estimated | None
+
+
+Event = (
+    Began | Opened | Resumed | Restored | Ended | Noted | StageBegan | Advanced | Validating | BatchesCut | Planned
+    | Stepped | Updated | EpochEnded | FiguresComputed | UpdatesCounted | TrafficCounted | CheckpointWritten | Diverged
+    | Evaluated | PointsDrawn | Estimated | Calibrated | FaultInjected | Looked | WorkerChanged | RoleAnswered
+    | RoleSilent | Sampled | TimelineKept | Counted
+)  # fmt: skip
+
+Consumer = Callable[[Event], None]
+Stamped = tuple[float, Event]
+"""An event with its second."""
+
+
+class Stream:
+    """Hands each event to every consumer. A consumer that raises is dropped with a warning and ends no job.
+
+    Consumers run in the thread that emits: the job's own, but for `FaultInjected`, which any thread may emit.
+    """
+
+    def __init__(self, *consumers: Consumer) -> None:
+        self._consumers: Iterable[Consumer] = consumers
+
+    def add(self, consumer: Consumer) -> None:
+        """Give `consumer` all events from now on."""
+        self._consumers = (*self._consumers, consumer)
+
+    def emit(self, event: Event) -> None:
+        """Report an event."""
+        for consumer in self._consumers:
+            try:
+                consumer(event)
+            except Exception:
+                owner = getattr(consumer, "__self__", consumer)
+                name = getattr(owner, "__name__", type(owner).__name__)
+                log.warning("%s failed and gets no more events", name, exc_info=True)
+                self._consumers = tuple(kept for kept in self._consumers if kept != consumer)

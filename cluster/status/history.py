@@ -1,4 +1,4 @@
-"""A run read back from the files in its folder: `history.jsonl`, `result.json`, `events.jsonl`."""
+"""A run read back from the files in its folder: `history.jsonl`, `result.json`, in old folders `events.jsonl`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import UsageError
-from cluster.status.history_file import NAME, read_records
-from cluster.status.records import NOT_OURS, state_of
-from cluster.status.state import ENDED, RunState
-from cluster.status.training import Training
-from cluster.status.view import ConfusionView, EpochView, PiPoint, RunView, StalenessView, TrainView
+from cluster.status.apply import apply, replay
+from cluster.status.events import Began, Ended, EpochEnded, Resumed, Stamped
+from cluster.status.history_file import NAME, read_events
+from cluster.status.parts import Figures
+from cluster.status.state import ENDED, Epoch, RunState, Training
+from cluster.status.thinning import with_epoch
+from cluster.status.view import ConfusionView, PiPoint, RunView, StalenessView, TrainView
 
-RESULT, EVENTS, LOG = "result.json", "events.jsonl", "coordinator.log"
-BROKEN = "there is no result: the run was broken off, or still goes on"
+RESULT, OLD_EPOCHS, LOG = "result.json", "events.jsonl", "coordinator.log"
+BROKEN = "there is no result: the run was interrupted, or still runs"
 
 
 def read_run(folder: Path) -> RunView:
@@ -24,20 +26,19 @@ def read_run(folder: Path) -> RunView:
     Raises UsageError if the folder holds no run.
     """
     result = _result(folder)
-    found = state_of(read_records(folder))
-    if found is not None:
-        state, seconds = found
+    found = list(read_events(folder))
+    if any(isinstance(event, Began) for _, event in found):
+        state, seconds = replay(found), max(at for at, _ in found)
         if state.state not in ENDED:
-            result = _newer(folder, result, state)
+            result = _newer(folder, result, found)
     elif result is not None or (folder / LOG).is_file():
         state, seconds = _without_history(folder, result or {})
     else:
         raise UsageError(f"{folder}: expected the folder of a run, with {RESULT}, {NAME} or {LOG} in it, found none")
     if state.state not in ENDED:
-        if result is not None and result.get("status") in ENDED:
-            state.close(result["status"], _text(result.get("reason")), seconds)
-        else:
-            state.close("failed", BROKEN, seconds)
+        known = result is not None and result.get("status") in ENDED
+        end = Ended(result["status"], _text(result.get("reason"))) if result and known else Ended("failed", BROKEN)
+        state = apply(state, end, seconds)
     view = state.view(seconds)
     return view if result is None else _with_result(view, result)
 
@@ -50,32 +51,34 @@ def _result(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _newer(folder: Path, result: dict[str, Any] | None, state: RunState) -> dict[str, Any] | None:
-    """The result, unless another coordinator has gone on since and left none."""
-    resumed = [event.time for event in state.log.kept if event.kind == "resumed"]
+def _newer(folder: Path, result: dict[str, Any] | None, found: list[Stamped]) -> dict[str, Any] | None:
+    """The result, unless another coordinator has continued since and left none."""
+    resumed = [at for at, event in found if isinstance(event, Resumed)]
     if result is None or not resumed:
         return result
     written = datetime.fromtimestamp((folder / RESULT).stat().st_mtime, UTC)
-    return result if written >= datetime.fromisoformat(resumed[-1]) else None
+    return result if written >= replay(found).moment(resumed[-1]) else None
 
 
 def _without_history(folder: Path, result: Mapping[str, Any]) -> tuple[RunState, float]:
-    """Of a run whose history was never written: what its result says, and its epochs."""
+    """Of a run of an earlier version: what its result says, and its epochs."""
     job = str(result.get("job") or folder.name.partition("-")[2].partition("-")[0])
-    started = _started(folder)
-    training = None
+    model, settings = result.get("model") or {}, result.get("settings") or {}
+    training, epochs, started = None, tuple[Epoch, ...](), _started(folder)
     if job == "train":
-        model = result.get("model") or {}
-        training = Training(str(result.get("mode") or "unknown"), str(model.get("name") or "unknown"))
-        training.planned_epochs = int((result.get("settings") or {}).get("epochs") or 0)
-    planned = int(result.get("planned_samples") or 0) if job == "pi" else None
-    state = RunState(str(result.get("cluster") or "unknown"), job, (), started, training, planned)
-    state.run = folder.name
-    seconds = float(result.get("elapsed_seconds") or 0.0)
-    for epoch in _epochs(folder, started):
-        state.epoch(epoch)
-        seconds = max(seconds, epoch.seconds)
-    return state, seconds
+        for epoch in _epochs(folder, started):
+            epochs = with_epoch(epochs, epoch)
+        training = Training(str(result.get("mode") or "unknown"), str(model.get("name") or "unknown"), epochs=epochs)
+        planned = int(settings.get("epochs") or 0)
+        done = epochs[-1].epoch if epochs else 0
+        training = replace(training, count=replace(training.count, planned_epochs=planned, epoch=done))
+    last = epochs[-1].event if epochs else None
+    state = RunState(
+        cluster=str(result.get("cluster") or "unknown"), job=job, run=folder.name, started=started, training=training,
+        planned_samples=int(result.get("planned_samples") or 0) if job == "pi" else None,
+        figures={"train": {"loss": last.loss, "accuracy": last.accuracy}} if last else {},
+    )  # fmt: skip
+    return state, max(float(result.get("elapsed_seconds") or 0.0), *(epoch.seconds for epoch in epochs), 0.0)
 
 
 def _started(folder: Path) -> datetime:
@@ -85,27 +88,28 @@ def _started(folder: Path) -> datetime:
         return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
 
 
-def _epochs(folder: Path, started: datetime) -> Iterator[EpochView]:
+def _epochs(folder: Path, started: datetime) -> Iterator[Epoch]:
+    """Earlier versions left a line an epoch."""
     try:
-        lines = (folder / EVENTS).read_bytes().splitlines()
+        lines = (folder / OLD_EPOCHS).read_bytes().splitlines()
     except OSError:
         return
     for line in lines:
         try:
-            event = json.loads(line)
-            validation = event.get("validation") or {}
-            yield EpochView(
-                str(event["stage"]), int(event["epoch"]), float(event["loss"]), float(event["accuracy"]),
-                float(event["rate"]), float(event["windows_per_second"]),
-                (datetime.fromisoformat(event["time"]) - started).total_seconds(),
-                validation.get("loss"), validation.get("accuracy"), validation.get("f1_macro"),
+            found = json.loads(line)
+            held_out = {name: found.get("validation", {}).get(name) for name in Figures.__dataclass_fields__}
+            event = EpochEnded(
+                str(found["stage"]), int(found["epoch"]), float(found["loss"]), float(found["accuracy"]),
+                float(found["rate"]), float(found["windows_per_second"]), 0.0,
+                None if held_out["accuracy"] is None else Figures(**held_out),
             )  # fmt: skip
-        except NOT_OURS:
+            yield Epoch((datetime.fromisoformat(found["time"]) - started).total_seconds(), event)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             continue
 
 
 def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
-    """The result goes before what the history knows: it is what the run came to."""
+    """The picture with the figures of the result, which count more than those of the history."""
     labels = (result.get("dataset") or {}).get("labels")
     rows, final = result.get("confusion"), result.get("final") or {}
     if isinstance(rows, list) and isinstance(labels, list):

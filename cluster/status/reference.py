@@ -1,14 +1,17 @@
-"""The fields of `/api/status` in docs/page.md, from view.py: `python -m cluster.status.reference --write`."""
+"""Tables of docs/page.md from the code, `/api/status` and the events: `python -m cluster.status.reference --write`."""
 
 import ast
 import sys
 from pathlib import Path
 
 from cluster.logs.terminal import say
-from cluster.status import view
+from cluster.status import events, view
+from cluster.status.history_file import KEPT
 
 PAGE = Path("docs/page.md")
 BEGIN, END = "<!-- /api/status: made by `python -m cluster.status.reference --write` -->", "<!-- end of /api/status -->"
+EVENTS_BEGIN = "<!-- events: made by `python -m cluster.status.reference --write` -->"
+EVENTS_END = "<!-- end of events -->"
 HEADING = "| field | type | meaning |\n|---|---|---|"
 
 
@@ -47,13 +50,31 @@ def _type(annotation: str) -> str:
     return named.replace("tuple[", "list[").replace("|", "\\|")
 
 
+def render_events() -> str:
+    """A row for each event that the history holds."""
+    tree = ast.parse(Path(events.__file__).read_text(encoding="utf-8"))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    rows = ["| `event` | fields | meaning |", "|---|---|---|"]
+    for name, kind in KEPT.items():
+        found = classes[kind.__name__]
+        named = ", ".join(f"`{field}`" for field, _, _ in fields(found))
+        meaning = " ".join((ast.get_docstring(found) or "").split()).replace("|", "\\|")
+        rows.append(f"| `{name}` | {named} | {meaning} |")
+    return "\n".join(rows)
+
+
 def with_reference(page: str) -> str:
-    """The page with the tables between its two marks. Raises ValueError if it has no marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE}: expected the lines {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n\n{render_reference()}\n\n{END}{after}"
+    """The page with the tables between their marks. Raises ValueError if it has no marks."""
+    page = _between(page, BEGIN, END, render_reference())
+    return _between(page, EVENTS_BEGIN, EVENTS_END, render_events())
+
+
+def _between(page: str, begin: str, end: str, tables: str) -> str:
+    before, found_begin, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise ValueError(f"{PAGE}: expected the lines {begin!r} and {end!r}")
+    return f"{before}{begin}\n\n{tables}\n\n{end}{after}"
 
 
 if __name__ == "__main__":

@@ -1,275 +1,236 @@
-"""The state behind a RunView: what happened, applied one by one. No clock, no lock, no file.
+"""The state of a run, and the picture that it makes. Frozen: `apply` makes the next one of it and of an event."""
 
-`seconds` are those since the run began. What has to survive this process goes into `records` (see `records.py`), which
-whoever writes the history takes from there.
-"""
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import datetime, timedelta
-from math import isfinite
-from typing import Any
-
-from cluster.status.events import EventLog, iso
-from cluster.status.roles import LOST, UNKNOWN, UP, Role, Seen
-from cluster.status.samples import Estimates, Samples, mean
-from cluster.status.spans import AWAY, STATES, Spans
-from cluster.status.training import Training
+from cluster.status import events
+from cluster.status.events import EpochEnded, Event, FiguresComputed, Stamped
+from cluster.status.parts import PARTS, STALENESS_BOUNDS, TrainCount
+from cluster.status.thinning import Estimates, Samples, Spans, mean
 from cluster.status.view import (
     ConfusionView,
     EpochView,
+    EventView,
     JobState,
     NodeView,
-    PiPoint,
     PiView,
     ProgressView,
+    RoleView,
     RunView,
-    SampleView,
-    SpanView,
+    StalenessView,
+    TrainView,
 )
 
-MOST_RECORDS = 20_000
-"""Records nobody took: the history is broken, and what it misses comes whole once it is not."""
+LATEST_STEPS = 65
+LATEST_PARTS = 256
+RATE_SECONDS = 10.0
+"""A speed is the mean over this time."""
+UNKNOWN, UP, LOST = "unknown", "up", "lost"
+COORDINATOR = "coordinator:0"
 ENDED = ("done", "cancelled", "failed")
 VALIDATION = "validation"
+LONGEST_TEXT = 500
+"""Characters of a line of the event log."""
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How far something is, and how fast it goes since its first report: a resumed run begins in the middle."""
+
+    total: int = 0
+    done: int = 0
+    first_done: int | None = None
+    first_seconds: float = 0.0
+
+    def advanced(self, done: int, seconds: float) -> "Pace":
+        """The same with `done` units done."""
+        if self.first_done is None:
+            return Pace(self.total, done, done, seconds)
+        return Pace(self.total, done, self.first_done, self.first_seconds)
+
+    def remaining_seconds(self, seconds: float) -> float | None:
+        """At the mean speed so far; None before there is one."""
+        if self.first_done is None or self.done <= self.first_done or seconds <= self.first_seconds:
+            return None
+        each = (seconds - self.first_seconds) / (self.done - self.first_done)
+        return each * max(0, self.total - self.done)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The present stage."""
+
+    stage: str
+    unit: str
+    pace: Pace
+    validating: bool = False
+
+    def view(self) -> ProgressView:
+        """The entry of the picture."""
+        return ProgressView(VALIDATION if self.validating else self.stage, self.pace.done, self.pace.total, self.unit)
+
+
+@dataclass(frozen=True)
+class Role:
+    """What is known of one role process."""
+
+    task: str
+    state: str = UNKNOWN
+    work: str | None = None
+    windows: int = 0
+    departures: int = 0
+    departures_before: int = 0
+    """In the time of earlier coordinators."""
+    sampled_windows: int = 0
+    """Windows when the latest sample was taken."""
+    sent_bytes_per_second: float | None = None
+    received_bytes_per_second: float | None = None
+    memory_bytes: int | None = None
+    mean_rate: float | None = None
+    """Over the whole run, once it has ended."""
+    step_seconds: tuple[float, ...] = ()
+    marks: tuple[tuple[float, int], ...] = ()
+    """Windows at times within the latest RATE_SECONDS."""
+
+    def marked(self, seconds: float) -> "Role":
+        """The role after a look at its windows."""
+        marks = (*(self.marks if self.windows else ()), (seconds, self.windows))  # before its first window it waited
+        late = sum(at <= seconds - RATE_SECONDS for at, _ in marks[1:-1])
+        return replace(self, marks=marks[late:])
+
+    def rate(self) -> float | None:
+        """Windows per second lately; None if that is unknown."""
+        if self.mean_rate is not None or len(self.marks) < 2 or not self.windows:
+            return self.mean_rate
+        (begin, before), (end, now) = self.marks[0], self.marks[-1]
+        return (now - before) / (end - begin) if end > begin else None
+
+    def median_seconds(self) -> float | None:
+        """Of its latest steps."""
+        return statistics.median(self.step_seconds) if self.step_seconds else None
+
+    def view(self) -> RoleView:
+        """The entry of the picture."""
+        return RoleView(
+            self.task, self.state, self.work, self.rate(), self.windows, self.median_seconds(),
+            self.sent_bytes_per_second, self.received_bytes_per_second, self.memory_bytes, self.departures,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A finished epoch with the second at which it ended."""
+
+    seconds: float
+    event: EpochEnded
+
+    @property
+    def stage(self) -> str:
+        """Of its training."""
+        return self.event.stage
+
+    @property
+    def epoch(self) -> int:
+        """Its number, from 1."""
+        return self.event.epoch
+
+    def view(self) -> EpochView:
+        """The entry of the picture."""
+        found, of = self.event, self.event.validation
+        held_out = (None, None, None) if of is None else (of.loss, of.accuracy, of.f1_macro)
+        return EpochView(
+            found.stage, found.epoch, found.loss, found.accuracy, found.rate, found.windows_per_second, self.seconds,
+            *held_out,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Training:
+    """What only a training has."""
+
+    mode: str
+    model: str
+    parameters: int | None = None
+    alone: bool = False
+    """Without workers."""
+    micro_batches: int = 1
+    epochs: tuple[Epoch, ...] = ()
+    parts: tuple[Mapping[str, float], ...] = ()
+    """Of the latest steps of this coordinator."""
+    count: TrainCount = field(default_factory=TrainCount)
+
+    def part_seconds(self) -> Mapping[str, float]:
+        """Means of the latest steps."""
+        if not self.parts:
+            return self.count.part_seconds
+        return {part: sum(step.get(part, 0.0) for step in self.parts) / len(self.parts) for part in PARTS}
+
+    def view(self) -> TrainView:
+        """The entry of the picture."""
+        count, steps, stale = self.count, self.count.counted_steps, self.count.staleness
+        total = sum(stale.counts)
+        staleness = StalenessView(STALENESS_BOUNDS, stale.counts, stale.total / max(1, total), stale.maximum)
+        return TrainView(
+            self.mode, self.model, self.parameters, count.epoch, count.planned_epochs, count.learning_rate,
+            dict(self.part_seconds()), tuple(epoch.view() for epoch in self.epochs), staleness if total else None,
+            count.pulled_bytes / steps if steps else None, count.pushed_bytes / steps if steps else None,
+            count.updates_applied, count.duplicates_dropped, count.rolled_back, count.resumptions, count.checkpoints,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sums since the latest sample, which was taken at `since`; None before the first work."""
+
+    since: float | None = None
+    loss: float = 0.0
+    losses: int = 0
+    staleness: float = 0.0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
 class RunState:
-    """One run so far."""
+    """One run so far; `RunState()` is one of which nothing is known."""
 
-    def __init__(
-        self, cluster: str, job: str, nodes: Sequence[NodeView], started: datetime,
-        training: Training | None = None, planned_samples: int | None = None,
-    ) -> None:  # fmt: skip
-        """`nodes`: with roles of which nothing is known yet. `planned_samples`: of the pi job."""
-        self.cluster, self.job, self.started = cluster, job, started
-        self.run = ""
-        self.nodes = tuple(replace(node, roles=()) for node in nodes)
-        self.roles = {role.task: Role(role.task) for node in nodes for role in node.roles}
-        self.places = {role.task: node.name for node in nodes for role in node.roles}
-        self.state: JobState = "preparing"
-        self.reason: str | None = None
-        self.ended_seconds: float | None = None
-        self.training, self.planned_samples = training, planned_samples
-        self.progress: ProgressView | None = None
-        self.samples, self.estimates = Samples(), Estimates()
-        self.spans, self.log = Spans(), EventLog()
-        self.confusion: ConfusionView | None = None
-        self.figures: dict[str, dict[str, float]] = {}
-        self.records: list[dict[str, Any]] = []
-        self._stage_began: tuple[float, int] | None = None
-        self._waiting_stage = ""
-        self._losses: list[float] = [0.0, 0.0]
-        self._staleness: list[float] = [0.0, 0.0]
-        """Sum and count since the latest sample."""
-        self._sampled: float | None = None
-        """When the latest sample was taken, or the first work came."""
-        self.live = 0
+    cluster: str = "unknown"
+    job: str = ""
+    started: datetime | None = None
+    run: str = ""
+    nodes: tuple[NodeView, ...] = ()
+    """Without their roles."""
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Node by task."""
+    state: JobState = "preparing"
+    reason: str | None = None
+    ended_seconds: float | None = None
+    training: Training | None = None
+    planned_samples: int | None = None
+    progress: Progress | None = None
+    drawing_since: float | None = None
+    """When the stage of the pi job began."""
+    samples: Samples = field(default_factory=Samples)
+    window: Window = field(default_factory=Window)
+    estimates: Estimates = field(default_factory=Estimates)
+    spans: Spans = field(default_factory=Spans)
+    lines: tuple[Stamped, ...] = ()
+    """Events of the event log."""
+    confusion: ConfusionView | None = None
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    evaluations: Mapping[str, tuple[float, FiguresComputed]] = field(default_factory=dict)
+    """The latest by split, in the order in which they came."""
+    live: int = 0
 
-    def record(self, name: str, /, **facts: Any) -> None:
-        """Something that has to last."""
-        if len(self.records) < MOST_RECORDS:
-            self.records.append({"record": name, **facts})
-
-    def tell(self, kind: str, text: str, seconds: float) -> None:
-        """A line of the event log."""
-        event = self.log.tell(kind, text, seconds, self.started + timedelta(seconds=seconds))
-        if event is not None:
-            self.record("event", **asdict(event))
-
-    # What the job tells.
-
-    def stage(self, name: str, total: int, unit: str, seconds: float) -> None:
-        """A stage begins."""
-        self.progress = ProgressView(name, 0, total, unit)
-        self._stage_began = None
-        self.tell("stage", f"{name}: {total:,} {unit}" if total else name, seconds)
-
-    def validating(self, begins: bool) -> None:
-        """The stage waits for an evaluation on held-out people, or goes on after it: what is done of it stays."""
-        if self.progress is not None:
-            if begins:
-                self._waiting_stage = self.progress.stage
-            self.progress = replace(self.progress, stage=VALIDATION if begins else self._waiting_stage)
-
-    def advanced(self, done: int, seconds: float) -> None:
-        """So many units of the stage are done."""
-        if self.progress is not None:
-            self.progress = replace(self.progress, done=done)
-            if self._stage_began is None:
-                self._stage_began = (seconds, done)
-
-    def worked(self, task: str, windows: int, taken: float) -> None:
-        """A role has gone through so many windows."""
-        role = self.roles.get(task)
-        if role is not None:
-            role.windows += windows
-            role.step_seconds.append(taken)
-
-    def step(self, task: str, windows: int, staleness: float, taken: float, parts: Mapping[str, float]) -> None:
-        """One worker has computed a step."""
-        self.worked(task, windows, taken)
-        self._staleness[0] += staleness
-        self._staleness[1] += 1
-        if self.training is not None:
-            self.training.parts.append(parts)
-            self.training.staleness.add(staleness)
-
-    def update(self, loss: float, rate: float) -> None:
-        """One update is complete."""
-        if isfinite(loss):
-            self._losses[0] += loss
-            self._losses[1] += 1
-        if self.training is not None:
-            self.training.learning_rate = rate
-
-    def epoch(self, epoch: EpochView) -> None:
-        """One epoch is finished."""
-        if self.training is not None:
-            self.training.add_epoch(epoch)
-        self.figures["train"] = {"loss": epoch.loss, "accuracy": epoch.accuracy}
-        self.record("epoch", **asdict(epoch))
-        shown = "" if epoch.validation_accuracy is None else f", validation accuracy {epoch.validation_accuracy:.4f}"
-        self.tell("stage", f"{epoch.stage}: epoch {epoch.epoch}, loss {epoch.loss:.4f}{shown}", epoch.seconds)
-
-    def evaluated(self, confusion: ConfusionView, figures: Mapping[str, float]) -> None:
-        """The model was evaluated on a split."""
-        self.confusion, self.figures[confusion.split] = confusion, dict(figures)
-        self.record("figures", split=confusion.split, confusion=asdict(confusion), figures=dict(figures))
-
-    def drew(self, task: str, samples: int, taken: float, point: PiPoint) -> None:
-        """A worker drew points for pi."""
-        self.worked(task, samples, taken)
-        if self.estimates.add(point):
-            self.record("pi", **asdict(point))
-
-    # What is seen of the roles.
-
-    def saw(self, workers: Mapping[str, Seen], seconds: float) -> None:
-        """The workers are like that now."""
-        for task, seen in workers.items():
-            role = self.roles.get(task)
-            if role is None:
-                continue
-            for kind, line in role.saw(seen):
-                self.tell(kind, line, seconds)
-            self.span(task, STATES.get(seen.phase, AWAY), seconds)
-        self.live = sum(STATES.get(seen.phase, AWAY) != AWAY for seen in workers.values())
-
-    def span(self, task: str, state: str, seconds: float) -> None:
-        """The task is in this state of the timeline."""
-        ended = self.spans.state(task, state, seconds)
-        if ended is not None:
-            self.record("span", **asdict(ended))
-
-    def answered(self, task: str, memory_bytes: int | None, sent: float | None, received: float | None) -> None:
-        """What a role process says of itself; a worker's state is what membership says."""
-        role = self.roles[task]
-        role.memory_bytes = memory_bytes
-        role.sent_bytes_per_second, role.received_bytes_per_second = sent, received
-        if not task.startswith("worker:"):
-            role.state = UP
-
-    def computes_on(self, task: str, processor: str) -> None:
-        """The kind of processor that the role's node has."""
-        name = self.places[task]
-        self.nodes = tuple(replace(node, processor=processor) if node.name == name else node for node in self.nodes)
-
-    def silent(self, task: str) -> None:
-        """A role process did not answer."""
-        role = self.roles[task]
-        role.sent_bytes_per_second = role.received_bytes_per_second = role.memory_bytes = None
-        if role.state == UP:
-            role.state = LOST
-
-    # Time.
-
-    def tick(self, seconds: float) -> None:
-        """Time has passed; to be called about twice a second."""
-        for role in self.roles.values():
-            role.mark(seconds)
-        if self._sampled is None:
-            if any(role.windows > role.sampled_windows for role in self.roles.values()):
-                self._sampled = seconds  # what came before it took an unknown time
-                self._forget_sampled()
-            return
-        if seconds - self._sampled >= self.samples.interval_seconds:
-            self._sample(seconds, seconds - self._sampled)
-
-    def _sample(self, seconds: float, since: float) -> None:
-        workers = {
-            role.task: (role.windows - role.sampled_windows) / since
-            for role in self.roles.values()
-            if role.windows or role.task.startswith("worker:")
-        }
-        loss = self._losses[0] / self._losses[1] if self._losses[1] else None
-        staleness = self._staleness[0] / self._staleness[1] if self._staleness[1] else None
-        self.add_sample(SampleView(seconds, loss, sum(workers.values()), staleness, workers, self.live))
-        self._sampled = seconds
-        self._forget_sampled()
-
-    def _forget_sampled(self) -> None:
-        for role in self.roles.values():
-            role.sampled_windows = role.windows
-        self._losses, self._staleness = [0.0, 0.0], [0.0, 0.0]
-
-    def add_sample(self, sample: SampleView) -> None:
-        """One more."""
-        self.samples.add(sample)
-        self.record("sample", **asdict(sample))
-
-    # The run's life.
-
-    def began(self, run: str, seconds: float) -> None:
-        """The run has its folder: the work begins."""
-        self.run, self.state = run, "running"
-        self.tell("run", f"{self.job} begins: run {run}", seconds)
-
-    def resumed(self, last: float, seconds: float) -> None:
-        """Another coordinator goes on; of the one before it nothing is known after the second `last`."""
-        self.state, self.reason, self.ended_seconds = "running", None, None
-        for ended in self.spans.end(last):
-            self.record("span", **asdict(ended))
-        for role in self.roles.values():
-            role.departures_before, role.state, role.work = role.departures, UNKNOWN, None
-            role.mean_rate = None
-            role.marks.clear()
-            role.sampled_windows = role.windows
-            if role.task.startswith("worker:"):
-                self.spans.open(SpanView(role.task, AWAY, last, None))
-        if self.samples.kept:
-            for at in (last, seconds):
-                self.add_sample(SampleView(at, None, 0.0, None, dict.fromkeys(self.samples.kept[-1].workers, 0.0), 0))
-        self._sampled = None
-        self.record("resumed", seconds=seconds)
-        self.tell(
-            "resumed", f"another coordinator goes on, {seconds - last:.0f} s after the last sign of life", seconds
-        )
-
-    def end(self, state: JobState, reason: str | None, seconds: float) -> None:
-        """The job has ended."""
-        self.tell(state, state if reason is None else f"{state}: {reason}", seconds)
-        for ended in self.close(state, reason, seconds):
-            self.record("span", **asdict(ended))
-        self.record("end", state=state, reason=reason, seconds=seconds)
-
-    def close(self, state: JobState, reason: str | None, seconds: float) -> list[SpanView]:
-        """Nothing comes after that; the spans that ended with it."""
-        self.state, self.reason, self.ended_seconds = state, reason, seconds
-        for role in self.roles.values():
-            role.mean_rate = mean(
-                rate for sample in self.samples.kept if (rate := sample.workers.get(role.task, 0.0)) > 0
-            )
-            role.work = None
-        return self.spans.end(seconds)
+    def moment(self, seconds: float) -> datetime:
+        """The time of a second of the run."""
+        return (self.started or datetime(1970, 1, 1, tzinfo=UTC)) + timedelta(seconds=seconds)
 
     def remaining_seconds(self, seconds: float) -> float | None:
         """Of the present stage, at its pace so far."""
-        if self.progress is None or self._stage_began is None or self.state in ENDED:
-            return None
-        began, before = self._stage_began
-        done = self.progress.done - before
-        return (seconds - began) / done * max(0, self.progress.total - self.progress.done) if done > 0 else None
+        return None if self.progress is None or self.state in ENDED else self.progress.pace.remaining_seconds(seconds)
 
     def rate(self) -> float | None:
         """Windows per second of all roles."""
@@ -277,6 +238,13 @@ class RunState:
             return mean(sample.windows_per_second for sample in self.samples.kept if sample.windows_per_second > 0)
         known = [rate for role in self.roles.values() if (rate := role.rate()) is not None]
         return sum(known) if known else None
+
+    def event_log(self) -> Iterator[EventView]:
+        """The lines of the event log."""
+        for seconds, event in self.lines:
+            kind, text = line_of(event, seconds) or ("", "")
+            shown = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+            yield EventView(iso(self.moment(seconds)), seconds, kind, shown)
 
     def view(self, seconds: float) -> RunView:
         """All of it, as it is now."""
@@ -289,15 +257,55 @@ class RunState:
         )
         return RunView(
             cluster=self.cluster, run=self.run, job=self.job, state=self.state, reason=self.reason,
-            time=iso(self.started + timedelta(seconds=seconds)), started=iso(self.started),
+            time=iso(self.moment(seconds)), started=iso(self.moment(0.0)),
             elapsed_seconds=elapsed, remaining_seconds=self.remaining_seconds(seconds),
-            windows_per_second=self.rate(), progress=self.progress, nodes=nodes,
-            samples=tuple(self.samples.kept), spans=self.spans.all(), events=tuple(self.log.kept),
+            windows_per_second=self.rate(), progress=self.progress.view() if self.progress is not None else None,
+            nodes=nodes, samples=self.samples.kept, spans=self.spans.all(), events=tuple(self.event_log()),
             confusion=self.confusion, figures={split: dict(found) for split, found in self.figures.items()},
             train=self.training.view() if self.training is not None else None,
             pi=PiView(self.planned_samples, self.estimates.points()) if self.planned_samples is not None else None,
         )  # fmt: skip
 
-    def tasks(self) -> Iterable[str]:
-        """Names of the role processes."""
-        return self.roles.keys()
+
+def iso(moment: datetime) -> str:
+    """ISO 8601, UTC, milliseconds."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
+    """Kind and words of the event's line in the event log; None where it has none."""
+    match event:
+        case events.Noted(kind, text):
+            return kind, text
+        case events.Opened():
+            return "run", f"{event.job} begins: run {event.run}"
+        case events.StageBegan(name, total, unit):
+            return "stage", f"{name}: {total:,} {unit}" if total else name
+        case events.EpochEnded(stage, epoch, loss, validation=held_out):
+            shown = "" if held_out is None else f", validation accuracy {held_out.accuracy:.4f}"
+            return "stage", f"{stage}: epoch {epoch}, loss {loss:.4f}{shown}"
+        case events.CheckpointWritten(taken, size, updates):
+            return "checkpoint", f"checkpoint of {updates:,} updates, {size / 1e6:.1f} MB in {taken:.2f} s"
+        case events.Diverged(reason):
+            return "warning", f"diverged: {reason}"
+        case events.FaultInjected(fault, target):
+            return "fault", f"{fault} on {target}"
+        case events.Calibrated(speeds):
+            fastest = max(speeds.values(), default=0.0)
+            return "stage", f"calibrated {len(speeds)} workers, up to {fastest / 1e6:.1f} M samples/s"
+        case events.WorkerChanged(task, change) if change in WORKER_LINES:
+            return change, f"{task} {WORKER_LINES[change]}"
+        case events.Resumed(last):
+            return "resumed", f"another coordinator continues, {seconds - last:.0f} s after the last sign of life"
+        case events.Ended(state, reason):
+            return state, state if reason is None else f"{state}: {reason}"
+    return None
+
+
+WORKER_LINES = {
+    "joined": "joined",
+    "suspected": "does not answer in time: suspected",
+    "answers": "answers again",
+    "left": "left the cluster",
+    "drained": "was drained",
+}

@@ -60,7 +60,7 @@ class ProgressView:
     done: int
     """Units that are done."""
     total: int
-    """Units of the stage; 0 if nobody knows."""
+    """Units of the stage; 0 where it is unknown."""
     unit: str
     """`updates`, `chunks`, `windows` ..."""
 
@@ -206,7 +206,7 @@ class TrainView:
 
 @dataclass(frozen=True)
 class PiPoint:
-    """The estimate after so many samples, and after how much time."""
+    """The estimate after a number of samples and some time."""
 
     samples: int
     """Points drawn by then."""
@@ -251,7 +251,7 @@ class RunView:
     remaining_seconds: float | None
     """Of the present stage, at its pace so far."""
     windows_per_second: float | None
-    """Of all workers, over the latest ten seconds; once the run has ended, its mean while somebody worked."""
+    """Of all workers, over the latest ten seconds; once the run has ended, its mean while workers worked."""
     progress: ProgressView | None
     """Of the present stage."""
     nodes: tuple[NodeView, ...]

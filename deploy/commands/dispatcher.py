@@ -14,7 +14,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from cluster.errors import ExitCode
-from cluster.logs.foreign import visible
+from cluster.logs.terminal import visible
 from deploy.commands.flags import HELP, OPTIONAL, REPEATABLE
 
 Body = Callable[..., None]

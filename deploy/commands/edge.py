@@ -9,7 +9,7 @@ from typing import ParamSpec
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode
-from cluster.logs.foreign import visible
+from cluster.logs.terminal import visible
 from deploy.cluster.services import DegradedError
 from deploy.common.interrupts import a_command_begins
 

@@ -1,6 +1,7 @@
 """The flags of the commands: what `--help` says of each, and reading the ones that are numbers."""
 
 from cluster.errors import UsageError
+from cluster.inventory.extensions import CODECS, MODELS, MODES
 
 HELP = {
     "action": "what to do",
@@ -27,9 +28,9 @@ HELP = {
     "watch": "show it again every so many seconds (2) until Ctrl-C",
     "follow": "then show every later line until Ctrl-C",
     "lines": "how many last lines; 20, or all with --since and --run",
-    "mode": "how updates meet: async, ssp, sync, local, allreduce or single",
-    "codec": "numbers on the wire: fp32, fp16 or topk",
-    "model": "thesis, residual, dblstm or conv-lstm",
+    "mode": f"how updates meet: {MODES.words()}",
+    "codec": f"numbers on the wire: {CODECS.words()}",
+    "model": MODELS.words(),
     "hidden": "units of each recurrent layer, 8 to 256",
     "epochs": "passes over the training windows",
     "seed": "of everything random in the job",

@@ -134,10 +134,8 @@ def _run(
     flags: Sequence[str] = (),
 ) -> None:
     opened = open_cluster(inventory, overrides, for_programs)
-    from deploy.jobs.request import needs_roles
-
     cluster = opened.inventory
-    if needs_roles(cluster, job):
+    if cluster.needs_roles(job):
         with opened.cluster.fleet() as fleet, waiting_for("looking at the nodes"):
             now = opened.cluster.services.state(fleet)
         if not now.serves_jobs:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.logs.foreign import visible
-from cluster.logs.terminal import say
+from cluster.logs.terminal import say, visible
 from deploy.commands.edge import DegradedError, at_the_edge
 from deploy.commands.flags import whole_number
 from deploy.commands.opening import Names, Opened, open_cluster

@@ -21,7 +21,7 @@ _PROBE_DEADLINE_SECONDS = 60.0
 
 # Asked in processes of their own: deploy knows neither room, and on a deployed cluster the question has to be put on
 # the node anyway. Each prints one JSON object.
-_GUARD_PROBE = "cluster.server.guard_probe"
+_GUARD_PROBE = "cluster.server.port_guard"
 _DATA_PROBE = "cluster.data.look"
 
 

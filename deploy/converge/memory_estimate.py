@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cluster.inventory.extensions import MODELS, MODES
+
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+    from cluster.inventory.fields import Choice
 
 MEGABYTE = 10**6
 LARGEST_SHARE = 0.8
@@ -22,7 +25,6 @@ _MEASURED_MEGABYTES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
 and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 2.21)."""
 
 _BYTES_OF_ELEMENT = 4
-_DEEP_BIDIRECTIONAL_UNITS = 256
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,21 @@ def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 
 
 
 def of_inventory(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory:
-    """Bytes for the inventory's training, where nodes have so many `cores`: `auto` micro-batches follow from those."""
+    """Bytes for the inventory's training; `cores` by node decide what `auto` micro-batches become."""
     from cluster.inventory.micro_batches import chosen, cores_of_workers
 
     train, workers = inventory.jobs.train, inventory.of_role("worker")
     number = train.micro_batches
     if not isinstance(number, int):
         number = chosen(train.mode, train.batch_size, len(workers), cores_of_workers(workers, cores)).number
-    return of_training(train.mode, number, len(workers), train.model.model_dump())
+    return of_training(train.mode, number, len(workers), train.model)
 
 
-def of_training(mode: str, micro_batches: int, workers: int, model: Mapping[str, object]) -> RoleMemory:
-    """Bytes for the training of an inventory, by its `jobs.train` and how many workers it names."""
-    units, rows = layer_units(model), rows_of_a_step(mode, micro_batches)
-    if mode not in ("sync", "allreduce"):
+def of_training(mode: str, micro_batches: int, workers: int, model: "Choice") -> RoleMemory:
+    """Bytes for a training in `mode` of a network described by the section `model`."""
+    units = MODELS[model.name].widest_layer(model)
+    rows = MODES[mode].server_vectors(micro_batches)
+    if not MODES[mode].shares_batches():
         return estimate(units, rows, part=micro_batches)  # each worker computes whole batches, by one function
     each = max(1, -(-micro_batches // max(1, workers)))
     part = 1 << (each - 1).bit_length()  # aligned subtrees: 1, 2, 4 and so on
@@ -89,17 +92,3 @@ def _parameters(units: int) -> int:
     Each layer is a projection and an LSTM of 4 units (2 units + 1) parameters; 27,590 at 32 units, 429,830 at 128.
     """
     return 26 * units**2 + 30 * units + 6
-
-
-def rows_of_a_step(mode: str, micro_batches: int) -> int:
-    """Vectors that a parameter server keeps beside parameters and slots: `sync` collects a row a micro-batch."""
-    return micro_batches + 1 if mode == "sync" else 0
-
-
-def layer_units(model: Mapping[str, object]) -> int:
-    """Units of a model's widest layer, both directions together, from its settings in the inventory."""
-    hidden = model.get("hidden")
-    if not isinstance(hidden, int):
-        return _DEEP_BIDIRECTIONAL_UNITS  # the one network without that knob: 128 units in each direction
-    one_way = model.get("name") == "thesis" and not model.get("bidirectional")
-    return hidden if one_way else 2 * hidden

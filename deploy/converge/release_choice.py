@@ -5,8 +5,7 @@ from typing import Self
 
 from deploy.converge.machine_facts import MachineFacts
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
-from deploy.release.keys import environment_key
-from deploy.release.requirements import committed
+from deploy.release.requirements import committed, environment_key
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from deploy.common.hints import command
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, run_to_its_end
 from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.request import needs_roles
 from deploy.jobs.services import PendingJobs
 
 
@@ -56,7 +55,7 @@ class ForegroundJobs:
             },
             run_file=self._folder.run_file if job == "train" else None,
         )
-        restart = self._restart if needs_roles(self._inventory, job) else lambda: None
+        restart = self._restart if self._inventory.needs_roles(job) else lambda: None
         try:
             with FileLock(self._folder.job_lock):
                 try:

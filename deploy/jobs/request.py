@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-def needs_roles(inventory: "Inventory", job: str) -> bool:
-    """Whether the job runs on the cluster's roles; training with `mode: single` runs in the coordinator alone."""
-    mode: str = inventory.jobs.train.mode
-    return job != "train" or mode != "single"
-
-
 def needs_data(job: str) -> bool:
     """Whether a job reads windows."""
     return job in ("train", "evaluate")
@@ -83,7 +77,7 @@ def request_of(
     for index, flag in enumerate(kept[:-1]):
         if flag == "--resume" and not kept[index + 1].startswith("--"):
             kept[index + 1] = _on_node(kept[index + 1], runs)
-    tasks = inventory.tasks() if needs_roles(inventory, job) else ()
+    tasks = inventory.tasks() if inventory.needs_roles(job) else ()
     roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
     return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after)
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.logs import LogLine, read_line
-from cluster.logs.foreign import one_line, visible
 from cluster.logs.lines import whole_milliseconds
-from cluster.logs.terminal import as_ascii
+from cluster.logs.terminal import as_ascii, one_line, visible
 
 HOLD_SECONDS = 0.5
 """A new line waits this long for older ones that arrive later."""

@@ -1,1 +1,1 @@
-"""Prometheus and Grafana for a cluster: pure texts from the inventory, and a Prometheus of this machine's own."""
+"""Prometheus and Grafana for a cluster: their files, made from the inventory, and a Prometheus on this machine."""

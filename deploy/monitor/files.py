@@ -1,66 +1,129 @@
-"""Every file of the folder that Prometheus and Grafana read, by its path in it."""
+"""The files that Prometheus and Grafana read, by their paths in one folder."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError
-from deploy.monitor import grafana, scraping
 from deploy.monitor.alerts import ALERTS
 from deploy.monitor.recordings import RECORDINGS
-from deploy.monitor.rule import rule_file
+from deploy.monitor.rule import as_yaml, rule_file
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
+
+JOB = "pscluster"
+CONFIGURATION = "prometheus.yml"
+RULES = "rules/*.yml"
+TARGETS = "targets/*.json"
 RECORDING_RULES = "rules/pscluster-recording.yml"
 ALERT_RULES = "rules/pscluster-alerts.yml"
 RECORDING_GROUP, ALERT_GROUP = "pscluster-recording", "pscluster-alerts"
 CLUSTER_TARGETS = "targets/pscluster-{cluster}.json"
+DASHBOARD_FOLDER = "/var/lib/grafana/dashboards/pscluster"
+"""The folder for the dashboards on Grafana's machine; `dashboards.yml` names it."""
+
+
+def configuration(inventory: "Inventory") -> str:
+    """`prometheus.yml`: every process of the cluster, and the rules. Paths are relative to the file itself."""
+    seconds = inventory.monitor.scrape_seconds
+    return as_yaml(
+        {
+            "global": {
+                "scrape_interval": f"{seconds}s",
+                # A node that trains may take seconds to answer; at most until the next scrape.
+                "scrape_timeout": f"{min(seconds, 10)}s",
+                "evaluation_interval": f"{seconds}s",
+            },
+            "rule_files": [RULES],
+            "scrape_configs": [{"job_name": JOB, "file_sd_configs": [{"files": [TARGETS]}]}],
+        }
+    )
+
+
+def targets(inventory: "Inventory") -> str:
+    """The metrics ports of all role processes, and the coordinator's, which answers while a job runs.
+
+    The labels say where a target is. `role` and `task` are labels of the metrics themselves, because the coordinator
+    reports on all workers.
+    """
+    entries = [
+        {
+            "targets": [task.metrics_address],
+            "labels": {"cluster": inventory.cluster, "node": task.node, "process": task.name},
+        }
+        for task in inventory.tasks()
+    ]
+    return json.dumps(entries, indent=2) + "\n"
+
+
+def datasource(prometheus_url: str, scrape_seconds: int) -> str:
+    """For `/etc/grafana/provisioning/datasources/`."""
+    source = {
+        "name": "pscluster",
+        "type": "prometheus",
+        "access": "proxy",
+        "url": prometheus_url,
+        "jsonData": {"timeInterval": f"{scrape_seconds}s", "httpMethod": "POST"},
+    }
+    return as_yaml({"apiVersion": 1, "datasources": [source]})
+
+
+def provider() -> str:
+    """For `/etc/grafana/provisioning/dashboards/`."""
+    found = {
+        "name": "pscluster",
+        "folder": "pscluster",
+        "type": "file",
+        "disableDeletion": False,
+        "allowUiUpdates": True,
+        "updateIntervalSeconds": 30,
+        "options": {"path": DASHBOARD_FOLDER},
+    }
+    return as_yaml({"apiVersion": 1, "providers": [found]})
 
 
 def prometheus_files(inventory: "Inventory") -> Mapping[str, str]:
-    """What Prometheus reads. The rules of two clusters are the same, however often each has them evaluated.
-
-    Their targets have files of their own.
-    """
+    """The files of Prometheus. All clusters have the same rules; each cluster has its own file of targets."""
     seconds = inventory.monitor.scrape_seconds
     return {
-        CLUSTER_TARGETS.format(cluster=inventory.cluster): scraping.targets(inventory),
+        CLUSTER_TARGETS.format(cluster=inventory.cluster): targets(inventory),
         RECORDING_RULES: rule_file(RECORDING_GROUP, RECORDINGS, seconds),
         ALERT_RULES: rule_file(ALERT_GROUP, ALERTS, seconds),
-        scraping.CONFIGURATION: scraping.configuration(inventory),
+        CONFIGURATION: configuration(inventory),
     }
 
 
 def grafana_files(prometheus_url: str, scrape_seconds: int) -> Mapping[str, str]:
-    """What Grafana reads."""
-    from deploy.monitor.dashboards import dashboards  # a library that only this needs
+    """The files of Grafana."""
+    from deploy.monitor.dashboards import dashboards  # only this function needs the library
 
     return {
-        "grafana/provisioning/datasources/pscluster.yml": grafana.datasource(prometheus_url, scrape_seconds),
-        "grafana/provisioning/dashboards/pscluster.yml": grafana.provider(),
+        "grafana/provisioning/datasources/pscluster.yml": datasource(prometheus_url, scrape_seconds),
+        "grafana/provisioning/dashboards/pscluster.yml": provider(),
         **{f"grafana/dashboards/{name}": text for name, text in dashboards().items()},
     }
 
 
 def url(inventory: "Inventory") -> str:
-    """Where the cluster's own Prometheus answers: on the monitor's node, else on this machine."""
+    """The address of the cluster's Prometheus: on the monitor's node, else on this machine."""
     node = inventory.monitor_node
     host = inventory.hosts[node] if node is not None else "127.0.0.1"
     return f"http://{host}:{inventory.monitor.port}"
 
 
 def all_files(inventory: "Inventory") -> Mapping[str, str]:
-    """What Prometheus and Grafana read."""
+    """All files of the folder."""
     return {**prometheus_files(inventory), **grafana_files(url(inventory), inventory.monitor.scrape_seconds)}
 
 
 def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
-    """Write those that differ, each whole or not at all; whoever reads the folder meanwhile never sees half of one.
+    """Write the files that differ, each atomically.
 
-    Returns what was written. Raises ClusterError where the place cannot be written.
+    Returns the paths of the written files. Raises ClusterError where one cannot be written.
     """
     written: list[Path] = []
     for name, text in files.items():

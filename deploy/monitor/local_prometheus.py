@@ -1,4 +1,4 @@
-"""A Prometheus of the cluster's own on this machine, in the foreground of the command that started it."""
+"""The cluster's own Prometheus on this machine, in the foreground of its command."""
 
 import shutil
 import socket
@@ -14,22 +14,21 @@ from cluster.errors import ClusterError
 from deploy.common.interrupts import interruptible
 from deploy.common.parent_death import die_with_parent
 from deploy.common.project import ROOT
-from deploy.monitor.files import prometheus_files, write
-from deploy.monitor.scraping import CONFIGURATION
+from deploy.monitor.files import CONFIGURATION, prometheus_files, write
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 HOST = "127.0.0.1"
 FETCHED = ROOT / ".cache/prometheus/usr/bin/prometheus"
-"""Where `python -m tools.prometheus_tools` puts Debian's, without installing it."""
+"""Where `python -m tools.prometheus_tools` unpacks Debian's package."""
 READY_SECONDS = 60.0
 END_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
 def find_prometheus(search: str | None = None, fetched: Path = FETCHED) -> Path:
-    """The program, on PATH (`search` instead, if given) or as it was fetched. Raises ClusterError without one."""
+    """The program, on PATH (or `search`) or unpacked by `tools.prometheus_tools`. Raises ClusterError without one."""
     found = shutil.which("prometheus", path=search)
     if found is not None:
         return Path(found)
@@ -38,15 +37,15 @@ def find_prometheus(search: str | None = None, fetched: Path = FETCHED) -> Path:
     raise ClusterError(
         "no `prometheus` on this machine's PATH: in the project's folder `.venv/bin/python -m tools.prometheus_tools "
         "prometheus --version` fetches Debian's without installing it; `fab deploy monitor --out DIR` writes the files "
-        "for one that runs elsewhere"
+        "for a Prometheus on another machine"
     )
 
 
 def run(inventory: "Inventory", folder: Path, say: Callable[[str], None]) -> None:
-    """Write the configuration into `folder` and run Prometheus on it until an interrupt, which is raised again.
+    """Write the configuration into `folder` and run Prometheus on it until an interrupt, which it raises again.
 
-    Raises ClusterError when there is no program, the port is taken, or it ends by itself. Main thread only: the child
-    dies with this process.
+    Raises ClusterError without a program, on a taken port, and when Prometheus ends by itself. Main thread only: the
+    child dies with this process.
     """
     program = find_prometheus()
     port = inventory.monitor.port
@@ -61,7 +60,7 @@ def run(inventory: "Inventory", folder: Path, say: Callable[[str], None]) -> Non
 
 
 def command(program: Path, inventory: "Inventory", folder: Path) -> tuple[str, ...]:
-    """The command line: loopback alone, everything it keeps below `folder`."""
+    """The command line: it listens on loopback alone and keeps its data below `folder`."""
     monitor = inventory.monitor
     return (
         str(program),
@@ -82,7 +81,7 @@ def _running(words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            process_group=0,  # a terminal's Ctrl-C passes it by: it is ended here, once
+            process_group=0,  # a terminal's Ctrl-C does not reach it: this process ends it, once
             preexec_fn=die_with_parent(),
         )
     try:
@@ -103,8 +102,8 @@ def _refuse_taken(port: int) -> None:
             probe.bind((HOST, port))
         except OSError as problem:
             raise ClusterError(
-                f"port {port} of {HOST} cannot be taken ({problem.strerror}), a Prometheus may run there already: "
-                "choose another, e.g. --set monitor.port=9091"
+                f"port {port} of {HOST} is not free ({problem.strerror}), perhaps another Prometheus has it: choose "
+                "another port, e.g. --set monitor.port=9091"
             ) from None
 
 
@@ -121,9 +120,9 @@ def _wait_until_ready(child: subprocess.Popen[bytes], port: int, log: Path) -> N
         except subprocess.TimeoutExpired:
             continue
         raise _ended(child, log)
-    raise ClusterError(f"Prometheus was not ready within {READY_SECONDS:.0f} s: {log} says what it does")
+    raise ClusterError(f"Prometheus was not ready within {READY_SECONDS:.0f} s: see {log}")
 
 
 def _ended(child: subprocess.Popen[bytes], log: Path) -> ClusterError:
-    last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+    last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["its log is empty"]
     return ClusterError(f"Prometheus ended with exit code {child.returncode}: {last[0]} ({log})")

@@ -1,8 +1,8 @@
-"""The recorded series: what alerts and dashboards ask for more than once, or over a longer time. Pure.
+"""The recorded series: expressions that alerts and dashboards share, or that span a longer time. Pure.
 
 Levels: `process` is (cluster, node, process), `node` is (cluster, node), `worker` is (cluster, task), `run` is
-(cluster, run), `cluster` is itself. What a job tells comes from the coordinator's exporter, so its target labels `node`
-and `process` are the coordinator's, and `task` says whom it is about.
+(cluster, run), `cluster` is (cluster). The coordinator exports the metrics of a job, so their target labels `node` and
+`process` are the coordinator's, and `task` names the worker.
 """
 
 from deploy.monitor.rule import Recording
@@ -11,7 +11,7 @@ TRAINING = '(pscluster_job_stage{stage=~"train|refit"} == 1)'
 """One series while a model is trained; for `and on (cluster)`."""
 
 _SILENT_REPLIES = 5
-"""So many replies have to be missing before a silence is one: a Pi 3 may need a minute for one step."""
+"""Missing replies that make a stall: a Pi 3 may need a minute for one step."""
 
 
 def _mean(metric: str, level: str, window: str) -> str:
@@ -20,7 +20,7 @@ def _mean(metric: str, level: str, window: str) -> str:
 
 
 def _pace(window: str, seconds: int) -> str:
-    """Replies a second over the window against the usual, where the window is long enough to tell."""
+    """Replies a second over the window against the usual rate, where the window spans enough replies."""
     usual = "cluster:pscluster_train_steps:rate30m"
     recent = f"sum by (cluster) (rate(pscluster_train_steps_total[{window}]))"
     return f"{recent} / ({usual} >= {_SILENT_REPLIES / seconds:g})"
@@ -30,7 +30,7 @@ CHECKPOINT_AGE_LIMIT = "cluster:pscluster_train_checkpoint_age_limit_seconds:max
 _LEAST_CHECKPOINT_AGE_SECONDS = 600
 _MISSED_CHECKPOINTS = 10
 _NAMES = "pscluster_train_checkpoint_last_success_timestamp_seconds|pscluster_process_start_time_seconds"
-# A Prometheus that was killed never learns that a run is over, and shows it beside the next one for five minutes.
+# A killed Prometheus never marks the series of a finished run stale: it shows both runs for five minutes.
 _LATEST_RUN = "topk by (cluster) (1, timestamp(pscluster_job_info))"
 _OFFSET = "node:pscluster_node_clock_offset_seconds:min"
 _ROUND = "pscluster_train_round_trip_seconds"
@@ -39,7 +39,7 @@ _ROUND_OF_WORKER = f"worker:{_ROUND}:mean5m"
 _LEVEL_OF_MOUNT = "cluster, node, mount"
 
 RECORDINGS: tuple[Recording, ...] = (
-    # A coordinator is there for the time of a job only: that it is gone means nothing.
+    # A coordinator exists only while a job runs, so its absence means nothing.
     Recording(
         "process:pscluster_up:max",
         'max by (cluster, node, process) (up{job="pscluster", process!~"coordinator:.*"})',
@@ -58,31 +58,31 @@ RECORDINGS: tuple[Recording, ...] = (
         "cluster:pscluster_train_pace:ratio",
         f"({_pace('2m', 120)} or {_pace('10m', 600)}) and on (cluster) {TRAINING}",
     ),
-    # By run: the next one may have another model, and is not slower for that.
+    # By run: the next run may have another model, and is not slower for that.
     Recording(
         _ROUND_OF_RUN,
         f"({_mean(_ROUND, 'cluster', '2m')}) * on (cluster) group_left (run) group by (cluster, run) ({_LATEST_RUN})",
     ),
     Recording("run:pscluster_train_slowdown:ratio", f"{_ROUND_OF_RUN} / quantile_over_time(0.5, {_ROUND_OF_RUN}[1h])"),
     Recording(_ROUND_OF_WORKER, _mean(_ROUND, "cluster, task", "5m")),
-    # Of two workers, the median would be the mean of both: there it is the other one.
+    # The median of two workers would be the mean of both: compare with the other one.
     Recording(
         "worker:pscluster_train_straggling:ratio",
         f"{_ROUND_OF_WORKER} / on (cluster) group_left () "
         f"((quantile by (cluster) (0.5, {_ROUND_OF_WORKER}) and count by (cluster) ({_ROUND_OF_WORKER}) > 2) "
         f"or min by (cluster) ({_ROUND_OF_WORKER}))",
     ),
-    # Ten minutes long, because the coordinator that tells it is soon gone.
+    # Ten minutes long, because the coordinator that exports it soon ends.
     Recording(
         "cluster:pscluster_train_loss_finite:min10m",
         "min by (cluster) (min_over_time(pscluster_train_loss_finite[10m]))",
     ),
-    # Where there is no checkpoint yet, the time since the coordinator came up.
+    # Before the first checkpoint: the time since the coordinator started.
     Recording(
         "cluster:pscluster_train_checkpoint_age_seconds:min",
         f'(time() - max by (cluster) ({{__name__=~"{_NAMES}", role="coordinator"}})) and on (cluster) {TRAINING}',
     ),
-    # As the job was told, which need not be what its inventory says; each cluster by its own.
+    # By the job's own setting, which may differ from its inventory's; each cluster by its own.
     Recording(
         CHECKPOINT_AGE_LIMIT,
         f"clamp_min({_MISSED_CHECKPOINTS} * max by (cluster) (pscluster_train_checkpoint_interval_seconds), "
@@ -104,7 +104,7 @@ RECORDINGS: tuple[Recording, ...] = (
     Recording(
         "node:pscluster_node_nfs_probe_seconds:max", f"max by ({_LEVEL_OF_MOUNT}) (pscluster_node_nfs_probe_seconds)"
     ),
-    # Against the clock of whoever scrapes, late by what the answer took: the smallest delay is the best one.
+    # Against Prometheus's clock, late by the time of the answer: the smallest delay is the most exact.
     Recording(_OFFSET, "min by (cluster, node) (pscluster_node_time_seconds - timestamp(pscluster_node_time_seconds))"),
     Recording(
         "node:pscluster_node_clock_apart_seconds:abs",

@@ -1,4 +1,4 @@
-"""What a rule of Prometheus is, and the files that hold them. Pure."""
+"""A rule of Prometheus, and the file of rules. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Severity = Literal["critical", "warning"]
 
 @dataclass(frozen=True)
 class Recording:
-    """A series of its own made of others, named `LEVEL:METRIC:OPERATION` as Prometheus's own guide has it."""
+    """A recorded series, named `LEVEL:METRIC:OPERATION` as Prometheus's guide advises."""
 
     name: str
     expression: str
@@ -25,10 +25,9 @@ class Recording:
 
 @dataclass(frozen=True)
 class Alert:
-    """A recorded series held against a threshold.
+    """A recorded series compared with a threshold.
 
-    Only a recorded series: it has values while all is well, so that a dashboard, or a test, can see that the alert
-    looks at something.
+    Only a recorded series: it has values while all is well, so that dashboards and tests see the alert's input.
     """
 
     name: str
@@ -36,21 +35,21 @@ class Alert:
     comparison: str
     """Operator and threshold, e.g. `> 0.9`; or another recorded series with the same labels instead of a number."""
     hold: str
-    """How long it has to be so, e.g. `2m`; `0s` tells at once."""
+    """How long the comparison must hold, e.g. `2m`; with `0s` the alert fires at once."""
     severity: Severity
     summary: str
     description: str
     anchor: str
-    """Of the section in the runbook."""
+    """Anchor of the section in the runbook."""
 
     @property
     def expression(self) -> str:
-        """As Prometheus evaluates it."""
+        """The expression for Prometheus."""
         return f"{self.series} {self.comparison}"
 
     @property
     def annotations(self) -> dict[str, str]:
-        """What a person reads."""
+        """Summary, description and runbook for a person."""
         return {
             "summary": self.summary,
             "description": " ".join(self.description.split()),
@@ -69,7 +68,7 @@ class Alert:
 
 
 def rule_file(group: str, rules: Sequence[Recording | Alert], every_seconds: int) -> str:
-    """A file with one group, whose rules are evaluated in order."""
+    """A file with one group; Prometheus evaluates its rules in order."""
     content = {
         "groups": [{"name": group, "interval": f"{every_seconds}s", "rules": [rule.to_yaml() for rule in rules]}]
     }
@@ -77,6 +76,6 @@ def rule_file(group: str, rules: Sequence[Recording | Alert], every_seconds: int
 
 
 def as_yaml(content: object) -> str:
-    """YAML with its keys in the order given, and a first line that says whose it is."""
+    """YAML with the keys in the given order, below a line that names its writer."""
     text: str = yaml.safe_dump(content, sort_keys=False, width=1000, allow_unicode=True)
     return f"# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n{text}"

@@ -1,4 +1,4 @@
-"""`SHA256SUMS`: the files of a folder by their hashes, as sha256sum(1) writes and checks them."""
+"""`SHA256SUMS`: the files of a folder with their hashes, in the format of sha256sum(1)."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ def file_sha256(path: Path) -> str:
 
 
 def render(sums: Mapping[str, str]) -> str:
-    """The text for files by name, sorted."""
+    """The text for hashes by file name, sorted."""
     return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
 
 
 def parse(text: str) -> dict[str, str]:
-    """Hashes by name of file."""
+    """Hashes by file name."""
     pairs = (line.split("  ", 1) for line in text.splitlines())
     return {name: sha256 for sha256, name in pairs}

@@ -1,8 +1,8 @@
 """The code as one wheel, made from the files of the checkout: the same tree gives the same bytes and so the same key.
 
-uv's own build backend makes it: it is in the binary that is there anyway, needs no network, sorts the files and writes
-neither times nor modes of this machine. It wants a project of its own, so the packages are copied beside a
-pyproject.toml that names them.
+uv's build backend makes it: it is part of the installed binary, needs no network, sorts the files and writes neither
+times nor modes of this machine. It needs a project of its own, so the packages are copied beside a pyproject.toml that
+names them.
 """
 
 import hashlib
@@ -15,8 +15,19 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from deploy.common.project import ROOT
-from deploy.release.keys import code_key
-from deploy.release.uv import uv_executable
+from deploy.release.script import KEY_DIGITS
+
+
+def uv_executable() -> Path:
+    """The path of the uv that made `.venv`; fetches it where it is missing. Raises ClusterError."""
+    asked = subprocess.run(
+        ["sh", "tools/make_venv.sh", "--uv"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if asked.returncode != 0:
+        words = asked.stderr.strip().splitlines()
+        raise ClusterError(words[-1] if words else f"tools/make_venv.sh --uv: exit code {asked.returncode}")
+    return ROOT / asked.stdout.strip()
+
 
 PACKAGES = ("cluster", "deploy", "ps_node", "worker_node")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*~", "*.orig", "*.rej", "#*#")
@@ -46,10 +57,15 @@ class CodeWheel:
     version: str
 
 
-def build_code_wheel(root: Path = ROOT, cache: Path = ROOT / ".cache") -> CodeWheel:
-    """The wheel of the packages below `root` as they are now, committed or not, in a folder of `cache`.
+def code_key(wheel: bytes) -> str:
+    """Key of the code wheel with these bytes."""
+    return hashlib.sha256(wheel).hexdigest()[:KEY_DIGITS]
 
-    Raises ClusterError when uv cannot make it.
+
+def build_code_wheel(root: Path = ROOT, cache: Path = ROOT / ".cache") -> CodeWheel:
+    """Build the wheel of the packages below `root` as they are now, committed or not, in a folder of `cache`.
+
+    Raises ClusterError when uv fails.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     version = str(project["version"])
@@ -82,7 +98,7 @@ def build_code_wheel(root: Path = ROOT, cache: Path = ROOT / ".cache") -> CodeWh
 
 def _copy(source: Path, copy: Path) -> None:
     shutil.copytree(source, copy, ignore=_LEFT_OUT)
-    # A folder of another branch, empty but for its __pycache__, is no part of the tree.
+    # A folder that another branch left, with a __pycache__ alone, is not part of the tree.
     for folder in sorted((path for path in copy.rglob("*") if path.is_dir()), reverse=True):
         if not any(folder.iterdir()):
             folder.rmdir()

@@ -1,14 +1,13 @@
-"""Installing an environment on a node: from the shared wheelhouse onto its own disk, complete or not there.
+"""Installing an environment on a node atomically, from the shared wheelhouse onto the node's own disk.
 
 An environment over NFS would page 300 MB through one link, and a Pi has neither a compiler nor python3-venv. So uv, a
-wheel of the wheelhouse itself, makes the environment and installs into it. All of the wheelhouse is copied first, and
-the copy is hashed and used: the server could change a file between a look and its use. Everything happens in a folder
-beside the environments, which is renamed when it is done; whatever an earlier attempt left there is removed first.
+wheel of the wheelhouse itself, makes the environment and installs into it. The script copies the whole wheelhouse
+first, then hashes and uses the copy: the server could change a file between check and use. It works in a folder beside
+the environments, renames that folder at the end, and removes the leftovers of earlier attempts first.
 """
 
 from deploy.release import checksums
-from deploy.release.keys import checked
-from deploy.release.script import ROOT, script
+from deploy.release.script import ROOT, checked, script
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.rooted.commands import file_program, listed
 
@@ -18,7 +17,7 @@ LOCK = """\
 exec 9>>"$root/.lock"
 flock -w 5 9 || refuse 75 "another installation is at work in $root; wait for it to end"
 """
-"""Part of a body: holds `root` against other scripts until this one ends."""
+"""Part of a body: locks `root` until the script ends."""
 
 _BODY = (
     """\
@@ -47,7 +46,7 @@ mkdir "$work"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT HUP
-# The server of the shared folder is not trusted with code: what is hashed, run and installed is our copy.
+# The server of the shared folder is not trusted with code: hash, run and install our copy.
 said=$("$python" -I -S -c "$program" copy "$wheels" "$work/wheels" "$files" 2>&1) || {
     code=$?
     case $code in 71) said="$root: the disk is full: free some MiB beyond $((needed_kib / 1024))" ;; 72 | 74) ;;
@@ -64,7 +63,7 @@ said=$("$python" -I -m zipfile -e "$wheels"/uv-*.whl "$work/installer" 2>&1) || 
 uv=$(echo "$work"/installer/uv-*.data/scripts/uv)
 chmod +x "$uv"
 mkdir "$work/temporary"
-# Nothing of the caller's own settings, and no second copy: uv links from its cache, which is on the same disk.
+# No settings of the caller, and no second copy: uv links from its cache, on the same disk.
 with_uv() {
     env -i PATH="$PATH" LC_ALL=C HOME="$work/temporary" TMPDIR="$work/temporary" UV_CACHE_DIR="$work/cache" \\
         UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink \\
@@ -94,7 +93,7 @@ echo "changed: environment $key"
 def install_environment(wheelhouse: Wheelhouse, wheels: str, *, root: str = ROOT, python: str = PYTHON) -> str:
     """The script that installs the environment of `wheelhouse` from `wheels`, its published folder as the node sees it.
 
-    A complete environment is left alone. May take minutes on a Pi (1.7 GB, 22,000 files).
+    A complete environment stays as it is. An installation takes minutes on a Pi (1.7 GB, 22,000 files).
     """
     sums = checksums.parse(wheelhouse.sums())
     values: dict[str, str | int] = {

@@ -1,4 +1,4 @@
-"""What is on a node, and what follows from it: where a rollback goes, and what is no longer needed. Pure."""
+"""The releases on a node: the target of a rollback, and what a node no longer needs. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cluster.errors import ClusterError
 
 KEPT = 3
-"""Releases that stay, the current one among them."""
+"""Releases to keep, the current one included."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Installed:
-    """What is on a node: `releases` in the order in which they were current, the newest first, then the others."""
+    """The releases and environments on a node; `releases` that were current come first, the latest of them first."""
 
     current: str | None
     releases: tuple[Release, ...]
@@ -30,18 +30,18 @@ class Installed:
 
 @dataclass(frozen=True)
 class Unneeded:
-    """Keys of what may go."""
+    """Keys of what may be removed."""
 
     releases: tuple[str, ...]
     environments: tuple[str, ...]
 
 
 class ListingError(ClusterError):
-    """Somebody else printed into a listing: nothing may follow from it."""
+    """A listing holds a foreign line, so nothing may be concluded from it."""
 
 
 def read(listing: str) -> Installed:
-    """The output of `list_releases`. Raises ListingError for lines that are none of its own."""
+    """The output of `list_releases`. Raises ListingError for a foreign line."""
     current = None
     found: list[tuple[str, str, int]] = []
     environments = set()
@@ -73,7 +73,7 @@ def read(listing: str) -> Installed:
 
 
 def previous(installed: Installed) -> Release | None:
-    """The release that was current before the current one and is still whole, None without one."""
+    """The latest release that was current before the current one and is still complete, or None."""
     for release in installed.releases:
         was_current = release.key != installed.current and release.current_since is not None
         if was_current and release.environment in installed.environments:
@@ -82,11 +82,11 @@ def previous(installed: Installed) -> Release | None:
 
 
 def unneeded(installed: Installed, *, kept: int = KEPT, also_needed: Collection[str] = ()) -> Unneeded:
-    """What may go: releases beyond the newest `kept`, never the current one, and environments no other release needs.
+    """Releases beyond the newest `kept`, never the current one, and environments that no kept release needs.
 
-    `also_needed` has keys of environments to keep because a release is about to need them.
+    `also_needed` holds keys of environments that an upcoming release needs.
     """
     stay = installed.releases[:kept]
-    gone = tuple(release.key for release in installed.releases[kept:])
+    surplus = tuple(release.key for release in installed.releases[kept:])
     needed = {release.environment for release in stay} | set(also_needed)
-    return Unneeded(gone, tuple(sorted(installed.environments - needed)))
+    return Unneeded(surplus, tuple(sorted(installed.environments - needed)))

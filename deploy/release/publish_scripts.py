@@ -1,8 +1,8 @@
-"""Publishing a folder on the storage server: only the files that are not there yet travel.
+"""Publishing a folder on the storage server: only the missing files travel.
 
-`missing_files` says which; the caller puts those into the folder; `finish_folder` checks everything once more and marks
-the folder complete. It serves wheelhouses and prepared data alike: a folder named after a key, whose files' hashes are
-known. Files of the same name and hash in other folders beside it are linked, so that TensorFlow is uploaded once.
+`missing_files` lists them; the caller puts them into the folder; `finish_folder` checks all files again and marks the
+folder complete. Wheelhouses and prepared data use it alike: folders named after a key, with known hashes of their
+files. Files of the same name and hash in sibling folders are linked, so that TensorFlow is uploaded once.
 """
 
 import re
@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from posixpath import basename, dirname
 
 from deploy.release import checksums
-from deploy.release.keys import checked
-from deploy.release.script import Refusal, RefusedError, script
+from deploy.release.script import Refusal, RefusedError, checked, script
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
 
@@ -67,12 +66,12 @@ done
 
 
 def missing_files(folder: str, sums: Mapping[str, str]) -> str:
-    """The script that says which files of `sums` (SHA-256 by name) `folder` lacks; `read_missing` reads it."""
+    """The script that lists the files of `sums` (SHA-256 by name) that `folder` lacks; `read_missing` parses it."""
     return script(_MISSING, _values(folder, sums))
 
 
 def read_missing(stdout: str, sizes: Mapping[str, int] | None = None) -> tuple[str, ...]:
-    """Names of the files to put into the folder. Raises RefusedError when their `sizes`, in bytes, do not fit there."""
+    """Names of the missing files. Raises RefusedError when their `sizes`, in bytes, exceed the free space."""
     words = [line.partition(" ")[::2] for line in stdout.splitlines()]
     names = tuple(rest for word, rest in words if word == "missing")
     needed = sum((sizes or {}).get(name, 0) for name in names)
@@ -86,12 +85,12 @@ def read_missing(stdout: str, sizes: Mapping[str, int] | None = None) -> tuple[s
 
 
 def finish_folder(folder: str, sums: Mapping[str, str]) -> str:
-    """The script that marks `folder` complete when each file of `sums` is there, and removes others."""
+    """The script that marks `folder` complete once it holds each file of `sums`, and removes other files."""
     return script(_FINISH, {**_values(folder, sums), "names": " ".join(sums)})
 
 
 def prune_folders(parent: str, kept: Iterable[str]) -> str:
-    """The script that removes the folders of `parent` that are named after keys, but for those `kept`."""
+    """The script that removes the folders of `parent` that are named after keys, except `kept`."""
     if not dirname(parent).startswith("/"):
         raise ValueError(f"expected an absolute path, got {parent!r}")
     return script(_PRUNE, {"parent": parent, "kept": " ".join(checked(key) for key in kept)})

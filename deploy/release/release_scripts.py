@@ -1,14 +1,13 @@
-"""Releases on a node: unpacked beside each other, one of them current, the old ones removed.
+"""Scripts for releases on a node: unpack one beside the others, make one current, list them, remove old ones.
 
-What is there is read by `list_releases` and judged by `deploy.release.history`; these scripts only do as they are told.
+`deploy.release.history` decides from the output of `list_releases`; these scripts decide nothing.
 """
 
 from collections.abc import Iterable
 
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.environment_script import LOCK
-from deploy.release.keys import checked
-from deploy.release.script import ROOT, script
+from deploy.release.script import ROOT, checked, script
 
 _UNPACK = (
     """\
@@ -103,7 +102,7 @@ count=0
 for folder in $folders; do
     [ "$folder" = "$now" ] && refuse 75 "$folder is current: it stays"
     [ -d "$root/$folder" ] || continue
-    # Renamed first: what is removed in part must not look complete.
+    # Renamed first: a partly removed folder must not look complete.
     mv -T "$root/$folder" "$root/${folder%/*}/.partial-removed-${folder#*/}"
     count=$((count + 1))
 done
@@ -118,29 +117,26 @@ done
 
 
 def unpack_release(code: CodeWheel, environment: str, *, root: str = ROOT) -> str:
-    """The script that makes a release of the code wheel, which it reads from stdin, with the environment of this key.
+    """The script that makes a release of the code wheel on its stdin, with the environment of this key.
 
-    A release that is there keeps its files; only its link to the environment follows.
+    An existing release keeps its files; only its link to the environment changes.
     """
     values = {"root": root, "key": checked(code.key), "sha256": code.sha256, "environment": checked(environment)}
     return script(_UNPACK, values)
 
 
 def make_current(key: str, *, root: str = ROOT) -> str:
-    """The script that makes the release of this key the current one, in one step, and records when."""
+    """The script that atomically makes the release of this key the current one, and records the time."""
     return script(_MAKE_CURRENT, {"root": root, "key": checked(key)})
 
 
 def list_releases(*, root: str = ROOT) -> str:
-    """The script that prints what is there; `deploy.release.history.read` reads it."""
+    """The script that lists the node's releases for `deploy.release.history.read`."""
     return script(_LIST, {"root": root})
 
 
 def remove(releases: Iterable[str], environments: Iterable[str], *, root: str = ROOT) -> str:
-    """The script that removes releases and environments by key, and whatever unfinished work there is.
-
-    It refuses the current release.
-    """
+    """The script that removes releases and environments by key, and all unfinished work. It refuses the current one."""
     folders = [f"releases/{checked(key)}" for key in releases]
     folders += [f"environments/{checked(key)}" for key in environments]
     return script(_REMOVE, {"root": root, "folders": " ".join(folders)})

@@ -1,18 +1,76 @@
-"""What a node installs: the committed list, and the lines of it that count on one kind of node."""
+"""What a node installs: the committed list, and the lines of it for one kind of node (Python version and machine)."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 
-from deploy.release.target import Target
+from deploy.release.script import KEY_DIGITS
+
+PYTHONS = ("3.11", "3.12", "3.13")
+MACHINES = ("aarch64", "x86_64")
+OLDEST_GLIBC_MINOR = 17
+NEWEST_GLIBC_MINOR = 36
+"""glibc 2.36 is Debian 12's and so the Raspberry Pi OS of the oldest supported Python, 3.11."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of node, by Python version `3.11` (or `3.11.2`) and machine `aarch64`."""
+
+    python: str
+    machine: str
+
+    @property
+    def short_python(self) -> str:
+        """The version without its last figure: 3.11.2 and 3.11.9 take the same wheels and environments."""
+        return ".".join(self.python.split(".")[:2])
+
+    def environment(self) -> dict[str, str]:
+        """Values of the marker variables on this target."""
+        full = self.python if self.python.count(".") > 1 else f"{self.python}.0"
+        return {
+            "implementation_name": "cpython",
+            "implementation_version": full,
+            "os_name": "posix",
+            "platform_machine": self.machine,
+            "platform_python_implementation": "CPython",
+            "platform_release": "6.1",
+            "platform_system": "Linux",
+            "platform_version": "",
+            "python_full_version": full,
+            "python_version": self.short_python,
+            "sys_platform": "linux",
+        }
+
+    def platforms(self) -> tuple[str, ...]:
+        """Platform tags, the newest glibc first. An installer takes each by name and derives no older ones."""
+        minors = range(NEWEST_GLIBC_MINOR, OLDEST_GLIBC_MINOR - 1, -1)
+        manylinux = tuple(f"manylinux_2_{minor}_{self.machine}" for minor in minors)
+        older = ("2014", "2010", "1") if self.machine == "x86_64" else ("2014",)
+        return (*manylinux, *(f"manylinux{year}_{self.machine}" for year in older), f"linux_{self.machine}")
+
+    def tags(self) -> frozenset[Tag]:
+        """Wheel tags that an installer accepts on this target."""
+        major, minor = (int(part) for part in self.short_python.split("."))
+        platforms = self.platforms()
+        return frozenset(
+            [
+                *cpython_tags((major, minor), platforms=platforms),
+                *compatible_tags((major, minor), interpreter=f"cp{major}{minor}", platforms=platforms),
+            ]
+        )
+
 
 FILE = Path(__file__).with_name("requirements.txt")
-"""Written from uv.lock by `make requirements`; `make check` holds it against the lock."""
+"""`make requirements` writes it from uv.lock; `make check` compares the two."""
 INSTALLER = "uv"
-"""In the list like any other, yet not part of an environment: it installs the others on the node."""
+"""A line of the list, but not part of an environment: it installs the other packages on the node."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +92,9 @@ def committed() -> str:
 
 
 def pins(requirements: str, target: Target) -> tuple[Pin, ...]:
-    """What `requirements`, a list as `uv export` writes it, asks for on `target`, by name.
+    """The packages of `requirements`, a list as `uv export` writes it, for `target`, sorted by name.
 
-    Raises ValueError for a line that names no exact version with a SHA-256.
+    Raises ValueError for a line without an exact version and a SHA-256.
     """
     environment = target.environment()
     found = []
@@ -54,7 +112,7 @@ def pins(requirements: str, target: Target) -> tuple[Pin, ...]:
 
 
 def text_for(requirements: str, target: Target, *, installer: bool) -> str:
-    """The list for `target` alone: no markers, one line a package, the installer only if asked for."""
+    """The list for `target` alone: no markers, one line a package; `installer` adds the installer's line."""
     wanted = (pin for pin in pins(requirements, target) if installer or pin.name != INSTALLER)
     return "".join(f"{pin.line()}\n" for pin in wanted)
 
@@ -63,3 +121,13 @@ def _lines(text: str) -> Iterator[str]:
     for line in text.replace("\\\n", " ").splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             yield line
+
+
+def environment_key(requirements: str, python: str = "3.11", machine: str = "aarch64") -> str:
+    """Key of the environment that the list `requirements` makes on a node with this Python and machine.
+
+    Only the lines for this kind of node count: another NumPy for Python 3.13 does not change the nodes with 3.11.
+    """
+    target = Target(python, machine)
+    described = [target.short_python, machine, text_for(requirements, target, installer=True)]
+    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:KEY_DIGITS]

@@ -1,9 +1,9 @@
-"""Shell scripts for a node, and what comes of them.
+"""Shell scripts for a node, and their outcomes.
 
-A script is text for a POSIX shell, run as root. Its values are assigned at its top, each of them quoted; its body is a
-constant: no value is ever part of the body. The body is a function that is called in the last line, so that a script
-that arrives in part does nothing. It ends with one line on stdout, `changed: ...` or `unchanged: ...`, or with an exit
-code of `Refusal` and one line on stderr.
+A script is text for a POSIX shell, run as root. Its head assigns the values, each quoted; its body is a constant that
+never contains a value. The body is a function that the last line calls, so that a script that arrives in part does
+nothing. It ends with one line on stdout, `changed: ...` or `unchanged: ...`, or with an exit code of `Refusal` and one
+line on stderr.
 """
 
 import re
@@ -15,8 +15,12 @@ from cluster.errors import ClusterError
 from deploy.common.command_line import quoted
 
 ROOT = "/opt/pscluster"
-"""Where everything of ours lies on a node's own disk."""
+"""The folder of all releases and environments on a node's own disk."""
 
+KEY_DIGITS = 16
+"""Hexadecimal digits of a key, the name of a release or an environment: 64 bits of a hash of its content."""
+
+_KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _FRAME = """\
 set -eu
@@ -32,7 +36,7 @@ main
 
 
 class Refusal(IntEnum):
-    """Why a script did not do its work, as its exit code."""
+    """Why a script refused its work, as its exit code."""
 
     NO_SPACE = 71
     HASH_MISMATCH = 72
@@ -44,7 +48,7 @@ class Refusal(IntEnum):
 
 
 class RefusedError(ClusterError):
-    """A script's refusal; `refusal` is None for an exit code that no script of ours gives (a deadline, a lost link)."""
+    """A script's refusal; `refusal` is None for any other exit code (a deadline, a lost link)."""
 
     def __init__(self, line: str, return_code: int) -> None:
         super().__init__(line)
@@ -54,14 +58,14 @@ class RefusedError(ClusterError):
 
 @dataclass(frozen=True)
 class Done:
-    """What a script did, in one line."""
+    """The line with which a script reports success."""
 
     changed: bool
     line: str
 
 
 def script(body: str, values: Mapping[str, str | int]) -> str:
-    """The script that runs `body` with these shell variables. Raises ValueError for what no shell can take."""
+    """The script that runs `body` with these shell variables. Raises ValueError for a bad name or a NUL byte."""
     for name, value in values.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"expected a name of lower-case letters, got {name!r}")
@@ -71,8 +75,15 @@ def script(body: str, values: Mapping[str, str | int]) -> str:
     return _FRAME.format(assignments=assignments, body=body)
 
 
+def checked(key: str) -> str:
+    """`key`, if it is one: root removes paths that contain it. Raises ValueError."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"expected a key of {KEY_DIGITS} hexadecimal digits, got {key!r}")
+    return key
+
+
 def outcome(return_code: int, stdout: str, stderr: str) -> Done:
-    """What the script's last words mean. Raises RefusedError."""
+    """The result in the script's last line. Raises RefusedError."""
     said = stdout.strip().splitlines()
     complained = [line for line in stderr.splitlines() if line.strip()]
     if return_code != 0:

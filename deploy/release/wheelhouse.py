@@ -1,9 +1,17 @@
-"""A folder with every wheel that one kind of node installs, downloaded once on the operator's machine."""
+"""A folder with every wheel that one kind of node installs, downloaded once on the operator's machine with pip.
+
+pip, unlike uv, fetches for another Python and machine. It takes the user's own index, proxy and certificates, and
+checks every file against the list's hashes. It can neither judge the list's markers for another machine nor derive an
+older glibc's tag from a newer one's, so it gets lines without markers and every tag by name.
+"""
 
 import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -16,17 +24,56 @@ from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.project import ROOT
 from deploy.release import checksums
 from deploy.release import requirements as required
-from deploy.release.download import TEMPORARY, download
-from deploy.release.keys import environment_key
-from deploy.release.target import Target
+from deploy.release.requirements import Target, environment_key
+
+TEMPORARY = ".temporary-"
+"""Prefix of the name of a folder in which pip works."""
+
+
+def download(wanted: Path, folder: Path, target: Target) -> None:
+    """Fetch a wheel for each line of the list `wanted`, which has no markers, into `folder`; existing wheels stay.
+
+    Raises ClusterError when some are missing; the fetched ones stay.
+    """
+    options = [f"--platform={platform}" for platform in target.platforms()]
+    options += [f"--abi={abi}" for abi in (f"cp{target.short_python.replace('.', '')}", "abi3", "none")]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    command += ["--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--retries=2", "--timeout=30"]
+    command += ["--implementation=cp", f"--python-version={target.short_python}", *options]
+    # pip unpacks its downloads beside their destination: /tmp may be in memory.
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True) as temporary:
+        ended = subprocess.run(
+            [*command, f"--dest={folder}", f"--requirement={wanted}"],
+            env={**os.environ, "TMPDIR": temporary},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    if ended.returncode != 0:
+        raise ClusterError(
+            f"the wheels for CPython {target.short_python} on {target.machine} are incomplete: "
+            f"{_reason(ended.stderr)}; the fetched ones stay: run it again"
+        )
+
+
+def _reason(stderr: str) -> str:
+    """Pip's error in one line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    refused = [line for line in lines if "Failed to establish" in line or "Connection" in line or "resol" in line]
+    if refused:
+        return f"is the network there? {refused[0].removeprefix('WARNING: ')}"
+    return errors[-1] if errors else lines[-1] if lines else "pip said nothing"
+
 
 CACHE = ROOT / ".cache" / "wheels"
 COMPLETE = ".complete"
 REQUIREMENTS = "requirements.txt"
 INSTALLER_WHEEL = f"{required.INSTALLER}-"
-"""How the name of the installer's wheel begins."""
+"""Prefix of the file name of the installer's wheel."""
 _BLOCK_BYTES = 4096
-"""A small file takes one of these on a node's disk."""
+"""The least that a file takes on a node's disk."""
 _BYTECODE_SHARE = 1.3
 """Size of the modules' bytecode to that of their sources: 114 MB to 89 MB in an environment with TensorFlow 2.21."""
 
@@ -52,7 +99,7 @@ class Wheelhouse:
 
     @property
     def needed_bytes(self) -> int:
-        """Disk that an installation takes on a node at its worst: wheels, environment, installer, some room."""
+        """Peak disk use of an installation on a node: wheels, environment, installer, and a margin."""
         return int(self.installed_bytes * 1.05) + self.bytes + (128 << 20)
 
     def sums(self) -> str:
@@ -61,7 +108,7 @@ class Wheelhouse:
 
 
 def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
-    """The complete wheelhouse of this key in `cache`, None without one. Files are held against their sizes only."""
+    """The complete wheelhouse of this key in `cache`, or None. Only the sizes of its files are checked."""
     folder = cache / key
     try:
         fields = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
@@ -76,10 +123,10 @@ def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
 def make_wheelhouse(
     requirements: str, python: str = "3.11", machine: str = "aarch64", *, cache: Path = CACHE, say: Say = print
 ) -> Wheelhouse:
-    """The wheelhouse of the list `requirements` for nodes with this Python and machine, downloaded if need be.
+    """The wheelhouse of the list `requirements` for nodes with this Python and machine, downloaded if missing.
 
-    What an interrupted download left is used again, and so are the wheels of other wheelhouses in `cache`. A second
-    process that wants the same waits. Raises ClusterError when a wheel cannot be had.
+    It reuses the wheels of an interrupted download and of other wheelhouses in `cache`. A second process that wants
+    the same waits. Raises ClusterError when a wheel is missing.
     """
     target = Target(python, machine)
     key = environment_key(requirements, python, machine)
@@ -109,7 +156,7 @@ def make_wheelhouse(
             return _finish(folder, key, target, pins)
         except OSError as problem:
             raise ClusterError(
-                f"{folder}: the wheels cannot be written ({problem.strerror}); about 1 GB is needed there"
+                f"{folder}: the wheels cannot be written ({problem.strerror}): free about 1 GB there"
             ) from None
 
 
@@ -122,10 +169,10 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
         name, version, _build, tags = parse_wheel_filename(wheel.name)
         sums[wheel.name] = checksums.file_sha256(wheel)
         if sums[wheel.name] not in allowed.pop((name, str(version)), ()) or not tags & accepted:
-            raise ClusterError(f"{wheel}: not what the list asks for; remove it and run it again")
+            raise ClusterError(f"{wheel}: not in the list of packages: remove it and run it again")
     if allowed:
         missing = ", ".join(f"{name} {version}" for name, version in sorted(allowed))
-        raise ClusterError(f"{folder}: pip left out {missing}; run it again")
+        raise ClusterError(f"{folder}: pip left out {missing}: run it again")
     sums[REQUIREMENTS] = checksums.file_sha256(folder / REQUIREMENTS)
     (folder / checksums.NAME).write_text(checksums.render(sums), encoding="utf-8")
     made = Wheelhouse(
@@ -145,7 +192,7 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
 
 
 def _installed_bytes(wheel: Path) -> int:
-    """What a wheel takes on disk: files in whole blocks, bytecode beside each module."""
+    """Disk use of an installed wheel: files in whole blocks, bytecode beside each module."""
     total = 0
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
@@ -157,7 +204,7 @@ def _installed_bytes(wheel: Path) -> int:
 
 
 def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
-    """Removes what a download that was cut off left half done."""
+    """Remove the partial files of an interrupted download."""
     for path in folder.glob("*.whl"):
         if checksums.file_sha256(path) not in hashes:
             path.unlink()
@@ -166,7 +213,7 @@ def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
 
 
 def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) -> None:
-    """Links wheels of earlier lists for the same kind of node: another list mostly wants the same TensorFlow."""
+    """Link wheels of earlier lists for the same kind of node: most lists want the same TensorFlow."""
     for marker in cache.glob(f"*/{COMPLETE}"):
         earlier = open_wheelhouse(marker.parent.name, cache)
         if earlier is None or (earlier.python, earlier.machine) != (target.short_python, target.machine):

@@ -18,19 +18,17 @@ SYN, SYN_ACK = ("tcp flags & (syn | ack) == syn", "tcp flags & (syn | ack) == (s
 
 
 def ruleset(inventory: "Inventory") -> str:
-    """A table by which nodes alone reach the cluster's ports, and `deployment.allow` the metrics.
+    """The table that opens the cluster's ports to its nodes alone, and the metrics to `deployment.allow` as well.
 
-    TensorFlow's ports run any graph. They answer only the service account and root of a node: an output chain looks at
-    the account behind each SYN, because the input of the other node sees an address and no account. It looks at the
-    SYN-ACKs as well, so that no other account takes the place of a role that is down. Other packets pass: a socket
-    that its process has closed has no account any more. What a node forwards for others, such as containers behind its
-    address, passes no output chain and is dropped by one of its own.
+    TensorFlow's ports run any graph. They answer only the service account and root of a node: the output chain checks
+    the account behind each SYN, because the input chain of the other node sees an address and no account. It checks
+    the SYN-ACKs too, so that no other account can impersonate a role that is down. Other packets pass: a socket that
+    its process has closed has no account any more. The forward chain drops what a node forwards, such as packets of
+    containers behind its address, because that passes no output chain.
 
-    The port of a monitor counts as one of metrics, and so does that of the live page where it listens for others than
-    its own node. Metrics and NFS are closed by address alone.
-
-    All other ports are left as they are. The table's comment carries a hash of the rules, by which a node tells what
-    is loaded.
+    The ports of the monitor and of a live page that other nodes may read count as metrics. Metrics and NFS are closed
+    by address alone. All other ports stay as they are. The table's comment holds a hash of the rules, which identifies
+    the loaded table.
     """
     metrics, graphs, closed = (
         _list(ports) for ports in (_metrics_ports(inventory), _graph_ports(inventory), closed_ports(inventory))
@@ -77,7 +75,7 @@ def ruleset(inventory: "Inventory") -> str:
 
 
 def closed_ports(inventory: "Inventory") -> frozenset[int]:
-    """All that the table is about, on every node the same: nobody but the nodes and the readers reaches them."""
+    """The ports of the table, the same on every node: only nodes and readers reach them."""
     return frozenset(_graph_ports(inventory) | {NFS_PORT} | _metrics_ports(inventory))
 
 
@@ -98,12 +96,12 @@ def fingerprint(text: str) -> str:
 
 
 def loaded_mark(rules: str) -> str:
-    """The hash in a ruleset's own comment."""
+    """The hash in a ruleset's comment."""
     return rules.partition('comment "pscluster ')[2].partition('"')[0]
 
 
 def unit() -> str:
-    """Loads the table at boot, before the network is up, and after Debian's own, whose file begins by flushing all."""
+    """The unit that loads the table at boot: before the network, and after Debian's own rules, which flush all."""
     return f"""\
 # Written by pscluster.
 [Unit]

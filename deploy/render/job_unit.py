@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import MOST_DESCRIPTORS
+from cluster.control.door import MOST_DESCRIPTORS
 from deploy.cluster.places import ACCOUNT_HOME, UNIT_FOLDER, NodePlaces, shared_folders
-from deploy.render.hardening import HARDENING
+from deploy.render.roles import HARDENING
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -21,9 +21,9 @@ def unit_of_job(job: str) -> str:
 def job_unit(inventory: "Inventory", places: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
     """The unit's content.
 
-    It says nothing of its log: the job opens that itself, as the account; systemd would as root, through any link.
-    Which addresses it may talk to says the drop-in of all our units. `systemctl start` returns once the job has taken
-    the cluster (READY=1), or fails when another one has it.
+    It names no log: the job opens its log itself, as the account; systemd would open it as root, through any link. The
+    drop-in of all units limits its addresses. `systemctl start` returns once the job holds the cluster (READY=1), or
+    fails when another job does.
     """
     release, state = places.release, places.state
     runs = shared_folders(inventory).runs_mount

@@ -2,34 +2,34 @@
 
 from typing import TYPE_CHECKING
 
-from cluster.control.descriptors import MOST_DESCRIPTORS
+from cluster.control.door import MOST_DESCRIPTORS
 from deploy.cluster.places import CONFIGURATION, SERVICE_USER, STATE, UNIT_FOLDER
-from deploy.render.hardening import HARDENING
+from deploy.render.roles import HARDENING
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 PACKAGE = "prometheus"
 PACKAGE_UNIT = "prometheus.service"
-"""The package's own service, which is not used: its files stay as Debian has them."""
+"""The package's own service, unused: its files stay as Debian ships them."""
 MONITOR_UNIT = "pscluster-monitor.service"
 PATH = f"{UNIT_FOLDER}/{MONITOR_UNIT}"
 FOLDER = f"{CONFIGURATION}/monitor"
 DATA = f"{STATE}/monitor"
 START_SECONDS = 300
-"""A Pi 3 reads its journal of some hours before it answers."""
+"""A Pi 3 first replays a write-ahead log of some hours."""
 _GARBAGE_SHARE = 0.8
-"""Of its memory, from which on Go collects more often rather than take more."""
+"""Share of its memory above which Go collects more often instead of growing."""
 
 
 def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
-    """The unit's content. Which addresses it may talk to says the drop-in of all our units.
+    """The unit's content. The drop-in of all units limits its addresses.
 
-    It counts as up when Prometheus answers a query.
+    The unit is up once Prometheus answers a query.
     """
     monitor = inventory.monitor
     node = inventory.monitor_node
-    assert node is not None  # whoever asks for the unit has a node for it
+    assert node is not None  # only a node with the monitor gets the unit
     address = f"{inventory.hosts[node]}:{monitor.port}"
     limit = f"MemoryMax={monitor.memory_megabytes}M\n" if memory_controller else ""
     garbage_megabytes = round(_GARBAGE_SHARE * monitor.memory_megabytes)

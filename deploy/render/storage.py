@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 EXPORTS_PATH = "/etc/exports.d/pscluster.exports"
 SETTINGS_PATH = "/etc/nfs.conf.d/pscluster.conf"
 OLD_NFS_UNITS = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service")
-"""What versions before 4 need: each listens on ports of its own, at every address. nfs-server runs without them."""
+"""Units for NFS before version 4: each listens on its own ports, at every address. nfs-server runs without them."""
 _THREADS_FOR_A_CLIENT = 2
 _LEAST_THREADS = 8
 _COMMON = "sync,no_subtree_check"
@@ -19,7 +19,7 @@ _COMMON = "sync,no_subtree_check"
 def exports(inventory: "Inventory", folders: SharedFolders) -> str:
     """One entry a client address: the shared folder read-only for all, the runs for the coordinator's node alone.
 
-    Everything a client writes belongs to the service account (`all_squash`), whoever wrote it there.
+    All files of clients belong to the service account (`all_squash`).
     """
     uid = inventory.deployment.service_uid
     clients = [inventory.hosts[node.name] for node in inventory.nodes if node.name != folders.server]
@@ -37,24 +37,24 @@ def exports(inventory: "Inventory", folders: SharedFolders) -> str:
 def server_settings(inventory: "Inventory") -> str:
     """nfs.conf: version 4 alone, which needs one port, and threads for the number of clients (Debian starts 8).
 
-    `vers2=n` is for rpc.mountd, which opens ports of its own as long as any version before 4 is on.
+    `vers2=n` is for rpc.mountd, which opens its own ports while any version before 4 is on.
     """
     threads = max(_LEAST_THREADS, _THREADS_FOR_A_CLIENT * len(inventory.nodes))
     return f"# Written by pscluster.\n[nfsd]\nthreads={threads}\nvers2=n\nvers3=n\nvers4=y\nudp=n\n"
 
 
 def fstab_lines(inventory: "Inventory", node: str, folders: SharedFolders) -> tuple[str, ...]:
-    """How one node sees the shared folder: over NFS when something first looks, by a bind mount on the server itself.
+    """The shared folder on one node: over NFS at the first access, by a bind mount on the server itself.
 
-    `nofail` and the automount let a Pi boot while the server is down; a later access waits for it (`hard`), because a
-    write that is given up is a damaged checkpoint.
+    `nofail` and the automount let a Pi boot while the server is down. A later access waits for the server (`hard`),
+    because an abandoned write damages a checkpoint.
     """
     coordinator = inventory.of_role("coordinator")[0].node
     parts = ["shared", *(["runs"] if node == coordinator else [])]
     if node == folders.server:
         return tuple(f"{folders.export}/{part} {folders.mount}/{part} none bind,nofail 0 0" for part in parts)
     options = "hard,_netdev,nofail,noatime,nodev,nosuid,x-systemd.automount,x-systemd.mount-timeout=30"
-    if folders.server is None:  # an export that exists already holds both, and only the coordinator writes to it
+    if folders.server is None:  # an external export holds both, and only the coordinator writes to it
         access = "rw" if node == coordinator else "ro"
         return (f"{folders.source} {folders.mount} nfs4 {access},{options} 0 0",)
     access_to = {"shared": "ro", "runs": "rw"}

@@ -1,6 +1,6 @@
-"""Commands that do root's part on files of a node, as argument lists for any connection or script. Pure.
+"""Commands that change a node's files as root, as argument lists for any connection or script. Pure.
 
-Each carries its program: the node has the system's Python, and perhaps nothing of ours yet.
+Each command carries its program, because a new node has only the system's Python.
 """
 
 import json
@@ -15,14 +15,14 @@ _OURS = "from deploy.rooted."
 
 @cache
 def program(verbs: str, *modules: str) -> str:
-    """The modules as one text for `python3 -c`; `verbs` is the name of those that it knows."""
+    """The modules as one text for `python3 -c`; `verbs` names the mapping of its verbs."""
     lines = [line for module in modules for line in (_HERE / f"{module}.py").read_text("utf-8").splitlines()]
-    kept = [line for line in lines if not line.startswith(_OURS)]  # they are in the same text
+    kept = [line for line in lines if not line.startswith(_OURS)]  # the same text holds them
     return "\n".join([*kept, f"sys.exit(run(sys.argv[1:], {verbs}))"])
 
 
 def file_program() -> str:
-    """The program of all commands but those for jobs."""
+    """The program of all commands except those for jobs."""
     return program("FILE_VERBS", "walk", "files")
 
 
@@ -35,37 +35,37 @@ def _jobs(verb: str, *words: str) -> list[str]:
 
 
 def make_folder(path: str, mode: int = 0o755, owner: str = "root") -> list[str]:
-    """A folder with this mode and owner, and root's folders above it where they are missing."""
+    """Make a folder with this mode and owner, and missing folders above it for root."""
     return _files("folder", path, f"{mode:o}", owner)
 
 
 def make_point(path: str) -> list[str]:
-    """A folder to mount something at; one that is there is not looked into."""
+    """Make a mount point; an existing folder is not opened."""
     return _files("point", path)
 
 
 def write_file(path: str, mode: int = 0o644, owner: str = "root") -> list[str]:
-    """A file with what comes on stdin, whole or not at all. Its folder has to be there."""
+    """Write stdin to a file atomically. Its folder must exist."""
     return _files("write", path, f"{mode:o}", owner)
 
 
 def remove(path: str) -> list[str]:
-    """What is at `path` goes, if anything is."""
+    """Remove `path`, if it exists."""
     return _files("remove", path)
 
 
 def listed(files: Iterable[tuple[str, str, int]]) -> str:
-    """Name, SHA-256 and bytes of each file, as `copy` of the program reads them."""
+    """Name, SHA-256 and bytes of each file, in the format of the program's `copy`."""
     return json.dumps(sorted(files), separators=(",", ":"))
 
 
 def copy_files(source: str, target: str, files: Iterable[tuple[str, str, int]]) -> list[str]:
-    """The new folder `target` with files of `source`, which others keep: what is hashed is the copy."""
+    """Copy files of `source`, an untrusted folder, into the new folder `target`; the hashes are those of the copy."""
     return _files("copy", source, target, listed(files))
 
 
 def new_job(jobs: str, owner: str, kept: int, first: str) -> list[str]:
-    """A job's folder with the files on stdin (JSON: names and base64); of ended jobs the oldest go beyond `kept`.
+    """Make a job's folder with the files on stdin (JSON: names and base64); keep the newest `kept` ended jobs.
 
     Prints its id: `first`, or with -2, -3 and so on.
     """
@@ -73,5 +73,5 @@ def new_job(jobs: str, owner: str, kept: int, first: str) -> list[str]:
 
 
 def drop_job(jobs: str, name: str) -> list[str]:
-    """A job that never began goes."""
+    """Remove a job that never started."""
     return _jobs("drop-job", jobs, name)

@@ -1,4 +1,4 @@
-"""Files and folders that root makes, gives away and removes on a node. For the system's Python alone."""
+"""Files and folders that root makes, gives away and removes on a node. Runs in the system's Python."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def settle(descriptor: int, mode: int, uid: int, gid: int) -> None:
-    """Owner and mode of what is open: first nobody else's, so that its old owner changes nothing meanwhile."""
+    """Set owner and mode of an open file; first root takes it, so that its old owner cannot interfere."""
     os.fchown(descriptor, os.geteuid(), -1)
     for name in ("system.posix_acl_access", "system.posix_acl_default"):
         with contextlib.suppress(OSError):
@@ -27,7 +27,7 @@ def settle(descriptor: int, mode: int, uid: int, gid: int) -> None:
 
 
 def make_folder(path: str, mode: str, owner: str) -> None:
-    """A folder with this mode and owner; what is in it stays, and so does one of that owner and mode."""
+    """Make a folder with this mode and owner; an existing one keeps its content."""
     uid, gid = ids(owner)
     with parent_of(path, make=True) as (parent, name):
         with contextlib.suppress(FileExistsError):
@@ -38,7 +38,7 @@ def make_folder(path: str, mode: str, owner: str) -> None:
             if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
             found = os.lstat(name, dir_fd=parent)
-            if not made_by_root(found) or uid not in owners():  # a person may have put it on another disk
+            if not made_by_root(found) or uid not in owners():  # root may have linked it to another disk
                 raise Refused(
                     f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
                     "and remove it"
@@ -53,7 +53,7 @@ def make_folder(path: str, mode: str, owner: str) -> None:
 
 
 def make_point(path: str) -> None:
-    """A folder to mount something at. One that is there is not opened: that would mount what waits there."""
+    """Make a mount point. It does not open an existing one: that would trigger the automount."""
     with parent_of(path, make=True) as (parent, name):
         try:
             os.mkdir(name, 0o755, dir_fd=parent)
@@ -64,7 +64,7 @@ def make_point(path: str) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """All of it."""
+    """Write all of `content`."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -97,7 +97,7 @@ def write(path: str, mode: str, owner: str) -> None:
 
 
 def discard(parent: int, name: str) -> None:
-    """What has this name goes, whatever it is; a link alone, not what it points to."""
+    """Remove a file, folder or link of any kind; of a link only the link itself."""
     try:
         found = os.lstat(name, dir_fd=parent)
         if not stat.S_ISDIR(found.st_mode):
@@ -108,7 +108,7 @@ def discard(parent: int, name: str) -> None:
         except (RecursionError, OSError) as problem:
             if isinstance(problem, OSError) and problem.errno != errno.EMFILE:
                 raise
-            # Deeper than this program goes: rm keeps no folder open on the way, and follows no link either.
+            # Too deep for this program: rm keeps no folder open on the way, and follows no link either.
             os.fchdir(parent)
             subprocess.run(["rm", "-r", "-f", "--", name], stdin=subprocess.DEVNULL, check=True)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def discard(parent: int, name: str) -> None:
 
 
 def remove(path: str) -> None:
-    """What is at `path` goes."""
+    """Remove `path`."""
     try:
         with parent_of(path) as (parent, name):
             discard(parent, name)
@@ -125,9 +125,9 @@ def remove(path: str) -> None:
 
 
 def copy(source: str, target: str, listed: str) -> None:
-    """The files of a folder that somebody else keeps: copied first, and kept only if the copy has the hash listed.
+    """Copy files of an untrusted folder into the new folder `target`; keep a copy only if it has the listed hash.
 
-    `listed`: JSON, name, SHA-256 and bytes of each. `target` is made.
+    `listed`: JSON, name, SHA-256 and bytes of each.
     """
     with parent_of(target) as (parent, name):
         os.mkdir(name, 0o755, dir_fd=parent)
@@ -140,7 +140,7 @@ def copy(source: str, target: str, listed: str) -> None:
 
 
 def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> None:
-    """One file, read once: what is hashed is what is kept."""
+    """Copy one file; it is read once, so that the hash is that of the copy."""
     where = os.path.join(source, name)
     if "/" in name or name in ("", ".", ".."):
         raise Refused(f"{name!r}: expected a plain file name")

@@ -1,4 +1,4 @@
-"""The folder of all jobs on a node, which only root changes. For the system's Python alone."""
+"""The folder of all jobs on a node, which only root changes. Runs in the system's Python."""
 
 import base64
 import contextlib
@@ -15,13 +15,13 @@ from deploy.rooted.files import discard, put, settle
 from deploy.rooted.walk import FOLDER, READ, Refused, Walk, ids, look_over, owners
 
 ORDER = ".order"
-"""In the folder of jobs: their ids in the order in which they were submitted, the oldest first."""
+"""File in the folder of jobs: their ids in order of submission, the oldest first."""
 MOST_ORDER_BYTES = 1 << 20
 JOB_ID = re.compile(r"[0-9]{8}T[0-9]{4}-[a-z]{1,40}(-[0-9]{1,3})?")
 
 
 def read_order(jobs: int) -> list[str]:
-    """The ids in ORDER; none where root has not written it."""
+    """The ids in ORDER; empty where root has not written it."""
     try:
         descriptor = os.open(ORDER, READ, dir_fd=jobs)
     except OSError:
@@ -35,14 +35,14 @@ def read_order(jobs: int) -> list[str]:
 
 
 def in_order(jobs: int) -> list[str]:
-    """The jobs that are there, the oldest first; those of versions without ORDER before all others."""
+    """The existing jobs, the oldest first; jobs of versions without ORDER come before all others."""
     order = read_order(jobs)
     there = {name for name in os.listdir(jobs) if JOB_ID.fullmatch(name)}
     return sorted(there - set(order)) + [name for name in order if name in there]
 
 
 def alive() -> set[str] | None:
-    """The jobs whose unit has not ended; None where systemd does not say."""
+    """The jobs whose unit has not ended; None where systemd does not answer."""
     words = ["systemctl", "list-units", "--plain", "--no-legend", "pscluster-job@*"]
     states = "--state=active,activating,deactivating,reloading"
     try:
@@ -56,13 +56,13 @@ def alive() -> set[str] | None:
 
 
 def write_order(jobs: int, order: Sequence[str]) -> None:
-    """ORDER anew."""
+    """Replace ORDER."""
     put(jobs, ORDER, "".join(name + "\n" for name in order).encode(), 0o644, os.geteuid(), os.getegid())
 
 
 @contextlib.contextmanager
 def jobs_at(path: str) -> Iterator[int]:
-    """The folder of all jobs, held against others who submit or remove one."""
+    """The folder of all jobs, locked against other submissions and removals."""
     with Walk(path) as walk:
         look_over(walk.path, os.fstat(walk.here))
         fcntl.flock(walk.here, fcntl.LOCK_EX)
@@ -70,9 +70,9 @@ def jobs_at(path: str) -> Iterator[int]:
 
 
 def new_job(path: str, owner: str, kept: str, first: str) -> None:
-    """A folder for a job, named `first` or `first-2` and so on, with the files that come on stdin as JSON.
+    """Make a job's folder, named `first` or `first-2` and so on, with the files on stdin (JSON).
 
-    It belongs to the account when it is complete. Of ended jobs the oldest go beyond `kept`. Prints the id.
+    The account owns it once it is complete. Of ended jobs the newest `kept` stay. Prints the id.
     """
     uid, gid = ids(owner)
     files = {name: base64.b64decode(content) for name, content in json.load(sys.stdin).items()}
@@ -95,31 +95,31 @@ def new_job(path: str, owner: str, kept: str, first: str) -> None:
             discard(jobs, name)
             raise
         for one in gone:
-            # Its account may change it meanwhile: the next submission tries again.
+            # Its account may change it meanwhile: the next submission retries.
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 discard(jobs, one)
     print(name)
 
 
 def free_name(jobs: int, first: str) -> str:
-    """Makes the folder, for nobody but root yet."""
+    """Make the folder, for root alone, and return its name."""
     for number in range(1, 1000):
         name = first if number == 1 else f"{first}-{number}"
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=jobs)
             return name
-    raise Refused(f"{first}: a thousand jobs were submitted in one minute: wait for the next")
+    raise Refused(f"{first}: expected fewer than a thousand jobs a minute: wait for the next minute")
 
 
 def too_old(order: Sequence[str], kept: int) -> set[str]:
-    """Of the jobs in their order those beyond the newest `kept` that have ended; none where nobody knows."""
+    """Ended jobs beyond the newest `kept`; empty where systemd does not answer."""
     old = order[: max(0, len(order) - kept)]
     live = alive() if old else set()
     return set() if live is None else {name for name in old if name not in live}
 
 
 def drop_job(path: str, name: str) -> None:
-    """A job that never began goes: without its state, and with no unit that runs."""
+    """Remove a job that never started: one without a state and without a running unit."""
     if not JOB_ID.fullmatch(name):
         raise Refused(f"{name!r}: expected the id of a job")
     live = alive()

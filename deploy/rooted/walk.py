@@ -1,7 +1,7 @@
-"""Root's way to a place on a node, a folder at a time by file descriptor. For the system's Python alone.
+"""Opens a path on a node as root, one folder at a time by file descriptor. Runs in the system's Python.
 
-A folder that somebody else could change meanwhile is refused, as systemd-tmpfiles does. What is there then stays there:
-only root could put a link in its place.
+Like systemd-tmpfiles, it refuses a folder that another account could change meanwhile. So only root can replace what it
+has found by a link.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ MOST_LINKS = 40
 
 
 class Refused(Exception):
-    """One line: what was expected, what is there, what to do."""
+    """One line: what was expected, what was found, what to do."""
 
     def __init__(self, line: str, code: int = 1) -> None:
         super().__init__(line)
@@ -27,19 +27,19 @@ class Refused(Exception):
 
 
 def owners() -> set[int]:
-    """Who may own a folder on root's way: root, and who became root by sudo to run this."""
+    """Accounts that may own a folder of the path: root, and the account behind sudo."""
     by_sudo = os.environ.get("SUDO_UID", "")
     return {0, os.geteuid(), *([int(by_sudo)] if by_sudo.isdigit() else [])}
 
 
 def groups() -> set[int]:
-    """Which groups may write to a folder on root's way."""
+    """Groups that may write to a folder of the path."""
     by_sudo = os.environ.get("SUDO_GID", "")
     return {0, os.getegid(), *([int(by_sudo)] if by_sudo.isdigit() else [])}
 
 
 def look_over(path: str, found: os.stat_result) -> None:
-    """Raises Refused for a folder in which somebody else could put a link in the place of what is there."""
+    """Raises Refused for a folder in which another account could replace an entry by a link."""
     sticky = found.st_mode & stat.S_ISVTX
     others = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid not in groups())
     if found.st_uid not in owners() or (others and not sticky):
@@ -51,12 +51,12 @@ def look_over(path: str, found: os.stat_result) -> None:
 
 
 def made_by_root(found: os.stat_result) -> bool:
-    """Whether it is a link of root's own; one with two names may be another's that somebody linked to here."""
+    """Whether it is root's own link; one with two names may be a hard link that another account made."""
     return stat.S_ISLNK(found.st_mode) and found.st_uid in owners() and found.st_nlink == 1
 
 
 class Walk:
-    """From `/` to a folder; each folder on the way stays open until the end."""
+    """The path from `/` to a folder; every folder of it stays open until the end."""
 
     def __init__(self, path: str, make: bool = False) -> None:
         if not path.startswith("/"):
@@ -74,7 +74,7 @@ class Walk:
 
     @property
     def here(self) -> int:
-        """The folder that was reached."""
+        """Descriptor of the reached folder."""
         return self.open[-1][1]
 
     @property
@@ -83,7 +83,7 @@ class Walk:
         return self.open[-1][0]
 
     def enter(self, name: str) -> list[str]:
-        """Opens the folder `name`; the parts of its target if it is a link that root made."""
+        """Open the folder `name`; for a link of root's return the parts of its target."""
         path = os.path.join(self.path, name)
         look_over(self.path, os.fstat(self.here))
         if self.make:
@@ -119,7 +119,7 @@ class Walk:
 
 @contextlib.contextmanager
 def parent_of(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Descriptor of the folder that holds `path`, which only root can change, and the last part of `path`."""
+    """Descriptor of the folder that holds `path`, which only root can change, and the last part of the path."""
     head, name = os.path.split(path.rstrip("/"))
     if name in ("", ".", ".."):
         raise Refused(f"{path!r}: expected a path that ends with a name")
@@ -129,7 +129,7 @@ def parent_of(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
 
 
 def kind(found: os.stat_result) -> str:
-    """A word for what is there."""
+    """A word for the kind of file."""
     for test, word in ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file")):
         if test(found.st_mode):
             return word

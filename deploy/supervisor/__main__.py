@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import cluster.inventory
-from cluster.control.descriptors import raise_limit
+from cluster.control.door import raise_limit
 from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError
 from cluster.logs import LogSettings

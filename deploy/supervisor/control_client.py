@@ -1,22 +1,14 @@
-"""Talking to a cluster's supervisor over its unix socket (see `deploy.supervisor.control_server`)."""
+"""The client of a cluster's supervisor, with errors for a person (see `deploy.supervisor.control_server`)."""
 
 import json
 import os
-import socket
-import struct
-import time
 from collections.abc import Generator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from cluster.control.lines import SupervisorConnection
 from cluster.errors import ClusterError
 from deploy.cluster.role_status import ClusterStatus
-
-MOST_LINE_BYTES = 1_048_576
-"""A status of 64 roles is some 30 KB."""
-_CREDENTIALS = struct.Struct("3i")
-"""`struct ucred` of unix(7): pid, uid, gid."""
 
 
 class NobodyListensError(ClusterError):
@@ -24,7 +16,7 @@ class NobodyListensError(ClusterError):
 
 
 class ControlClient:
-    """One request a connection. Every wait has a deadline, because a supervisor can be stopped or stuck too."""
+    """One request a connection. Every wait has a deadline, because a supervisor may be stopped or stuck."""
 
     def __init__(
         self,
@@ -33,7 +25,7 @@ class ControlClient:
         owner: int | None = None,
         stop_command: str = "fab deploy stop",
     ) -> None:
-        """`owner` is the uid whose supervisor is to be talked to, ours by default.
+        """`owner` is the uid that the supervisor must have, ours by default.
 
         `stop_command` is what to type against a supervisor that does not answer.
         """
@@ -51,63 +43,52 @@ class ControlClient:
 
         Raises NobodyListensError without a supervisor, ClusterError when it refuses or does not answer in time.
         """
-        with closing(self._connect()) as connection:
-            return self._exchange(_Lines(connection), {"verb": verb, **request})
+        with self._connect() as connection:
+            return self._exchange(connection, verb, **request)
 
     def watch(self) -> Generator[ClusterStatus, None, None]:
         """The status now and after every change; every step waits at most the deadline. Raises as `ask`."""
-        with closing(self._connect()) as connection:
-            lines = _Lines(connection)
-            yield ClusterStatus.from_json(self._exchange(lines, {"verb": "watch"}))
+        with self._connect() as connection:
+            yield ClusterStatus.from_json(self._exchange(connection, "watch"))
             while True:
-                yield ClusterStatus.from_json(self._read(lines, "watch"))
+                yield ClusterStatus.from_json(self._read(connection, "watch"))
 
-    def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(self._deadline_seconds)
+    def _connect(self) -> SupervisorConnection:
         try:
-            connection.connect(str(self._path))
+            connection = SupervisorConnection(self._path, self._deadline_seconds)
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            connection.close()
             raise NobodyListensError(f"no supervisor listens at {self._path}") from error
         except OSError as error:
-            connection.close()
             raise ClusterError(
                 f"the supervisor at {self._path} cannot be reached: {error}; `{self._stop_command}` ends what is left"
             ) from error
-        # A socket may lie in /tmp, where anybody could have been first to take the name.
-        _, listener, _ = _CREDENTIALS.unpack(
-            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        )
-        if listener != self._owner:
-            connection.close()
-            raise ClusterError(
-                f"the process that listens at {self._path} belongs to user {listener}, not to user {self._owner}: "
-                "use the account that started the cluster, or put the inventory into a folder with a shorter path"
-            )
+        # A socket may lie in /tmp, where another account may have taken the name first.
+        if connection.listener != self._owner:
+            with connection:
+                raise ClusterError(
+                    f"the process that listens at {self._path} belongs to user {connection.listener}, not to user "
+                    f"{self._owner}: use the account that started the cluster, or put the inventory into a folder with "
+                    "a shorter path"
+                )
         return connection
 
-    def _exchange(self, lines: "_Lines", request: dict[str, Any]) -> dict[str, Any]:
+    def _exchange(self, connection: SupervisorConnection, verb: str, **request: Any) -> dict[str, Any]:
         try:
-            lines.send(json.dumps(request).encode() + b"\n", self._deadline_seconds)
+            connection.send(verb, **request)
         except OSError as error:
-            raise ClusterError(
-                f"the supervisor at {self._path} hung up: {error}; `{self._stop_command}` ends what is left"
-            ) from error
-        return self._read(lines, request["verb"])
+            raise self._hung_up(error) from error
+        return self._read(connection, verb)
 
-    def _read(self, lines: "_Lines", verb: str) -> dict[str, Any]:
+    def _read(self, connection: SupervisorConnection, verb: str) -> dict[str, Any]:
         try:
-            line = lines.read(self._deadline_seconds)
+            line = connection.read()
         except TimeoutError as error:
             raise ClusterError(
                 f"the supervisor at {self._path} did not answer {verb!r} within {self._deadline_seconds:.0f} s; "
                 f"`{self._stop_command}` ends it by force"
             ) from error
         except OSError as error:
-            raise ClusterError(
-                f"the supervisor at {self._path} hung up: {error}; `{self._stop_command}` ends what is left"
-            ) from error
+            raise self._hung_up(error) from error
         if not line:
             raise ClusterError(
                 f"the supervisor at {self._path} ended before it answered {verb!r}; "
@@ -125,32 +106,7 @@ class ControlClient:
             raise ClusterError(str(reply.get("error", reply)))
         return reply
 
-
-class _Lines:
-    """A connection by lines, each read within a deadline of its own as a whole."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._received = b""
-
-    def send(self, line: bytes, seconds: float) -> None:
-        """Raises OSError."""
-        self._connection.settimeout(seconds)
-        self._connection.sendall(line)
-
-    def read(self, seconds: float) -> bytes:
-        """The next line with its end; empty at the end of the connection. Raises TimeoutError and other OSErrors."""
-        end = time.monotonic() + seconds
-        while (found := self._received.find(b"\n")) < 0:
-            if len(self._received) > MOST_LINE_BYTES:
-                raise OSError(f"a line of more than {MOST_LINE_BYTES} bytes")
-            left = end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._connection.settimeout(left)
-            received = self._connection.recv(65_536)
-            if not received:
-                return b""
-            self._received += received
-        line, self._received = self._received[: found + 1], self._received[found + 1 :]
-        return line
+    def _hung_up(self, error: OSError) -> ClusterError:
+        return ClusterError(
+            f"the supervisor at {self._path} hung up: {error}; `{self._stop_command}` ends what is left"
+        )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cluster.control.seldom import Seldom
+from cluster.control.door import RateLimitedLog
 from cluster.errors import ClusterError
 from deploy.cluster.role_status import ClusterStatus
 
@@ -37,7 +37,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._watchers: set[asyncio.Event] = set()
-        self._full = Seldom(log)
+        self._full = RateLimitedLog(log)
         self._answering = 0
         self._idle = asyncio.Event()
         self._idle.set()

@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.cpu_quota import CONTROLLER, limited, period_of, why_not
+from benchmarks.beds.cpu_quota import CONTROLLER, limited, period_of, why_not
 from benchmarks.scaling import cpu_seconds
 from tests.habits import needs
 

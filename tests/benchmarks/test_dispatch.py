@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.coordinators.dispatch import SPENT_FILE, WARM_UP_UPDATES, Account
 from benchmarks.dispatch import BARE, TRAINING, summarize
-from benchmarks.dispatch_job import SPENT_FILE, WARM_UP_UPDATES, Account
-from cluster.jobs.observer import Update
+from cluster.status.events import StageBegan, Updated
 
 
 def test_the_summary_is_the_median_round_of_each() -> None:
@@ -26,9 +26,9 @@ def test_the_account_counts_from_the_end_of_the_warm_up_to_the_last_update(
 ) -> None:
     monkeypatch.setenv(SPENT_FILE, str(tmp_path / "spent.json"))
     account, total = Account(), WARM_UP_UPDATES + 50
-    account.stage("train", total, "updates")
+    account.consume(StageBegan("train", total, "updates"))
     for number in range(total):
-        account.update(Update(number, number + 1, total, 1.0, 0.1, 100.0))
+        account.consume(Updated(number, number + 1, total, 1.0, 0.1, 100.0))
         sum(range(20_000))
     found = json.loads((tmp_path / "spent.json").read_text())
     assert found["updates"] == 50

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.beds.supervised_cluster import supervised_cluster
+from benchmarks.coordinators.faults import judge
 from benchmarks.faults import DEADLINE_SECONDS, counting, row_of, summarize, train_words
-from benchmarks.faults_counting import judge
-from benchmarks.supervised_cluster import supervised_cluster
 
 
 def test_a_lost_update_does_not_hide_behind_a_doubled_one() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import kernel_keras, kernel_ours
-from benchmarks.kernel import PRODUCT_FLOP, chosen, commands_of, refuse_different_networks, row, summarize
-from benchmarks.kernel_cells import DEEP, GRID, PLAIN, Cell, floor_flop
-from benchmarks.kernel_contestant import Contestant, Missing, torch_interpreter
-from benchmarks.kernel_serve import fastest
+from benchmarks.asking import NoAnswerError
+from benchmarks.kernel import in_keras as kernel_keras
+from benchmarks.kernel import ours as kernel_ours
+from benchmarks.kernel.__main__ import PRODUCT_FLOP, chosen, commands_of, refuse_different_networks, row, summarize
+from benchmarks.kernel.cells import DEEP, GRID, PLAIN, Cell, floor_flop
+from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
+from benchmarks.kernel.serving import fastest
 from tests.habits import needs
 
 SMALL = [
@@ -24,7 +26,7 @@ SMALL = [
 TORCH_PYTHON = os.environ.get("PSCLUSTER_TORCH_PYTHON") or (sys.executable if importlib.util.find_spec("torch") else "")
 
 ECHO = """
-from benchmarks.kernel_serve import serve
+from benchmarks.kernel.serving import serve
 def build(order):
     print("a library's chatter")
     return (lambda: order["loss"]), {"variant": "echo"}
@@ -124,7 +126,7 @@ def test_a_contestant_answers_whatever_its_libraries_print() -> None:
 def test_a_contestant_that_ends_is_told() -> None:
     with (
         Contestant("short-lived", [sys.executable, "-c", "raise SystemExit(3)"]) as gone,
-        pytest.raises(Missing, match="short-lived ended with status 3"),
+        pytest.raises(NoAnswerError, match="short-lived ended with status 3"),
     ):
         gone.ask({"steps": 1})
 
@@ -176,7 +178,7 @@ def test_pytorch_trains_the_same_network_however_the_batch_is_cut(order: dict[st
         "-c",
         str(min(os.sched_getaffinity(0))),
     ]  # its threads spin: several slow a busy machine down
-    with Contestant("pytorch", [*one_core, TORCH_PYTHON, "-m", "benchmarks.kernel_torch"]) as torch:
+    with Contestant("pytorch", [*one_core, TORCH_PYTHON, "-m", "benchmarks.kernel.in_torch"]) as torch:
         first, last = [], []
         for parts in (1, 3, 1):
             first.append(torch.ask({"cell": {**order, "parts": parts}})["loss"])

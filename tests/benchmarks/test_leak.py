@@ -2,9 +2,9 @@
 
 import pytest
 
+from benchmarks.beds.local_cluster import local_cluster
+from benchmarks.coordinators.leak import argument_values, signature
 from benchmarks.leak import summarize
-from benchmarks.leak_calls import argument_values, signature
-from benchmarks.local_cluster import local_cluster
 
 CALLS = 4_000
 MOST_BYTES_A_CALL = 500
@@ -29,5 +29,5 @@ def test_the_summary_is_the_median_round_of_each() -> None:
 def test_a_worker_keeps_nothing_of_a_call() -> None:
     with local_cluster(workers=1, servers=1) as cluster:
         flags = ["--calls", str(CALLS), "--worker", str(cluster.processes["worker:0"].pid)]
-        found = cluster.coordinate("benchmarks.leak_calls", ["ours"], flags, deadline_seconds=100.0)
+        found = cluster.coordinate("benchmarks.coordinators.leak", ["ours"], flags, deadline_seconds=100.0)
     assert found["bytes_a_call"] < MOST_BYTES_A_CALL

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.links import ROLES, VARIANTS, inventory_in, summarize
-from benchmarks.rounds import Coordinator
-from benchmarks.virtual_network import Machine, machines, on_this_machine, why_not
+from benchmarks.asking import Asked, NoAnswerError
+from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
+from benchmarks.links.__main__ import ROLES, VARIANTS, inventory_in, summarize
 from tests.habits import needs
 
-SERVING = "from benchmarks.rounds import serve; serve(lambda count: [0.5] * count)"
+SERVING = "from benchmarks.wire.steps import serve_rounds; serve_rounds(lambda count: [0.5] * count)"
 
 
 def row(network: str, variant: str, rounds: list[float]) -> dict[str, Any]:
@@ -55,23 +55,23 @@ def test_a_cluster_over_machines_has_each_role_on_its_own(tmp_path: Path) -> Non
 
 
 def test_a_coordinator_trains_as_often_as_it_is_asked() -> None:
-    with Coordinator([sys.executable, "-c", SERVING], 60.0) as coordinator:
+    with Asked("ours", [sys.executable, "-c", SERVING], 60.0) as coordinator:
         for steps in (3, 5):
-            done = coordinator.run(steps)
+            done = coordinator.ask(steps)
             assert (done["steps"], done["last_loss"]) == (steps, 0.5)
 
 
 def test_a_coordinator_that_fails_says_why_and_one_that_hangs_is_ended() -> None:
     with (
-        Coordinator([sys.executable, "-c", "raise RuntimeError('no such cluster')"], 60.0) as failing,
-        pytest.raises(RuntimeError, match="RuntimeError: no such cluster"),
+        Asked("ours", [sys.executable, "-c", "raise RuntimeError('no such cluster')"], 60.0) as failing,
+        pytest.raises(NoAnswerError, match="RuntimeError: no such cluster"),
     ):
-        failing.run(1)
+        failing.ask(1)
     with (
-        Coordinator([sys.executable, "-c", "while True: pass"], 0.2) as hanging,
-        pytest.raises(RuntimeError, match=r"not done after 0 s"),
+        Asked("ours", [sys.executable, "-c", "while True: pass"], 0.2) as hanging,
+        pytest.raises(NoAnswerError, match=r"not done after 0 s"),
     ):
-        hanging.run(1)
+        hanging.ask(1)
 
 
 def namespaces() -> set[str]:

@@ -6,10 +6,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from benchmarks.metrics_cost import Reader, Spent, percent, summarize
-from cluster.metrics.cost import Cost
 from cluster.metrics.exporter import serve
-from cluster.metrics.identity import Identity
-from cluster.metrics.process import ProcessCollector
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost, ProcessCollector
 from tests.jobs.cluster import free_port
 
 HANG_SECONDS = 30.0

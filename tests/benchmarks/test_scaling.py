@@ -1,4 +1,3 @@
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -88,17 +87,17 @@ def test_the_summary_is_of_medians_over_as_many_times_one() -> None:
 
 def test_the_clock_reads_after_every_epoch_and_says_when_the_first_is_over(tmp_path: Path) -> None:
     (tmp_path / "20260101T000000Z-train").mkdir()
-    (tmp_path / "20260101T000000Z-train" / "events.jsonl").write_text('{"epoch": 7}\n')
+    (tmp_path / "20260101T000000Z-train" / "history.jsonl").write_text('{"event":"epoch","epoch":7}\n')
     warm: list[int] = []
     clock = EpochClock(tmp_path, {"worker:0": os.getpid()}, lambda: warm.append(len(clock.readings)))
     clock.start(os.getpid())
-    events = tmp_path / "20260101T000001Z-train" / "events.jsonl"
+    events = tmp_path / "20260101T000001Z-train" / "history.jsonl"
     events.parent.mkdir()
     for epoch in (1, 2):
         with events.open("a") as stream:
-            stream.write(json.dumps({"epoch": epoch}) + "\n")
+            stream.write(f'{{"event":"stage"}}\n{{"event":"epoch","epoch":{epoch}}}\n')
         while len(clock.readings) < epoch:
             pass
-    assert clock.stop() == [{"epoch": 1}, {"epoch": 2}]
+    assert [found["epoch"] for found in clock.stop()] == [1, 2]
     assert warm == [0]
     assert set(clock.readings[0][1]) == {"worker:0", "coordinator:0"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.wire import rows_of, summarize
+from benchmarks.wire.__main__ import rows_of, summarize
 
 ENDLESS = ["-n", "1", "-r", "1", "-s", 'print(\'{"variant": "first"}\', flush=True)', "while True: pass"]
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.wire_keras import OurKernels, batches, step_of
-from benchmarks.wire_network import PARAMETERS, PROBLEM, ResidualBidirectional, keras_model, keras_weights, windows
+from benchmarks.wire.in_keras import OurKernels, batches, step_of
+from benchmarks.wire.network import PARAMETERS, PROBLEM, ResidualBidirectional, keras_model, keras_weights, windows
 from cluster.models.network import Problem
 from tests.models.yardstick import TOLERANCE, perturbed
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
-from cluster.checkpoints.facts import from_json, to_json
+from cluster.checkpoints.manifest import from_json, to_json
 from cluster.checkpoints.store import DTYPES
 from cluster.errors import ClusterError, UsageError
 from tests.checkpoints.contents import files, numbered, version_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cluster.consistency import Grant, Policy
+from cluster.consistency.policy import Grant, Policy
 
 DEADLINE_SECONDS = 30.0
 FENCED_SECONDS = 90.0

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.consistency import Asynchronous, Grant, Policy, Speeds, Synchronous
+from cluster.consistency.asynchronous import Asynchronous
+from cluster.consistency.policy import Grant, Policy
+from cluster.consistency.speeds import Speeds
+from cluster.consistency.synchronous import Synchronous
 from tests.consistency.plain_policies import PlainAsynchronous, PlainSpeeds, PlainSynchronous
 from tests.consistency.simulation import Fault, Seen, Simulation
 

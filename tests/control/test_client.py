@@ -19,7 +19,7 @@ from tests.server.processes import HANG_SECONDS, PROJECT, free_ports
 
 PRODUCT = ("cluster", "deploy", "ps_node", "worker_node")
 OTHER_CLIENTS = re.compile(r"urllib\.(request|error)|http\.client|HTTPConnection|urlopen|import (requests|httpx)")
-THE_ONE = ("cluster/control/client.py",)
+OTHER_SUPERVISOR_CLIENTS = re.compile(r"""json\.dumps\(\{["']verb""")
 Play = Callable[[socket.socket, threading.Event], None]
 
 
@@ -175,11 +175,15 @@ def test_roles_that_hold_their_asker_up_are_given_up_in_time(play: Play) -> None
         assert time.monotonic() - begun < 20
 
 
-def test_the_product_has_one_client() -> None:
+@pytest.mark.parametrize(
+    ("pattern", "the_one"),
+    [(OTHER_CLIENTS, "cluster/control/client.py"), (OTHER_SUPERVISOR_CLIENTS, "cluster/control/lines.py")],
+)
+def test_the_product_has_one_client_of_http_and_one_of_supervisors(pattern: re.Pattern[str], the_one: str) -> None:
     found = {
         str(path.relative_to(PROJECT))
         for room in PRODUCT
         for path in (PROJECT / room).rglob("*.py")
-        if OTHER_CLIENTS.search(path.read_text())
+        if pattern.search(path.read_text())
     }
-    assert found == set(THE_ONE)
+    assert found == {the_one}

@@ -3,26 +3,26 @@
 import pytest
 
 from cluster.control.client import MARK_HEADER, TOKEN_HEADER
-from cluster.control.drain import DrainRequests
-from cluster.control.restart import RestartRequests
-from cluster.control.rules import Acting, Rules
-from cluster.control.runs import RunRequests
+from cluster.control.rules import Rules
 from tests.control.asked import asked
 
 OURS = {"Host": "127.0.0.1:9202", MARK_HEADER: "1"}
-ACTINGS = {
-    "/drain/worker:0": DrainRequests(lambda name, seconds: (200, "")).acting,  # type: ignore[arg-type, return-value]
-    "/restart": RestartRequests("192.168.1.26", print).acting,
-    "/run/x": RunRequests("192.168.1.26", print, print).acting,
-}
+COORDINATOR = "192.168.1.26"
+OURS_ALONE = Rules(COORDINATOR, ("rpi11",))
+ACTIONS = ("/drain/worker:0", "/restart", "/run/x")
 
 
-def status(target: str, headers: dict[str, str], rules: Rules = Rules(("rpi11",)), client: str = "127.0.0.1") -> int:  # noqa: B008
-    refusal = rules.refusal(asked("POST", target, headers, client, "192.168.1.17"), ACTINGS[target])
+def status(
+    target: str,
+    headers: dict[str, str],
+    rules: Rules = OURS_ALONE,
+    client: str = "127.0.0.1",
+) -> int:
+    refusal = rules.refusal(asked("POST", target, headers, client, "192.168.1.17"))
     return 200 if refusal is None else int(refusal[0])
 
 
-@pytest.mark.parametrize("target", ACTINGS)
+@pytest.mark.parametrize("target", ACTIONS)
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -80,4 +80,9 @@ def test_reading_is_for_all_who_reach_the_port() -> None:
 
 def test_a_header_that_stands_twice_is_no_value() -> None:
     request = asked("POST", "/restart", {"Host": "localhost", MARK_HEADER: "1", MARK_HEADER.lower(): "1"})
-    assert Rules().refusal(request, Acting("")) is not None
+    assert Rules().refusal(request) is not None
+
+
+@pytest.mark.parametrize("target", ["/", "/metrics", "/restart/now", "/drain", "/runs/x"])
+def test_what_the_table_does_not_name_is_refused_to_everyone(target: str) -> None:
+    assert status(target, OURS) == 403

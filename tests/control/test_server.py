@@ -13,9 +13,8 @@ import pytest
 
 from cluster.control import server
 from cluster.control.client import NoAnswerError, ask
-from cluster.control.descriptors import share_of
+from cluster.control.door import RateLimitedLog, share_of
 from cluster.control.messages import Reply, Request
-from cluster.control.seldom import Seldom
 from cluster.control.server import Lane, Server, Work
 from tests.control.crowd import crowd
 from tests.server.processes import HANG_SECONDS, PROJECT
@@ -254,7 +253,7 @@ def test_a_server_takes_a_share_of_few_descriptors(monkeypatch: pytest.MonkeyPat
 
 def test_a_line_that_anybody_can_cause_is_written_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    said = Seldom(logging.getLogger("a test"), clock=lambda: now[0])
+    said = RateLimitedLog(logging.getLogger("a test"), clock=lambda: now[0])
     for _ in range(1000):
         said.say("again")
     now[0] = 61.0

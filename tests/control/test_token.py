@@ -10,7 +10,7 @@ from cluster.control.client import ask
 from cluster.control.rules import Rules
 from cluster.control.token import NAME, VARIABLE, adopt, kept_token, read_token
 from tests.control.asked import asked
-from tests.control.test_rules import ACTINGS, OURS
+from tests.control.test_rules import ACTIONS, OURS
 from tests.server.processes import HANG_SECONDS, running
 
 TOKEN = "a1" * 32
@@ -45,13 +45,13 @@ def test_a_coordinator_that_was_started_by_hand_finds_it(tmp_path: Path) -> None
     assert environment == {VARIABLE: "given"}
 
 
-@pytest.mark.parametrize("target", ACTINGS)
+@pytest.mark.parametrize("target", ACTIONS)
 def test_a_process_with_a_token_obeys_who_knows_it(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, TOKEN)
     without = asked("POST", target, OURS)
     wrong = asked("POST", target, {**OURS, "X-PSCluster-Token": "b2" * 32})
     right = asked("POST", target, {**OURS, "X-PSCluster-Token": TOKEN})
-    refusals = [Rules().refusal(request, ACTINGS[target]) for request in (without, wrong, right)]
+    refusals = [Rules().refusal(request) for request in (without, wrong, right)]
     assert [None if refusal is None else refusal[0] for refusal in refusals] == [403, 403, None]
 
 

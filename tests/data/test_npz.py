@@ -14,8 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from cluster.data import Dataset, find_source, prepare
 from cluster.data.npz import read as read_npz
-from cluster.data.progress import silent
-from cluster.data.recordings import check
+from cluster.data.recordings import Cutting, check, silent
 from cluster.errors import DataError
 
 Arrays = dict[str, Any]
@@ -202,7 +201,7 @@ def test_no_file_ends_in_anything_but_windows_or_one_error(
 ) -> None:
     path = save(tmp_path_factory.mktemp("npz") / "any.npz", content)
     try:
-        recordings = check(read_npz(path, 128, silent), str(path))
+        recordings = check(read_npz(path, Cutting(128, 64, 0), silent), str(path))
     except DataError:
         return
     assert len(recordings.windows) == len(recordings.classes) == len(recordings.subjects)
@@ -231,13 +230,13 @@ def as_npy() -> dict[str, bytes]:
 def test_a_member_that_is_no_npy_is_named(tmp_path: Path, name: str) -> None:
     path = packed(tmp_path / "own.npz", as_npy() | {f"{name}.npy": b"1,2,3\n"})
     with pytest.raises(DataError, match=rf"own\.npz: {name}: not an array in \.npy format"):
-        read_npz(path, 64, silent)
+        read_npz(path, Cutting(64, 64, 0), silent)
 
 
 def test_an_entry_without_a_name_is_refused(tmp_path: Path) -> None:
     path = packed(tmp_path / "own.npz", as_npy() | {"": b"x"})
     with pytest.raises(DataError, match=r"own\.npz: an entry of the archive has no name"):
-        read_npz(path, 64, silent)
+        read_npz(path, Cutting(64, 64, 0), silent)
 
 
 DTYPES = ("<f4", "<f8", ">i2", "|S3", "<U2", "|O", "<M8[s]", "|V5", "<c8", "|b1", "nonsense")
@@ -269,7 +268,7 @@ def test_whatever_a_member_claims_ends_in_one_error_or_in_windows(
     path = packed(tmp_path_factory.mktemp("fuzz") / "own.npz", as_npy() | {name: content})
     said = str(path)
     try:
-        check(read_npz(path, 64, silent), str(path))
+        check(read_npz(path, Cutting(64, 64, 0), silent), str(path))
     except DataError as problem:
         said = str(problem)
     assert said.startswith(str(path))

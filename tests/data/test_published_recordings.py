@@ -7,8 +7,8 @@ import pytest
 
 from cluster.data import Dataset, Source, hapt, prepare
 from cluster.data.archive import open_tree
-from cluster.data.layout import open_set
-from cluster.data.progress import silent
+from cluster.data.reader import open_set
+from cluster.data.recordings import Cutting, silent
 from cluster.data.table import parse_integers
 
 TEST_SUBJECTS = [2, 4, 9, 10, 12, 13, 18, 20, 24]
@@ -41,7 +41,7 @@ def test_twelve_activities_equal_the_published_sequences_row_for_row(published: 
     with open_set(published.path) as found:
         assert found is not None
         tree = found[1]
-        recordings = hapt.read(tree, 128, 64, silent, all_activities=True)
+        recordings = hapt.read(tree, Cutting(128, 64, 0), silent, all_activities=True)
         expected = {
             (part, what): parse_integers(tree.read(f"{part.title()}/{what}_{part}.txt"), 1, what).ravel()
             for part in ("train", "test")

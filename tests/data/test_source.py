@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cluster.data import Source, find_source
-from cluster.data.places import PROJECT_ROOT
+from cluster.data.source import PROJECT_ROOT
 from cluster.errors import DataError
 from tests.data.makers import hapt_files, uci_har_files, write_folder, write_zip
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.data import Dataset, Source, prepare, synthetic
-from cluster.data.progress import silent
-from cluster.data.recordings import Recordings
+from cluster.data.recordings import Cutting, Recordings, silent
 from cluster.errors import DataError
 
 SOURCE = Source("synthetic", None, "asked")
@@ -15,7 +14,7 @@ SOURCE = Source("synthetic", None, "asked")
 
 @pytest.fixture(scope="module")
 def recordings() -> Recordings:
-    return synthetic.read(128, 64, 0, silent)
+    return synthetic.read(None, Cutting(128, 64, 0), silent)
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +34,8 @@ def test_every_person_does_every_activity_and_is_in_one_set(recordings: Recordin
 
 
 def test_the_seed_decides_the_recordings(recordings: Recordings) -> None:
-    np.testing.assert_array_equal(synthetic.read(128, 64, 0, silent).windows, recordings.windows)
-    assert not np.array_equal(synthetic.read(128, 64, 1, silent).windows, recordings.windows)
+    np.testing.assert_array_equal(synthetic.read(None, Cutting(128, 64, 0), silent).windows, recordings.windows)
+    assert not np.array_equal(synthetic.read(None, Cutting(128, 64, 1), silent).windows, recordings.windows)
 
 
 def test_the_seed_is_part_of_the_cache_key(dataset: Dataset, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.restart import RestartRequests
+from cluster.control.actions import Actions, RestartRequests
 from cluster.metrics import exporter
 
 
@@ -34,8 +34,9 @@ class PlayedRole:
                 self._serving.close()
 
     def _serve(self, port: int) -> exporter.Exporter:
-        restarts = RestartRequests("127.0.0.1", self._restart, lambda: self._fresh) if self._obeys else None
-        return exporter.serve(CollectorRegistry(), "127.0.0.1", port, lambda: True, restarts)
+        restarts = RestartRequests(self._restart, lambda: self._fresh) if self._obeys else None
+        actions = Actions(restarts=restarts)
+        return exporter.serve(CollectorRegistry(), "127.0.0.1", port, lambda: True, actions=actions)
 
     def _restart(self, _client: str) -> None:
         with self._turn:

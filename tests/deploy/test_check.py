@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import Inventory, load
+from cluster.inventory.extensions import MODELS, MODES
 from cluster.inventory.task import Task
+from cluster.inventory.training import TrainJob
+from cluster.models.thesis import ThesisModel
 from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.check import check_node
 from deploy.converge.facts import Answer, NodeFacts
-from deploy.converge.memory_estimate import MEGABYTE, estimate, layer_units, of_inventory, of_training, rows_of_a_step
+from deploy.converge.memory_estimate import MEGABYTE, estimate, of_inventory, of_training
 
 PROJECT = Path(__file__).resolve().parents[2]
 TASKS = (
@@ -149,7 +152,7 @@ def test_each_other_obstacle_has_its_line(change: dict[str, object], subject: st
 def test_the_estimate_passes_through_the_figures_last_measured(units: int, infix: str) -> None:
     """Those the repository publishes: whoever measures anew fits the estimate again. Narrower is not less."""
     summary = json.loads((PROJECT / "benchmarks" / "results" / "memory.json").read_text())["summary"]
-    sixteen = estimate(units, rows_of_a_step("sync", 16), part=16, prepared=16)
+    sixteen = estimate(units, MODES["sync"].server_vectors(16), part=16, prepared=16)
     for figures, memory in ((summary, estimate(units)), (summary["sixteen"], sixteen)):
         for role in ("ps", "worker", "coordinator"):
             measured = figures[f"{role}_training_{infix}anonymous_mb"] * MEGABYTE
@@ -173,12 +176,13 @@ def test_more_vectors_are_held_by_the_parameter_server_alone(units: int, paramet
     ],
 )
 def test_both_directions_of_a_layer_count(model: dict[str, object], units: int) -> None:
-    assert layer_units(model) == units
+    options = TrainJob.model_validate({"model": model}).model
+    assert MODELS[options.name].widest_layer(options) == units
 
 
 def test_who_computes_more_micro_batches_at_once_takes_more() -> None:
     """In `sync` workers share a step; otherwise each computes whole batches, by the one function there is."""
-    model = {"name": "thesis", "hidden": 32, "bidirectional": False}
+    model = ThesisModel(hidden=32)
     assert of_training("async", 4, 16, model) == estimate(32)
     assert of_training("async", 16, 16, model) == estimate(32, part=16)
     for workers, part in ((1, 16), (2, 8), (3, 8), (15, 2), (16, 1), (40, 1)):
@@ -202,7 +206,7 @@ def test_the_estimate_follows_what_auto_becomes(cores: dict[str, int], settings:
 
 
 def test_a_parameter_server_of_sync_holds_a_row_a_micro_batch() -> None:
-    rows = rows_of_a_step("sync", 16)
+    rows = MODES["sync"].server_vectors(16)
     assert rows == 17
     assert estimate(128, rows).ps - estimate(128).ps == 17 * 4 * 429_830
-    assert [rows_of_a_step(mode, 16) for mode in ("async", "ssp", "local", "allreduce", "single")] == [0] * 5
+    assert [MODES[mode].server_vectors(16) for mode in ("async", "ssp", "local", "allreduce", "single")] == [0] * 5

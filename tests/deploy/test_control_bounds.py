@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from cluster.control.lines import MOST_LINE_BYTES
 from cluster.errors import ClusterError
 from deploy.cluster.role_status import ClusterStatus
 from deploy.supervisor import control_server
-from deploy.supervisor.control_client import MOST_LINE_BYTES, ControlClient
+from deploy.supervisor.control_client import ControlClient
 from deploy.supervisor.control_server import ControlServer
 from tests.server.processes import HANG_SECONDS
 
@@ -54,6 +55,7 @@ def endless_line(connection: socket.socket, end: threading.Event) -> None:
 
 
 def no_object(connection: socket.socket, _end: threading.Event) -> None:
+    connection.recv(4096)  # else the client may find the connection closed before it has asked
     connection.sendall(b"[1]\n")
 
 

@@ -1,12 +1,9 @@
-from types import SimpleNamespace
-from typing import cast
-
 import pytest
 
 from cluster.errors import ExitCode
-from cluster.inventory import Inventory
+from cluster.inventory import load
 from deploy.jobs.job_restart import JobEnding, JobRestartPolicy
-from deploy.jobs.request import needs_roles
+from tests.inventory.cases import PROJECT
 
 POLICY = JobRestartPolicy(first_delay_seconds=0.5, longest_delay_seconds=4.0, limit=5, window_seconds=600.0)
 LOST = JobEnding(ExitCode.SERVER_LOST, seconds=3.0)
@@ -79,5 +76,5 @@ def test_the_exit_code_of_an_ending(ending: JobEnding, code: int) -> None:
     ("job", "mode", "needed"), [("train", "async", True), ("train", "single", False), ("pi", "single", True)]
 )
 def test_only_training_without_a_cluster_needs_no_roles(job: str, mode: str, needed: bool) -> None:
-    inventory = SimpleNamespace(jobs=SimpleNamespace(train=SimpleNamespace(mode=mode)))
-    assert needs_roles(cast(Inventory, inventory), job) == needed
+    inventory = load(PROJECT / "inventories" / "local.yaml", [f"jobs.train.mode={mode}"])
+    assert inventory.needs_roles(job) == needed

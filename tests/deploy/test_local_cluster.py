@@ -17,8 +17,8 @@ import pytest
 
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
+from cluster.server.accounts import ROLES_ACCOUNT
 from cluster.server.probe import answers
-from cluster.server.unprivileged import ROLES_ACCOUNT
 from deploy.cluster.role_status import ClusterStatus
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT

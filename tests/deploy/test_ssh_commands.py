@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from deploy.common.project import ROOT
-from deploy.release.keys import environment_key
-from deploy.release.requirements import committed
+from deploy.release.requirements import committed, environment_key
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
 from tests.habits import needs

@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 from cluster.engine.messages import Outcome
+from cluster.engine.worker_state import Worker
 from cluster.server.sockets import cut
 from tests.engine.processes import Roles
 from tests.engine.story import Story
@@ -38,12 +39,16 @@ class BadPath:
             self._thread.join()
 
 
-def path_reset(roles: Roles) -> dict[str, Any]:
-    """One TCP reset between worker 0 and the parameter server, in mid-run."""
+def begun(roles: Roles) -> tuple[Story, BadPath, Worker]:
+    """Two workers have joined; worker 0, as the coordinator sees it, and its path, which is still good."""
     story = Story(roles, spin=2_000)
     story.dispatcher.wait_for_workers(2, 30.0)
-    path = BadPath(roles, "worker:0")
-    left = story.dispatcher.membership.workers[0]
+    return story, BadPath(roles, "worker:0"), story.dispatcher.membership.workers[0]
+
+
+def path_reset(roles: Roles) -> dict[str, Any]:
+    """One TCP reset between worker 0 and the parameter server, in mid-run."""
+    story, path, left = begun(roles)
 
     def hook(outcome: Outcome) -> None:
         # Again while it had no call under way that could fail of it.
@@ -58,10 +63,7 @@ def path_reset(roles: Roles) -> dict[str, Any]:
 
 def path_cut(roles: Roles) -> dict[str, Any]:
     """Worker 0 cannot reach the parameter server for a long while, and worker 1 can."""
-    story = Story(roles, spin=2_000)
-    story.dispatcher.wait_for_workers(2, 30.0)
-    path = BadPath(roles, "worker:0")
-    left = story.dispatcher.membership.workers[0]
+    story, path, left = begun(roles)
 
     def hook(_: Outcome) -> None:
         if story.done == 50:

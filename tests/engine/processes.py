@@ -5,7 +5,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from cluster.inventory.free_ports import free_ports  # below those the kernel gives to outgoing connections
+from cluster.inventory.templates import free_ports  # below those the kernel gives to outgoing connections
 from cluster.server.probe import answers
 
 READY_SECONDS = 60.0

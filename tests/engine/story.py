@@ -12,7 +12,7 @@ from cluster.engine.membership import Timing
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Peers, Runtime, device, trace
 from cluster.parameters import Layout, ParameterSpec
-from ps_node.optimizers import MomentumSGD
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 from tests.engine.processes import Roles

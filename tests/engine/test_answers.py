@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.engine.answers import MOST_WORDS, AnswerAsShape
+from cluster.engine.calls import MOST_WORDS, AnswerAsShape
 from cluster.engine.runtime import trace
 
 import tensorflow as tf  # isort: skip

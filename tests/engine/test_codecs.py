@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cluster.engine.codecs import Codec, Fp16, Fp32, TopK
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp16 import Fp16, Fp16Codec
+from cluster.engine.codecs.fp32 import Fp32, Fp32Codec
+from cluster.engine.codecs.topk import TopK, TopKCodec
 from cluster.engine.runtime import trace
-from cluster.inventory.codecs import Fp16Codec, Fp32Codec, TopKCodec
-from cluster.jobs.codec_choice import codec_of
+from cluster.jobs.modes.mode import codec_of
 from cluster.parameters import BLOCK
 from cluster.parameters.layout import Vector
 from tests.habits.leaks import PROJECT
@@ -305,7 +307,8 @@ def test_the_inventory_s_codecs_are_the_engine_s() -> None:
 DIGEST = """
 import hashlib, sys
 import numpy as np
-from cluster.engine.codecs import Fp16, TopK
+from cluster.engine.codecs.fp16 import Fp16
+from cluster.engine.codecs.topk import TopK
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
 values = np.random.default_rng(9).normal(size=700_001).astype(np.float32)

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from cluster.engine.drains import Drains
+from cluster.engine.changes import Drains
 
 LONG_SECONDS = 60.0
 

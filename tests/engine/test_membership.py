@@ -2,7 +2,6 @@
 
 import pytest
 
-from cluster.engine.deadlines import AdaptiveDeadline, Backoff
 from cluster.engine.membership import MAXIMUM_FAILURES_PER_WORKER, MAXIMUM_OWN_ERRORS, Membership, Phase
 from cluster.engine.messages import (
     Abandon,
@@ -16,10 +15,11 @@ from cluster.engine.messages import (
     Item,
     Joined,
     JoinFailed,
-    Probe,
     Probed,
+    ProbeSuspect,
     Replied,
 )
+from cluster.engine.worker_state import AdaptiveDeadline, Backoff
 from tests.engine.played_membership import UNAVAILABLE, delivered, items, membership
 
 
@@ -76,7 +76,7 @@ def test_one_stopped_during_the_run_is_suspected_probed_fenced_and_dropped() -> 
     core.handle(Replied(1, 2, None, 0.1), 0.1)
     assert core.tick(9.9) == []
     # The work goes to the others at once, whatever the probe will say.
-    assert core.tick(10.0) == [Probe(0), Dispatch(1, stuck, 3)]
+    assert core.tick(10.0) == [ProbeSuspect(0), Dispatch(1, stuck, 3)]
     assert core.live == {0, 1}
     assert core.handle(Probed(0, alive=False), 12.0) == [Fence(0, "no reply, and its server does not answer a probe")]
     assert core.handle(Failed(0, 1, UNAVAILABLE), 12.1) == [Drop(0, UNAVAILABLE)]
@@ -123,7 +123,7 @@ def test_one_stopped_while_functions_are_traced_fails_to_join_or_is_overdue_at_i
     # Stopped between joining and its first item: the deadline of a first reply holds.
     assert core.handle(Joined(1), 6.1) == [Dispatch(1, two, 2)]
     assert core.handle(Replied(0, 1, None, 0.1), 6.2) == [delivered(one, 0)]
-    assert core.tick(16.1) == [Probe(1), Dispatch(0, two, 3)]
+    assert core.tick(16.1) == [ProbeSuspect(1), Dispatch(0, two, 3)]
 
 
 def test_a_late_reply_counts_once_whoever_is_first() -> None:
@@ -131,7 +131,7 @@ def test_a_late_reply_counts_once_whoever_is_first() -> None:
     late, other = items(1, 2)
     core.schedule([late, other], 0.0)
     core.handle(Replied(1, 2, None, 0.1), 0.1)
-    assert core.tick(10.0) == [Probe(0), Dispatch(1, late, 3)]
+    assert core.tick(10.0) == [ProbeSuspect(0), Dispatch(1, late, 3)]
     assert core.handle(Probed(0, alive=True), 10.1) == []
     assert core.workers[0].phase is Phase.SLOW
     assert core.handle(Replied(0, 1, None, 0.1), 10.2) == [delivered(late, 0, attempts=2)]
@@ -176,7 +176,7 @@ def test_an_item_given_up_twice_is_not_sent_out_while_another_worker_is_at_it() 
     core = membership(3, 0, 1, 2)
     (item,) = items(1)
     core.schedule([item], 0.0)
-    assert core.tick(10.0) == [Probe(0), Dispatch(1, item, 2)]
+    assert core.tick(10.0) == [ProbeSuspect(0), Dispatch(1, item, 2)]
     assert core.handle(Failed(0, 1, UNAVAILABLE), 11.0) == [Drop(0, UNAVAILABLE)]
     assert core.handle(Failed(1, 2, UNAVAILABLE), 12.0) == [Drop(1, UNAVAILABLE), Dispatch(2, item, 3)]
 
@@ -222,17 +222,17 @@ def test_each_function_has_deadlines_of_its_own() -> None:
     first = core.timing.first_reply_seconds
     assert known < first
     assert core.tick(known) == []
-    assert core.tick(first) == [Probe(0)]
+    assert core.tick(first) == [ProbeSuspect(0)]
 
 
 def test_a_suspect_that_nobody_probes_is_fenced() -> None:
     core = membership(1, 0)
     core.schedule(items(1), 0.0)
     due = core.timing.first_reply_seconds
-    assert core.tick(due) == [Probe(0)]
+    assert core.tick(due) == [ProbeSuspect(0)]
     assert core.next_due() == due + core.timing.probe_seconds
     (fence,) = core.tick(due + core.timing.probe_seconds)
-    assert fence == Fence(0, "no reply, and nobody could probe it in time")
+    assert fence == Fence(0, "no reply, and no probe result in time")
 
 
 def test_time_in_which_the_coordinator_stood_still_is_not_held_against_a_worker() -> None:
@@ -240,7 +240,7 @@ def test_time_in_which_the_coordinator_stood_still_is_not_held_against_a_worker(
     core.schedule(items(1), 0.0)
     core.excuse(7.0)
     assert core.tick(16.9) == []
-    assert core.tick(17.0) == [Probe(0)]
+    assert core.tick(17.0) == [ProbeSuspect(0)]
 
 
 def test_replies_to_a_run_that_was_broken_off_are_not_taken_for_this_one_s() -> None:

@@ -21,8 +21,8 @@ from cluster.engine.messages import (
     Item,
     Joined,
     JoinFailed,
-    Probe,
     Probed,
+    ProbeSuspect,
     Release,
     Replied,
     Silent,
@@ -72,7 +72,7 @@ class Cluster(RuleBasedStateMachine):
                     self.abandoned.append(self.calls.pop(task))
                 case Fence(task):
                     assert task in self.defined
-                case Probe(task):
+                case ProbeSuspect(task):
                     assert task in self.defined
                     self.probing.add(task)
                 case GiveUp():

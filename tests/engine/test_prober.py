@@ -9,7 +9,7 @@ from queue import Queue
 
 import pytest
 
-from cluster.engine.prober import Prober
+from cluster.engine.lanes import Prober
 from cluster.engine.watchdog import PROBE_SECONDS, Watchdog
 from cluster.server.probe import EMPTY_SETTINGS_FRAME, answering
 

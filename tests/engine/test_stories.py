@@ -8,23 +8,49 @@ that the story ends within its deadline.
 import json
 import subprocess
 import sys
-from typing import Any
+import tempfile
+import threading
+from typing import IO, Any
 
 import pytest
 
 from tests.habits.leaks import PROJECT
+from tests.server.processes import HANG_SECONDS
 
+LOADING_SECONDS = 110
+"""Until the process has loaded TensorFlow. Measured beside a dozen busy processes on two cores: 41 to 47 s of the 71 to
+73 s that `half_stopped` took, its eleven roles another 16 to 18 s, and the story itself 10 s."""
 STORY_SECONDS = 110
+
+pytestmark = pytest.mark.timeout(LOADING_SECONDS + STORY_SECONDS + 20)
 
 
 def tell(name: str) -> dict[str, Any]:
     """Run one story and return what it reported."""
     command = [sys.executable, "-m", "tests.engine.scenario", name]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=STORY_SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(done.stdout, done.stderr)  # pytest shows it if an assertion below fails
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        lines = [_line_within(seconds, process, process.stdout) for seconds in (LOADING_SECONDS, STORY_SECONDS)]
+        code = process.wait(HANG_SECONDS)
+        errors.seek(0)
+        print(*lines, errors.read())  # pytest shows it if an assertion fails
+    assert (code, lines[0]) == (0, "begun\n")
+    found: dict[str, Any] = json.loads(lines[1])
     return found
+
+
+def _line_within(seconds: float, process: "subprocess.Popen[str]", stream: IO[str]) -> str:
+    """The next line of the process, which is killed if it does not come in time."""
+    alarm = threading.Timer(seconds, process.kill)
+    alarm.start()
+    try:
+        return stream.readline()
+    finally:
+        alarm.cancel()
+        alarm.join()
 
 
 def exactly_once(story: dict[str, Any]) -> bool:
@@ -74,6 +100,7 @@ def test_in_a_lane_a_call_sends_one_tensor_from_our_own_processor_and_fetches_no
     assert story["fetched_of_calls"] == 0
     assert story["came_from"] == "/job:worker/replica:0/task:0/device:CPU:0"
     assert story["fetched"] == [ours], "what is too long for the answer comes to us"
+    assert story["sent_to_ask"] == [], "asking a server sends no function to workers, of which one may be stopped"
 
 
 @pytest.mark.parametrize("name", ["path_reset", pytest.param("path_cut", marks=pytest.mark.long)])
@@ -102,7 +129,7 @@ def test_many_that_stop_at_once_leave_in_one_change_while_the_others_work_on() -
     assert story["live_meanwhile"] == [0, 2, 4, 6, 8]
     assert all(story["departures"][str(task)] == 0 for task in (0, 2, 4, 6, 8)), "no healthy one was fenced"
     assert story["changes"] <= 3, "and not one for each of the five"
-    assert story["first"]["longest_gap_seconds"] < 8.0, "what docs/engine.md says"
+    assert story["meanwhile"] > 5, "the others got new items before the stopped ones had left"
     assert story["joined"] == 10
 
 
@@ -152,7 +179,7 @@ def test_a_late_push_of_a_worker_that_was_given_up_is_dropped_at_the_shards() ->
 def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it() -> None:
     story = tell("server_lost")
     assert story["message"].startswith("parameter server ps:0 at 127.0.0.1:")
-    assert "`fab job train --resume` goes on from the last checkpoint" in story["message"]
+    assert "`fab job train --resume` continues from the last checkpoint" in story["message"]
 
 
 @pytest.mark.long

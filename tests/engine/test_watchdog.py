@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.engine import guardian, watchdog
-from cluster.engine.guardian import Guardian
-from cluster.engine.watchdog import kill_through_supervisor
+from cluster.engine import watchdog
+from cluster.engine.watchdog import Guardian, kill_through_supervisor
 from cluster.server.probe import EMPTY_SETTINGS_FRAME
 from cluster.server.sockets import cut, sockets_to
 from tests.habits.leaks import PROJECT
@@ -146,7 +145,7 @@ def test_a_silent_coordinator_is_freed_of_the_server_that_does_not_answer_and_of
     waiter, patient = start("-c", WAITER, str(port)), start("-c", WAITER, str(healthy_port))
     assert (line_of(waiter), line_of(patient)) == ("waiting", "waiting")
     stopped.send_signal(signal.SIGSTOP)
-    # It watches over the waiter, which never beats.
+    # It watches over the waiter, which sends no heartbeat.
     guard = start("-m", "cluster.engine.watchdog", str(waiter.pid), "0.2", "1000")
     assert guard.stdin is not None
     guard.stdin.write(f"watch worker:0 127.0.0.1 {healthy_port}\nwatch worker:1 127.0.0.1 {port}\n")
@@ -193,24 +192,24 @@ def test_a_coordinator_that_never_moves_again_is_killed(start: Callable[..., "su
 
 def test_it_ends_with_its_input_and_says_what_it_cannot_read(start: Callable[..., "subprocess.Popen[str]"]) -> None:
     guard = start("-m", "cluster.engine.watchdog", str(os.getpid()))
-    _, problems = guard.communicate("beat\nwatch me\n", timeout=WAIT_SECONDS)
+    _, problems = guard.communicate("heartbeat\nwatch me\n", timeout=WAIT_SECONDS)
     assert guard.returncode == 0
     assert "cannot read the command 'watch me'" in problems
 
 
-def test_a_call_that_must_not_hang_is_made_without_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guardian, "BEAT_SECONDS", 0.01)
+def test_a_call_that_must_not_hang_is_made_without_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "HEARTBEAT_SECONDS", 0.01)
     sent: list[str] = []
     monkeypatch.setattr(Guardian, "_send", lambda _, line: sent.append(line))
-    beating = Guardian({})
+    guardian = Guardian({})
     try:
-        with beating.quiet():
+        with guardian.quiet():
             sent.clear()
             assert not threading.Event().wait(0.2)
             assert sent == []
-        assert sent[0] == "beat"
+        assert sent[0] == "heartbeat"
     finally:
-        beating.close()
+        guardian.close()
 
 
 def test_the_supervisor_is_asked_to_kill_whom_we_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

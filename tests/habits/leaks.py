@@ -1,4 +1,4 @@
-"""What a test may leave behind: nothing. Snapshots of this machine that are compared before and after each test."""
+"""A test leaves nothing behind: snapshots of this machine before and after each test are compared."""
 
 import os
 import threading
@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 
 MARK = "PSCLUSTER_TEST_SESSION"
-"""Every process that a test starts inherits this variable, detached ones too, and is known by it."""
+"""Every process that a test starts inherits this variable, detached ones too, and is recognised by it."""
 
 GRACE_SECONDS = 2.0
-"""A process that was told to end, or a thread that was told to stop, may still be on its way out."""
+"""A process or thread that got its signal to end may need a moment."""
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +19,7 @@ CACHES = {".git", ".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cach
 CACHES |= {".import_linter_cache", "_build"}
 
 SOURCES = {".py", ".md", ".toml", ".svg", ".lock", ".swp"}
-"""Somebody may write code while the tests run."""
+"""A person may edit these while the tests run."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Snapshot:
 def take(folders: tuple[Path, ...], session: str) -> Snapshot:
     """The state now. `folders` are searched for files; `session` is the value of MARK.
 
-    Only the project is searched to its depths: the tests may be run from anywhere, from `/` too.
+    Only the project is searched completely, because the tests may run from any folder, from `/` too.
     """
     mine, others_run_a_cluster = _processes(session)
     return Snapshot(
@@ -51,9 +51,9 @@ def take(folders: tuple[Path, ...], session: str) -> Snapshot:
 def left_behind(
     before: Snapshot, folders: tuple[Path, ...], session: str, grace_seconds: float = GRACE_SECONDS
 ) -> list[str]:
-    """One line for each thing that is there now and was not in `before`.
+    """One line for each thing that exists now and is not in `before`.
 
-    A process whose parent was there before belongs to that parent: a cluster that outlives the test may restart a role.
+    A process whose parent is in `before` belongs to that parent: a cluster that outlives the test may restart a role.
     """
     new = _orphans(take((), session).processes - before.processes, before.processes)
     psutil.wait_procs(new, timeout=grace_seconds)
@@ -61,7 +61,7 @@ def left_behind(
         if not thread.daemon and thread not in before.threads:
             thread.join(grace_seconds)
     after = take(folders, session)
-    # A cluster that a person runs from this checkout meanwhile writes here too, and cannot be told apart.
+    # A cluster that a person runs from this checkout meanwhile writes here too, and looks the same.
     shared = {"runs", ".pscluster"} if before.others_run_a_cluster or after.others_run_a_cluster else set()
     return [
         *(f"process {process.pid}: {_command(process)}" for process in new if process in after.processes),
@@ -89,7 +89,7 @@ def _processes(session: str) -> tuple[frozenset[psutil.Process], bool]:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Neither gone nor a zombie that only its parent can bury."""
+    """Whether it is neither gone nor a zombie, which only its parent can remove."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

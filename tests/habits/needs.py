@@ -1,6 +1,6 @@
-"""What a test needs of the machine, and how it is skipped where that is missing: here, and nowhere else.
+"""The needs of tests on the machine, and the only place that skips a test where one is missing.
 
-The end of a run says in one line what was skipped for it, and the command that gets it (tests/conftest.py).
+A run ends with one line that lists the missing tools, and the command that gets them (tests/conftest.py).
 """
 
 import os
@@ -21,7 +21,7 @@ _ROOT = "needs root: {purpose}"
 
 
 def tool(name: str) -> Path:
-    """The program, the machine's own or the unpacked one; skips without it."""
+    """Returns the program, the machine's own or the unpacked one; skips without it."""
     __tracebackhide__ = True
     found = debian_tools.find(name)
     if found is None:
@@ -30,7 +30,7 @@ def tool(name: str) -> Path:
 
 
 def tools(*names: str) -> None:
-    """Skips without all of them."""
+    """Skips unless all of them exist."""
     __tracebackhide__ = True
     for name in names:
         tool(name)
@@ -44,7 +44,7 @@ def root(purpose: str) -> None:
 
 
 def sudo() -> None:
-    """Skips where sudo is neither installed nor, for root, unpacked: it takes a right that only root can give it."""
+    """Skips where sudo is neither installed nor, for root, unpacked: only root can make it set-uid."""
     __tracebackhide__ = True
     if debian_tools.installed("sudo"):
         return
@@ -53,7 +53,7 @@ def sudo() -> None:
 
 
 def mount_namespace() -> None:
-    """Skips where no mount can be made that only a process of the test sees."""
+    """Skips where a test cannot make mounts that only its process sees."""
     __tracebackhide__ = True
     tool("unshare")
     root("mounts of a test's own")
@@ -61,7 +61,7 @@ def mount_namespace() -> None:
 
 
 def overlay() -> None:
-    """Skips where no folder can be laid over another in a mount namespace."""
+    """Skips where a mount namespace permits no overlay."""
     __tracebackhide__ = True
     mount_namespace()
     trial = "cd /mnt && mkdir a b c && mount -t overlay -o lowerdir=a,upperdir=b,workdir=c overlay /mnt/a"
@@ -69,7 +69,7 @@ def overlay() -> None:
 
 
 def machine_id() -> tuple[str, ...]:
-    """What a command begins with that asks for the machine's id, which a container may lack; skips without a way."""
+    """The prefix of a command that reads the machine's id, which a container may lack; skips where none works."""
     __tracebackhide__ = True
     if Path("/etc/machine-id").exists():
         return ()
@@ -105,7 +105,7 @@ def skip(reason: str) -> NoReturn:
 
 @cache
 def _refused(*command: str) -> str:
-    """Why the command cannot be run here; empty where it can."""
+    """The reason why the command cannot run here; empty where it can."""
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode == 0:
         return ""
@@ -113,7 +113,7 @@ def _refused(*command: str) -> str:
 
 
 def closing_line(reasons: Iterable[str]) -> str:
-    """What was skipped for want of tools or of root, by the reason of each skipped test; empty where nothing was."""
+    """The line about tests without tools or root, from the reasons of all skipped tests; empty without any."""
     tools: Counter[str] = Counter()
     roots = 0
     for reason in reasons:
@@ -123,7 +123,7 @@ def closing_line(reasons: Iterable[str]) -> str:
     said = []
     if tools:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(tools.items()))
-        said.append(f"{tools.total()} for want of {listed}: `{debian_tools.COMMAND}` fetches what Debian has of it")
+        said.append(f"{tools.total()} without {listed}: `{debian_tools.COMMAND}` fetches what Debian has")
     if roots:
         said.append(f"{roots} that need root: `sudo make test` runs them")
     return f"skipped: {'; '.join(said)}" if said else ""

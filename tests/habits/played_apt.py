@@ -1,4 +1,4 @@
-"""An apt whose packages are made by a test; what unpacks them is Debian's own."""
+"""An apt with packages that a test makes; Debian's own tools unpack them."""
 
 import subprocess
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class PlayedApt:
         (folder / "asked").touch()
 
     def package(self, name: str, files: Mapping[str, str], needed: str = "") -> None:
-        """A package of executable files that are set-uid, and what it depends on."""
+        """A package of set-uid executables, with its dependencies."""
         root = self.folder / "roots" / name
         (root / "DEBIAN").mkdir(parents=True)
         (root / "DEBIAN/control").write_text(
@@ -49,7 +49,7 @@ class PlayedApt:
         (self.folder / f"{name}.needs").write_text(needed)
 
     def offline(self) -> None:
-        """From now on no mirror is reached."""
+        """From now on no mirror answers."""
         (self.folder / "offline").touch()
 
     @property

@@ -1,4 +1,4 @@
-"""Which values of the product's f-strings reach a shell without `quoted`: read from the sources, nothing is run."""
+"""Values of the product's f-strings that reach a shell without `quoted`, read from the sources."""
 
 import ast
 import re
@@ -29,7 +29,7 @@ class Unquoted:
 
 
 def unquoted(path: Path, text: str) -> Iterator[Unquoted]:
-    """Values of f-strings that look like shell, other than constants, numbers and what is quoted."""
+    """Values of f-strings that look like shell, except constants, numbers and quoted values."""
     tree = ast.parse(text)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):
@@ -41,7 +41,7 @@ def unquoted(path: Path, text: str) -> Iterator[Unquoted]:
 
 
 def commands_as_text(path: Path, text: str) -> Iterator[str]:
-    """Calls of `run` and `stream` whose command is one string: a list of words is due."""
+    """Calls of `run` and `stream` whose command is one string instead of a list of words."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             first = node.args[0]
@@ -106,7 +106,7 @@ class _Scope:
         return False
 
     def _assigned_safe(self, name: str, where: ast.AST) -> bool:
-        """Whether all that is ever assigned to this name there is safe."""
+        """Whether all values assigned to this name there are safe."""
         if (name, where) in self._seen:
             return True
         self._seen.add((name, where))
@@ -127,7 +127,7 @@ class _Scope:
                 inner = _Scope(node, {}, self._tree)
                 inner._function = node
                 arguments = {one.arg for one in node.args.args}
-                # Its own values are looked at where they stand; what it is given has to be quoted there.
+                # Its own values are checked where they are used; the caller has to quote its arguments.
                 return all(one is not None and inner._is_made_of(one, arguments) for one in returned)
         return False
 

@@ -1,4 +1,4 @@
-"""All skips go through one place, and the end of a run says in one line what was skipped."""
+"""All skips go through one place, and a run ends with one line about them."""
 
 import re
 import subprocess
@@ -48,7 +48,7 @@ def test_the_closing_line_counts_what_is_missing() -> None:
         "Skipped: the real recordings are not here",
     ]
     assert needs.closing_line(reasons) == (
-        "skipped: 4 for want of sshd (3), systemd-analyze (1): `make test-tools` fetches what Debian has of it; "
+        "skipped: 4 without sshd (3), systemd-analyze (1): `make test-tools` fetches what Debian has; "
         "1 that need root: `sudo make test` runs them"
     )
     assert needs.closing_line(reasons[-1:]) == ""
@@ -66,4 +66,4 @@ def test_the_line_stands_at_the_end_of_a_run(tmp_path: Path) -> None:
     )
     said = done.stdout.splitlines()
     assert said[-1].startswith("1 passed, 1 skipped"), done.stdout + done.stderr
-    assert "skipped: 1 for want of sshd (1): `make test-tools` fetches what Debian has of it" in said[-3:]
+    assert "skipped: 1 without sshd (1): `make test-tools` fetches what Debian has" in said[-3:]

@@ -1,4 +1,4 @@
-"""How the product reaches a node: commands are argument lists, and root's work on files is done in one place."""
+"""Commands for nodes are argument lists, and one place does root's work on files."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ WITHIN_ROOT_S_OWN = {
     "deploy/release/release_scripts.py": "/opt/pscluster/releases, which only root writes",
     "deploy/rooted/walk.py": "a message",
 }
-"""Where scripts name files by their path, and why nobody but root can change what lies there."""
+"""The modules whose scripts name files by path, and why only root can change these files."""
 
 
 def test_every_value_in_a_shell_command_is_quoted_by_the_one_function() -> None:

@@ -82,7 +82,7 @@ def test_a_cluster_that_was_running_before_is_left_running(tmp_path: Path) -> No
     done = subprocess.run(command(tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0
     assert asked(tmp_path) == ["deploy start --inventory local.yaml --jobs"]
-    assert "left running, as it was before" in done.stdout
+    assert "the cluster ran before and stays up" in done.stdout
 
 
 def test_an_inventory_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from cluster.inventory import ConvolutionalModel, Sgd, ThesisModel
+from cluster.models.conv_lstm import ConvolutionalModel
+from cluster.models.thesis import ThesisModel
+from ps_node.optimizers.sgd import SgdOptions as Sgd
 from tests.inventory.cases import THREE_NODES, only, problems, read
 
 

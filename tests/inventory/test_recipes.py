@@ -1,6 +1,10 @@
 """The two recipes, and the values an inventory's own keys have over them."""
 
-from cluster.inventory import Adam, AdamW, Constant, OneCycle, ResidualModel, ThesisModel, TrainJob
+from cluster.inventory import Constant, OneCycle, TrainJob
+from cluster.models.residual import ResidualModel
+from cluster.models.thesis import ThesisModel
+from ps_node.optimizers.adam import AdamOptions as Adam
+from ps_node.optimizers.adam import AdamWOptions as AdamW
 from tests.inventory.cases import THREE_NODES, read
 
 

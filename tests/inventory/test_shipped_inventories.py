@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from cluster.inventory import Adam, AdamW, Constant, OneCycle, ThesisModel, TrainJob
+from cluster.inventory import Constant, OneCycle, TrainJob
 from cluster.inventory.templates import hosts_inventory, local_inventory
+from cluster.models.thesis import ThesisModel
+from ps_node.optimizers.adam import AdamOptions as Adam
+from ps_node.optimizers.adam import AdamWOptions as AdamW
 from tests.inventory.cases import PROJECT, machine, read
 
 THESIS = (PROJECT / "inventory.yaml").read_text(encoding="utf-8")

@@ -6,9 +6,7 @@ import pytest
 
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory import ROLE_NAMES, InventoryError
-from cluster.inventory.free_ports import LOWEST_PORT, free_ports
-from cluster.inventory.host_ranges import expand_hosts
-from cluster.inventory.templates import hosts_inventory, local_inventory
+from cluster.inventory.templates import LOWEST_PORT, expand_hosts, free_ports, hosts_inventory, local_inventory
 from tests.inventory.cases import PROJECT, read
 
 
@@ -20,7 +18,7 @@ def test_one_machine_gets_as_many_roles_as_asked() -> None:
 
 
 def test_every_role_gets_free_ports_of_its_own() -> None:
-    inventory = read(local_inventory(workers=2, ps=1, free_ports=lambda count: range(5000, 5000 + count)))
+    inventory = read(local_inventory(workers=2, ps=1, draw_ports=lambda count: range(5000, 5000 + count)))
 
     assert [task.address for task in inventory.tasks()] == [f"127.0.0.1:{port}" for port in (5000, 5002, 5004, 5006)]
     assert [task.metrics_port for task in inventory.tasks()] == [5001, 5003, 5005, 5007]

@@ -46,6 +46,13 @@ class Done:
         return content
 
     @property
+    def epochs(self) -> list[dict[str, Any]]:
+        """The finished epochs, as the lines of the history have them."""
+        assert self.folder is not None, self.errors
+        lines = [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
+        return [line for line in lines if line["event"] == "epoch"]
+
+    @property
     def log(self) -> str:
         assert self.folder is not None, self.errors
         return (self.folder / "coordinator.log").read_text()
@@ -88,6 +95,10 @@ class Running:
         new = sorted(set(self.runs.glob("*-*/")) - self.before) if self.runs.is_dir() else []
         assert len(new) <= (self.resumed is None)
         return Done(self.process.returncode, output, "".join(self.lines) + errors, new[0] if new else self.resumed)
+
+    def folder(self) -> Path | None:
+        """The run's folder, once it is there."""
+        return next(iter(set(self.runs.glob("*-*/")) - self.before), None)
 
     def kill(self) -> Path:
         """SIGKILL; the folder that is left of the run."""

@@ -11,12 +11,11 @@ from cluster.checkpoints.reading import read_newest
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.checkpointing import FOLDER, Resumption, RunKeeper, resume
-from cluster.jobs.figures import Figures
 from cluster.jobs.fit import Cursor, Fit, Staleness
-from cluster.jobs.observer import Observer
 from cluster.jobs.wire import WireMeter
 from cluster.parameters import Layout, ParameterSpec
-from ps_node.optimizers import Adam
+from cluster.status.parts import Figures
+from ps_node.optimizers.adam import Adam
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 
@@ -36,10 +35,10 @@ def keeper(run: Path, updates: int, rolled_back: int = 0, fits: list[Fit] | None
     layout = Layout([ParameterSpec("weights", (SIZE,))])
     shards = ParameterShards(layout, state(updates), Adam(), ["/device:CPU:0"])
     facts: dict[str, Any] = {
-        "applied": updates, "duplicates_dropped": 4, "rolled_back": rolled_back, "resumptions": 2, "event_lines": 3,
+        "applied": updates, "duplicates_dropped": 4, "rolled_back": rolled_back, "resumptions": 2,
         "elapsed_seconds": 1.5,
     }  # fmt: skip
-    return RunKeeper(run, JOB, DATA, shards, lambda: facts, fits or [], WireMeter(sent=10, received=20), Observer())
+    return RunKeeper(run, JOB, DATA, shards, lambda: facts, fits or [], WireMeter(sent=10, received=20), lambda _: None)
 
 
 def resumed(run: Path, job: TrainJob = JOB, data: str = DATA, size: int = SIZE) -> Resumption:
@@ -67,8 +66,8 @@ def test_all_there_is_comes_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.fits[0].vector, fit.vector)
     assert len(found.fits) == 2
     assert (found.totals.applied, found.totals.duplicates_dropped) == (90, 4)
-    assert (found.resumptions, found.event_lines, found.elapsed_seconds, found.rolled_back) == (2, 3, 1.5, 0)
-    assert WireMeter(**found.wire).sent == 10
+    assert (found.resumptions, found.elapsed_seconds, found.rolled_back) == (2, 1.5, 0)
+    assert WireMeter.of(found.wire).sent == 10
 
 
 def test_what_came_after_the_checkpoint_is_rolled_back_and_adds_up_over_several_ends(tmp_path: Path) -> None:

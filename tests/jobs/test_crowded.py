@@ -44,7 +44,7 @@ def test_a_training_outlives_crowds_at_its_page_its_metrics_and_its_roles(cluste
     assert done.code == 0, done.errors
     assert done.folder is not None
     assert done.result["status"] == "done"
-    for name in ("result.json", "events.jsonl", "history.jsonl", "coordinator.log", "report.html"):
+    for name in ("result.json", "history.jsonl", "coordinator.log", "report.html"):
         assert (done.folder / name).is_file(), name
     crowded = [line for line in done.log.splitlines() if "connections at once" in line]
     assert 0 < len(crowded) <= 2 * (1 + int(done.result["elapsed_seconds"]) // 60), done.log

@@ -11,6 +11,6 @@ PAGE = (PROJECT / "docs" / "jobs.md").read_text()
 
 def test_every_key_of_a_training_result_is_listed() -> None:
     described = TrainReport(load(PROJECT / "inventories" / "local.yaml")).describe()
-    section = PAGE[PAGE.index("### `result.json`") : PAGE.index("### `events.jsonl`")]
+    section = PAGE[PAGE.index("### `result.json`") : PAGE.index("### `history.jsonl`")]
     listed = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if "|" in line)))
     assert listed == {"schema", "job", "status", "reason", *described}

@@ -53,7 +53,7 @@ def test_a_drained_worker_is_ended_and_costs_no_update_and_no_repetition(
     assert updates["scheduled"] == updates["applied"] == EPOCHS * UPDATES_PER_EPOCH
     assert updates["duplicates_dropped"] == 0
     assert sum(map(sum, done.result["confusion"])) == 120
-    assert "worker:1 is drained; 1 of 2 workers go on" in done.log
+    assert "worker:1 is drained; 1 of 2 workers continue" in done.log
     assert " left (" not in done.log
     assert "overdue" not in done.log
 

@@ -9,7 +9,7 @@ from cluster.data import Dataset, open_prepared
 from cluster.data.publish import publishable
 from cluster.errors import DataError
 from cluster.jobs.handed_over import handed_over
-from cluster.server.unprivileged import ROLES_ACCOUNT
+from cluster.server.accounts import ROLES_ACCOUNT
 from tests.habits import needs
 from tests.jobs.cluster import own_recordings
 

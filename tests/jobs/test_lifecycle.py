@@ -13,21 +13,8 @@ from cluster.jobs import lifecycle
 from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.lifecycle import Crashed, conduct
-from cluster.jobs.observer import Observer, Observers
 from cluster.jobs.run_folder import RunFolder, unfinished
-
-
-class Listener(Observer):
-    """Remembers how the job began and ended."""
-
-    def __init__(self, heard: list[tuple[object, ...]]) -> None:
-        self._heard = heard
-
-    def opened(self, run: str, job: str) -> None:
-        self._heard.append((run, job))
-
-    def ended(self, state: str, reason: str | None) -> None:
-        self._heard.append((state, reason))
+from cluster.status.events import Ended, Event, Opened, Stream
 
 
 def nothing(*_: object) -> None:
@@ -43,8 +30,8 @@ class Small:
         self._prepare, self._run = prepare, run
         self.done = 0
         self.metrics = CoordinatorMetrics()
-        self.heard: list[tuple[object, ...]] = []
-        self.observers = Observers(Listener(self.heard))
+        self.heard: list[Event] = []
+        self.stream = Stream(self.heard.append)
 
     def prepare(self) -> None:
         self._prepare()
@@ -76,7 +63,7 @@ def stored(runs: Path) -> dict[str, Any]:
 def test_a_job_that_ends_well(tmp_path: Path) -> None:
     job = Small()
     path, result = conduct(job, tmp_path, Cancel())
-    assert job.heard == [(path.parent.name, "pi"), ("done", None)]
+    assert job.heard == [Opened(path.parent.name, "pi"), Ended("done")]
     assert json.loads(path.read_text()) == result
     assert result == {"schema": 1, "job": "pi", "status": "done", "reason": None, "samples": 1}
     assert "pi: done" in (path.parent / "coordinator.log").read_text()
@@ -125,11 +112,10 @@ def content_of(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_second_writer_is_refused_and_leaves_the_live_run_as_it_is(tmp_path: Path) -> None:
-    """The second one used to rewrite the events and to record its own failure in the live run."""
+    """The second one used to rewrite the history and to record its own failure in the live run."""
     second = Small()
 
     def alive(folder: RunFolder) -> None:
-        folder.event(epoch=1)
         for name in ("history.jsonl", "result.json", "checkpoints/progress"):
             (folder.path / name).parent.mkdir(exist_ok=True)
             (folder.path / name).write_text(name)
@@ -149,7 +135,7 @@ def test_a_second_writer_is_refused_and_leaves_the_live_run_as_it_is(tmp_path: P
     path, _ = conduct(Small(run=alive), tmp_path, Cancel())
     assert second.done == 0
     assert second.heard == []
-    assert [json.loads(line)["epoch"] for line in (path.parent / "events.jsonl").read_text().splitlines()] == [1]
+    assert (path.parent / "history.jsonl").read_text() == "history.jsonl"
     assert stored(tmp_path)["status"] == "done"
     with pytest.raises(UsageError, match="is finished"):
         conduct(second, tmp_path, Cancel(), resumed=path.parent)
@@ -162,11 +148,10 @@ def test_a_failure_is_recorded_and_raised(tmp_path: Path) -> None:
     job = Small(run=raising(ClusterError("ps:0 is gone")))
     with pytest.raises(ClusterError, match="ps:0 is gone"):
         conduct(job, tmp_path, Cancel())
-    assert job.heard[1:] == [("failed", "ps:0 is gone")]
+    assert job.heard[1:] == [Ended("failed", "ps:0 is gone")]
     assert stored(tmp_path)["status"] == "failed"
     assert stored(tmp_path)["reason"] == "ps:0 is gone"
     (folder,) = tmp_path.iterdir()
-    assert json.loads((folder / "events.jsonl").read_text())["status"] == "failed"
     assert "ps:0 is gone" in (folder / "report.html").read_text()
 
 

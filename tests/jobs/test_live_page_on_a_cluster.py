@@ -83,7 +83,7 @@ def test_the_story_goes_on_with_another_coordinator(cluster: Cluster) -> None:
     with cluster.begun("train", *settings) as job:
         before = status_when(cluster, lambda found: found["train"]["checkpoints"] and samples(found) > 2)
         folder = job.kill()
-    assert "broken off" in str(read_run(folder).reason)
+    assert "was interrupted" in str(read_run(folder).reason)
     for name in list(cluster.processes):  # as `fab` does: the dead one's variables live on in them
         cluster.kill(name)
     cluster.start("ps:0", "worker:0", "worker:1")

@@ -7,37 +7,52 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric as Family
 
-from cluster.engine.codecs import Codec
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp16 import Fp16Codec
+from cluster.engine.codecs.fp32 import Fp32Codec
+from cluster.engine.codecs.topk import TopKCodec
 from cluster.engine.membership import Membership, Phase
 from cluster.engine.messages import Answered, Item, Joined
 from cluster.errors import ClusterError
-from cluster.inventory.codecs import Fp16Codec, Fp32Codec, TopKCodec
+from cluster.inventory.extensions import CODECS
 from cluster.inventory.task import Task
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.codec_choice import wire_codecs
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.figures import Figures
-from cluster.jobs.job_metrics import JobMetrics, Stage
+from cluster.jobs.job_metrics import JobMetrics, PiMetrics, TrainingMetrics
 from cluster.jobs.lifecycle import conduct
-from cluster.jobs.observer import EpochReport, Observer, Observers, Update, WorkedStep
-from cluster.jobs.pi_metrics import PiMetrics
+from cluster.jobs.modes.mode import wire_codecs
 from cluster.jobs.run_folder import RunFolder
-from cluster.jobs.training_metrics import TrainingMetrics
-from cluster.jobs.wire import Traffic
-from cluster.metrics import job_entries, standard
-from cluster.metrics.catalogue import exported_by, metric
-from cluster.metrics.cost import Cost
+from cluster.metrics import catalogue, standard
+from cluster.metrics.catalogue import Metric, exported_by, metric
 from cluster.metrics.filesystems import FilesystemCollector
-from cluster.metrics.identity import Identity
-from cluster.metrics.metric import Metric
-from cluster.metrics.node import NodeCollector
-from cluster.metrics.throttling import Throttling
-from ps_node.shard import Totals
+from cluster.metrics.instruments import Identity
+from cluster.metrics.node import NodeCollector, Throttling
+from cluster.metrics.process import Cost
+from cluster.status.events import (
+    Advanced,
+    Calibrated,
+    CheckpointWritten,
+    Consumer,
+    Diverged,
+    Ended,
+    EpochEnded,
+    FiguresComputed,
+    Opened,
+    Planned,
+    PointsDrawn,
+    StageBegan,
+    Stepped,
+    Stream,
+    TrafficCounted,
+    Updated,
+    UpdatesCounted,
+    Validating,
+)
+from cluster.status.parts import Figures
 from tests.jobs.cluster import free_port
 
 NFS = "22 1 179:2 / / rw - ext4 /dev/sda1 rw\n61 22 0:51 / /mnt rw - nfs4 192.168.1.26:/srv rw\n"
@@ -107,26 +122,22 @@ def test_a_pi_with_a_shared_folder_exports_the_rest(tmp_path: Path, everywhere: 
     assert len(found["pscluster_node_throttled"].samples) == 8
 
 
-def played(observer: Observer) -> Membership:
-    """Everything that a job can tell, once."""
-    membership = Membership(range(2))
-    observer.opened("20260101T000000Z-train", "train")
-    observer.stage("train", 10, "updates")
-    observer.totals(Totals(0, 0), 0, 1)
-    observer.membership(membership)
-    observer.planned(2, 0, 0.001)
-    observer.step(WorkedStep(1, 100, 1.0, 0.3, {"pull": 0.1, "compute": 0.1, "push": 0.05, "wait": 0.05}))
-    observer.update(Update(0, 1, 10, 1.7, 0.002, 330.0))
-    for done in (1, 4):
-        observer.advanced(done)
-    observer.figures("validation", FIGURES, ["a", "b"], np.zeros((2, 2), np.int64), 1)
-    observer.epoch("train", EpochReport(1, 1.5, 0.6, 0.002, 300.0, 12.0, FIGURES))
-    observer.totals(Totals(5, 1), 2, 1)
-    observer.traffic(Traffic(1000, 2000, 3), 5)
-    observer.checkpoint(0.2, 4096, 5)
-    observer.calibration({"worker:0": 2e6, "worker:1": 1e6})
-    observer.pi(1, 1000, 0.1, 785, 1000)
-    return membership
+def play(emit: Consumer) -> None:
+    """Everything that a job can emit, once."""
+    emit(Opened("20260101T000000Z-train", "train"))
+    emit(StageBegan("train", 10, "updates"))
+    emit(UpdatesCounted(0, 0, 0, 1))
+    emit(Planned(2, 0, 0.001))
+    emit(Stepped(1, 100, 1.0, 0.3, {"pull": 0.1, "compute": 0.1, "push": 0.05, "wait": 0.05}))
+    emit(Updated(0, 1, 10, 1.7, 0.002, 330.0))
+    emit(Advanced(4))
+    emit(FiguresComputed("validation", FIGURES, ("a", "b"), ((0, 0), (0, 0)), 1))
+    emit(EpochEnded("train", 1, 1.5, 0.6, 0.002, 300.0, 12.0, FIGURES))
+    emit(UpdatesCounted(5, 1, 2, 1))
+    emit(TrafficCounted(1000, 2000, 5))
+    emit(CheckpointWritten(0.2, 4096, 5))
+    emit(Calibrated({"worker:0": 2e6, "worker:1": 1e6}))
+    emit(PointsDrawn(1, 1000, 0.1, 1000, 3.14, 0.05))
 
 
 @pytest.fixture
@@ -137,13 +148,13 @@ def clock() -> Callable[[], float]:
 
 def test_a_coordinator_exports_what_the_catalogue_says(clock: Callable[[], float]) -> None:
     registry = CollectorRegistry()
-    played(
-        Observers(
-            JobMetrics(registry, "async", "thesis", clock),
-            TrainingMetrics(registry, "fp32", "topk", 30.0, lambda: 1.8e9),
-            PiMetrics(registry, 10**6),
-        )
+    membership = Membership(range(2))
+    consumers = (
+        JobMetrics(registry, "async", "thesis", lambda: membership, clock),
+        TrainingMetrics(registry, "fp32", "topk", 30.0, lambda: 1.8e9),
+        PiMetrics(registry, 10**6),
     )
+    play(Stream(*(each.consume for each in consumers)).emit)
     found, entries = exported(registry), {e.family: e for e in exported_by("every job", "training", "pi")}
     assert found.keys() == entries.keys()
     for name, family in found.items():
@@ -153,7 +164,7 @@ def test_a_coordinator_exports_what_the_catalogue_says(clock: Callable[[], float
 def test_what_a_training_tells_arrives() -> None:
     registry = CollectorRegistry()
     observer = TrainingMetrics(registry, "fp32", "topk", 30.0, lambda: 1.8e9)
-    played(observer)
+    play(observer.consume)
     ours = ("coordinator", "0")
     for short, value in {
         "train_latest_loss": 1.7, "train_loss_finite": 1, "train_updates_applied_total": 7,
@@ -166,20 +177,20 @@ def test_what_a_training_tells_arrives() -> None:
     assert samples(registry, "pscluster_train_wire_bytes_total") == {
         ("fp32", "pull", *ours): 1000, ("topk", "push", *ours): 2000
     }  # fmt: skip
-    observer.traffic(Traffic(10, 20, 3), 5)
+    observer.consume(TrafficCounted(10, 20, 5))
     assert samples(registry, "pscluster_train_wire_bytes_total")["fp32", "pull", *ours] == 1010
-    observer.diverged("the loss is nan")
+    observer.consume(Diverged("the loss is nan"))
     assert samples(registry, "pscluster_train_loss_finite") == {ours: 0}
 
 
 def test_a_coordinator_that_goes_on_sets_no_counter_back() -> None:
     applied: list[float] = []
     dropped: list[float] = []
-    for begun, done, lost in ((Totals(0, 0), Totals(140, 3), 0), (Totals(130, 2), Totals(150, 4), 10)):
+    for begun, done, lost in (((0, 0), (140, 3), 0), ((130, 2), (150, 4), 10)):
         registry = CollectorRegistry()
         observer = TrainingMetrics(registry, "fp32", "fp32", 60.0)
         for totals in (begun, done):
-            observer.totals(totals, lost, 0)
+            observer.consume(UpdatesCounted(*totals, lost, 0))
             applied += samples(registry, "pscluster_train_updates_applied_total").values()
             dropped += samples(registry, "pscluster_train_duplicates_dropped_total").values()
     assert applied == [0, 140, 140, 160]
@@ -188,30 +199,31 @@ def test_a_coordinator_that_goes_on_sets_no_counter_back() -> None:
 
 def test_held_out_people_are_looked_at_within_a_stage(clock: Callable[[], float]) -> None:
     registry = CollectorRegistry()
-    observer = JobMetrics(registry, "async", "thesis", clock)
-    observer.stage("train", 10, "updates")
-    observer.advanced(4)
+    observer = JobMetrics(registry, "async", "thesis", clock=clock)
+    observer.consume(StageBegan("train", 10, "updates"))
+    observer.consume(Advanced(4))
     for begins, stage in ((True, "validation"), (False, "train")):
-        observer.validating(begins)
+        observer.consume(Validating(begins))
         stages = samples(registry, "pscluster_job_stage")
         assert [labels[1] for labels, value in stages.items() if value] == [stage]
         assert samples(registry, "pscluster_job_progress_ratio") == {("coordinator", "0"): 0.4}
-    observer.validating(True)
-    observer.ended("failed", "a parameter server is lost")
+    observer.consume(Validating(True))
+    observer.consume(Ended("failed", "a parameter server is lost"))
     assert samples(registry, "pscluster_job_stage")["coordinator", "ended", "0"] == 1
 
 
 def test_what_any_job_tells_arrives(clock: Callable[[], float]) -> None:
     registry = CollectorRegistry()
-    observer = JobMetrics(registry, "async", "thesis", clock)
+    membership = Membership(range(2))
+    observer = JobMetrics(registry, "async", "thesis", lambda: membership, clock)
     assert samples(registry, "pscluster_job_stage")["coordinator", "preparing", "0"] == 1
-    membership = played(observer)
+    play(observer.consume)
     ours = ("coordinator", "0")
     assert [*samples(registry, "pscluster_job_info")] == [
         ("train", "async", "thesis", "coordinator", "20260101T000000Z-train", "0")
     ]
     stages = samples(registry, "pscluster_job_stage")
-    assert len(stages) == len(job_entries.STAGES)
+    assert len(stages) == len(catalogue.STAGES)
     assert [labels[1] for labels, value in stages.items() if value] == ["train"]
     assert samples(registry, "pscluster_job_progress_ratio") == {ours: 0.4}
     assert samples(registry, "pscluster_calibration_samples_per_second") == {
@@ -224,26 +236,17 @@ def test_what_any_job_tells_arrives(clock: Callable[[], float]) -> None:
     states = {labels[1:]: value for labels, value in samples(registry, "pscluster_worker_state").items()}
     assert len(states) == 2 * len(Phase)
     assert {labels for labels, value in states.items() if value} == {("busy", "0"), ("absent", "1")}
-    observer.ended("failed", "the loss is nan")
+    observer.consume(Ended("failed", "the loss is nan"))
     assert samples(registry, "pscluster_job_stage")["coordinator", "ended", "0"] == 1
     assert samples(registry, "pscluster_job_remaining_seconds") == {}
-    observer.stage("words for a person")
+    observer.consume(StageBegan("words for a person"))
     assert samples(registry, "pscluster_job_stage")["coordinator", "preparing", "0"] == 1
 
 
-def test_the_time_left_is_that_of_the_speed_seen() -> None:
-    resumed = Stage("train", total=100).advanced(60, now=10.0)
-    assert resumed.remaining_seconds(now=11.0) is None
-    later = resumed.advanced(70, now=15.0)
-    assert later.remaining_seconds(now=15.0) == pytest.approx(15.0)
-    assert later.ratio == 0.7
-    assert Stage("test").advanced(1, 0.0).ratio == 0.0
-
-
 def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
-    assert tuple(phase.value for phase in Phase) == job_entries.STATES
+    assert tuple(phase.value for phase in Phase) == catalogue.STATES
     named: list[Codec] = [codec for config in (Fp32Codec(), Fp16Codec(), TopKCodec()) for codec in wire_codecs(config)]
-    assert {codec.name for codec in named} == set(job_entries.CODECS)
+    assert {codec.name for codec in named} == set(CODECS)
 
 
 class Watched:
@@ -254,7 +257,8 @@ class Watched:
     def __init__(self, problem: ClusterError | None, during: Callable[[str], None]) -> None:
         self.metrics = CoordinatorMetrics()
         self.training = TrainingMetrics(self.metrics.registry, "fp32", "fp32", 60.0)
-        self.observers = Observers(self.metrics.told(JobMetrics(self.metrics.registry), self.training))
+        consumers = JobMetrics(self.metrics.registry).consume, self.training.consume
+        self.stream = Stream(self.metrics.metered(*consumers))
         self.port, self._problem, self._during = free_port(), problem, during
 
     def prepare(self) -> None:
@@ -264,7 +268,7 @@ class Watched:
         self.metrics.serve(Task("coordinator", 0, "here", "127.0.0.1", free_port(), self.port))
         self._during(f"http://127.0.0.1:{self.port}/metrics")
         if self._problem is not None:
-            self.observers.diverged(str(self._problem))
+            self.stream.emit(Diverged(str(self._problem)))
             raise self._problem
 
     def complete(self) -> bool:
@@ -320,10 +324,10 @@ def test_nobody_is_waited_for_after_ctrl_c(tmp_path: Path) -> None:
     assert "the last metrics were not read" in (path.parent / "coordinator.log").read_text()
 
 
-def test_what_observers_compute_is_counted() -> None:
+def test_what_consumers_compute_is_counted() -> None:
     metrics = CoordinatorMetrics()
     before = metrics.cost.seconds()
-    observer = metrics.told(TrainingMetrics(metrics.registry, "fp32", "fp32", 60.0))
+    consume = metrics.metered(TrainingMetrics(metrics.registry, "fp32", "fp32", 60.0).consume)
     for _ in range(100):
-        observer.step(WorkedStep(1, 100, 1.0, 0.3, {"pull": 0.1}))
+        consume(Stepped(1, 100, 1.0, 0.3, {"pull": 0.1}))
     assert metrics.cost.seconds() > before

@@ -10,9 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cluster.errors import UsageError
-from cluster.inventory import ResidualModel, ThesisModel
 from cluster.jobs.model_store import CONFIGURATION, WEIGHTS, StoredModel, load, store
-from cluster.models import build
+from cluster.models.network import build
+from cluster.models.residual import ResidualModel
+from cluster.models.thesis import ThesisModel
 from worker_node.recordings import Standardization
 
 LABELS = ("sitting", "walking", "Ünter Strom")

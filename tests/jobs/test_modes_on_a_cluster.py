@@ -1,6 +1,5 @@
 """Every mode trains to its end on a real cluster, with what is special to it."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -33,8 +32,7 @@ def trained(cluster: Cluster, mode: str, *others: str, epochs: int = 4) -> Done:
 
 
 def losses(done: Done) -> list[float]:
-    assert done.folder is not None
-    return [json.loads(line)["loss"] for line in (done.folder / "events.jsonl").read_text().splitlines()]
+    return [event["loss"] for event in done.epochs]
 
 
 @pytest.mark.parametrize("bound", [0, 1])
@@ -70,8 +68,7 @@ def test_a_refit_and_repeated_batches_under_whole_steps(cluster: Cluster, mode: 
     assert done.result["updates"]["scheduled"] == 2 * (15 + 3) + 2 * (BATCHES + 3)
     assert done.result["staleness"]["maximum"] == 0
     assert done.folder is not None
-    stages = [json.loads(line)["stage"] for line in (done.folder / "events.jsonl").read_text().splitlines()]
-    assert stages == ["train", "train", "refit", "refit"]
+    assert [event["stage"] for event in done.epochs] == ["train", "train", "refit", "refit"]
 
 
 @pytest.mark.parametrize("codec", ["{name: fp16}", "{name: topk, density: 0.1, momentum: 0.0}"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.server.unprivileged import ROLES_ACCOUNT
+from cluster.server.accounts import ROLES_ACCOUNT
 from tests.habits import needs
 from tests.jobs.cluster import Cluster, cluster_of
 from tests.server.other_account import STRANGER, graphs_sent

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.inventory import PiJob
-from cluster.jobs.pi import chunk_items
-from cluster.jobs.pi_estimate import estimate_of
+from cluster.jobs.pi import chunk_items, estimate_of
 from worker_node.monte_carlo import BLOCK_SAMPLES, UNDECIDED_BLOCK_SAMPLES
 
 import tensorflow as tf  # isort: skip

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-from cluster.engine.quiet import KNOWN
+from cluster.engine.environment import KNOWN
 from tests.jobs.cluster import PROJECT
 
 SCRIPT = """
 import os, sys
-from cluster.engine.quiet import KNOWN, loading_quietly
+from cluster.engine.environment import KNOWN, loading_quietly
 os.write(2, b"before\\n")
 with loading_quietly():
     for known in KNOWN:
@@ -49,6 +49,7 @@ def test_who_asks_tensorflow_to_talk_hears_everything() -> None:
 
 
 def test_without_a_standard_error_it_does_without() -> None:
-    script = "import os; os.close(2); from cluster.engine import quiet\nwith quiet.loading_quietly(): print(1)"
+    quietly = "from cluster.engine.environment import loading_quietly\nwith loading_quietly(): print(1)"
+    script = f"import os; os.close(2); {quietly}"
     child = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=False)
     assert (child.returncode, child.stdout) == (0, "1\n")

@@ -7,13 +7,14 @@ import pytest
 from cluster.__main__ import main
 from cluster.engine.chaos import ChaosPlan
 from cluster.errors import ExitCode, UsageError
-from cluster.inventory import Inventory, ThesisModel, load
+from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.evaluate import EvaluateRun
 from cluster.jobs.lifecycle import conduct
 from cluster.jobs.progress import Display
 from cluster.jobs.train import TrainRun
+from cluster.models.thesis import ThesisModel
 from tests.jobs.cluster import own_recordings
 from tests.jobs.test_model_store import stored
 

@@ -11,8 +11,13 @@ import pytest
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
-from cluster.jobs import calibration
-from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished
+from cluster.jobs.run_folder import (
+    RunFolder,
+    keep_calibration,
+    latest_calibration,
+    newest_model,
+    newest_unfinished,
+)
 from cluster.jobs.run_log import SPEAKER, RunLog
 from tests.jobs.cluster import PROJECT
 
@@ -88,16 +93,6 @@ def test_a_full_disk_costs_the_log_alone(tmp_path: Path) -> None:
     assert SPEAKER.run == ""
 
 
-def test_events_are_lines(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path, "train")
-    folder.event(stage="train", epoch=1)
-    folder.event(stage="train", epoch=2, loss=float("nan"))
-    lines = [json.loads(line) for line in (folder.path / "events.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == [1, 2]
-    assert lines[1]["loss"] is None
-    assert all(datetime.fromisoformat(line["time"]).tzinfo is not None for line in lines)
-
-
 def test_runs_that_cannot_be_made_are_one_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(ClusterError, match="cannot be made"):
@@ -116,11 +111,11 @@ def test_newest_model_passes_over_runs_without_one(tmp_path: Path) -> None:
 
 
 def test_calibration_comes_back_and_damage_is_none(tmp_path: Path) -> None:
-    assert calibration.latest(tmp_path, "lab") is None
-    calibration.keep(tmp_path, "lab", {"worker:0": 2.5e7})
-    assert calibration.latest(tmp_path, "lab") == {"worker:0": 2.5e7}
-    assert calibration.latest(tmp_path, "other") is None
+    assert latest_calibration(tmp_path, "lab") is None
+    keep_calibration(tmp_path, "lab", {"worker:0": 2.5e7})
+    assert latest_calibration(tmp_path, "lab") == {"worker:0": 2.5e7}
+    assert latest_calibration(tmp_path, "other") is None
     (stored,) = tmp_path.iterdir()
     for damage in ("", "[1]", '{"samples_per_second": 3}', '{"samples_per_second": {"worker:0": "fast"}}'):
         stored.write_text(damage)
-        assert calibration.latest(tmp_path, "lab") is None
+        assert latest_calibration(tmp_path, "lab") is None

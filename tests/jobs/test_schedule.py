@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.inventory import Constant, OneCycle
-from cluster.jobs.schedule import learning_rate
+from cluster.jobs.training import learning_rate
 
 
 def one_cycle_of_pytorch(

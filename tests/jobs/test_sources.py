@@ -8,7 +8,6 @@ from cluster.data.publish import publishable
 from cluster.errors import DataError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.observer import Observer
 from cluster.jobs.progress import Display
 from cluster.jobs.sources import load_dataset
 from tests.jobs.cluster import PROJECT, own_recordings
@@ -28,7 +27,7 @@ def test_nodes_open_the_published_folder_and_prepare_nothing(tmp_path: Path, cac
     mine = own_recordings(tmp_path / "mine.npz")
     made = publishable(str(mine), 128, 64, 0, tmp_path / "published")
     described = sixteen_pis(f"jobs.train.data.source={made['folder']}")
-    dataset = load_dataset(described, Display(quiet=True), Cancel(), Observer())
+    dataset = load_dataset(described, Display(quiet=True), Cancel(), lambda _: None)
     assert dataset.folder == Path(made["folder"])
     assert not cache.exists()
 
@@ -37,6 +36,6 @@ def test_nodes_open_the_published_folder_and_prepare_nothing(tmp_path: Path, cac
 def test_nodes_take_nothing_that_would_have_to_be_prepared(tmp_path: Path, cache: Path, source: str) -> None:
     given = str(own_recordings(tmp_path / source)) if source.endswith(".npz") else source
     with pytest.raises(DataError, match=r"expected a prepared folder .*/shared/prepared/<key>, got") as caught:
-        load_dataset(sixteen_pis(f"jobs.train.data.source={given}"), Display(quiet=True), Cancel(), Observer())
+        load_dataset(sixteen_pis(f"jobs.train.data.source={given}"), Display(quiet=True), Cancel(), lambda _: None)
     assert "\n" not in str(caught.value)
     assert not cache.exists()

@@ -19,11 +19,21 @@ from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.figures import figures
+from cluster.jobs.evaluation import figures, figures_computed
 from cluster.jobs.lifecycle import conduct
-from cluster.jobs.observer import EpochReport, Observers, Update, WorkedStep
 from cluster.jobs.run_folder import RunFolder
-from cluster.jobs.status_watch import StatusWatch
+from cluster.jobs.status_watch import StatusWatch, way_in
+from cluster.status.events import (
+    BatchesCut,
+    CheckpointWritten,
+    EpochEnded,
+    Planned,
+    Restored,
+    StageBegan,
+    Stepped,
+    Stream,
+    Updated,
+)
 from cluster.status.history import read_run
 from cluster.status.history_file import NAME
 
@@ -39,7 +49,7 @@ class Played:
         self, run: Callable[[RunFolder], None] = lambda _: None, prepare: Callable[[], None] = lambda: None
     ) -> None:
         self._run, self._prepare = run, prepare
-        self.metrics, self.observers = CoordinatorMetrics(), Observers()
+        self.metrics, self.stream = CoordinatorMetrics(), Stream()
 
     def prepare(self) -> None:
         self._prepare()
@@ -74,25 +84,26 @@ def train(watch: StatusWatch) -> Callable[[RunFolder], None]:
     """One epoch of four updates."""
 
     def run(_: RunFolder) -> None:
-        told = watch.observer
         membership = Membership([0, 1])
         for worker in membership.workers.values():
             worker.phase = Phase.IDLE
-        told.membership(membership)
-        told.look()
-        told.stage("train", 4, "updates")
-        told.planned(1, 0, 0.01)
+        assert watch._job is not None
+        watch._job.metrics.membership = membership
+        watch.look()
+        emit = watch._job.stream.emit
+        emit(BatchesCut(4))
+        emit(StageBegan("train", 4, "updates"))
+        emit(Planned(1, 0, 0.01))
         for number in range(4):
-            told.step(WorkedStep(number % 2, 20, float(number), 0.5, PARTS))
-            told.update(Update(number, number + 1, 4, 0.5, 0.01, 100.0))
-            told.advanced(number + 1)
+            emit(Stepped(number % 2, 20, float(number), 0.5, PARTS))
+            emit(Updated(number, number + 1, 4, 0.5, 0.01, 100.0))
         confusion = np.array([[3, 1], [0, 4]])
         found = figures(confusion, 4.0)
-        told.figures("validation", found, ["sit", "walk"], confusion, 1)
-        told.epoch("train", EpochReport(1, 0.5, 0.9, 0.01, 100.0, 0.0, found))
-        told.checkpoint(0.1, 1_000_000, 4)
+        emit(figures_computed("validation", found, ["sit", "walk"], confusion, 1))
+        emit(EpochEnded("train", 1, 0.5, 0.9, 0.01, 100.0, 0.0, found))
+        emit(CheckpointWritten(0.1, 1_000_000, 4))
         membership.workers[1].phase, membership.workers[1].departures = Phase.ABSENT, 1
-        told.look()
+        watch.look()
         logging.getLogger("anything").warning("the %s is hot", "node")
 
     return run
@@ -150,7 +161,7 @@ def test_bad_input_is_shown_and_leaves_no_folder(inventory: Inventory, tmp_path:
     with pytest.raises(UsageError, match="no such file"):
         conduct(Played(prepare=refuse), tmp_path / "runs", Cancel(), watch=watch)
     assert not (tmp_path / "runs").exists()
-    assert (watch.observer.view().state, watch.observer.view().reason) == ("failed", "no such file")
+    assert (watch.status.view().state, watch.status.view().reason) == ("failed", "no such file")
 
 
 def test_why_it_failed_is_kept(inventory: Inventory, tmp_path: Path) -> None:
@@ -225,7 +236,7 @@ def test_a_folder_that_takes_no_history_costs_the_history_alone(inventory: Inven
     watch = StatusWatch(inventory, "train", lambda _: None)
 
     def run(folder: RunFolder) -> None:
-        watch._keep()
+        watch._history.keep()  # type: ignore[union-attr]  # it has begun
         block(folder)
         train(watch)(folder)
         assert not watch._history.keep()  # type: ignore[union-attr]  # it has begun
@@ -234,10 +245,66 @@ def test_a_folder_that_takes_no_history_costs_the_history_alone(inventory: Inven
     assert result["status"] == "done"
 
 
-def test_over_ssh_it_says_the_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cluster.jobs import live_page
-
+def test_over_ssh_it_says_the_way_in() -> None:
     inventory = load(Path("inventory.yaml"))
-    way = live_page._way_in(inventory, "127.0.0.1", 9203)
+    way = way_in(inventory, "127.0.0.1", 9203)
     assert way == " on rpi11; from elsewhere after `ssh -N -L 9203:127.0.0.1:9203 pi@192.168.1.26`"
-    assert live_page._way_in(inventory, "192.168.1.26", 9203) == ""
+    assert way_in(inventory, "192.168.1.26", 9203) == ""
+
+
+def epochs_in(folder: Path) -> list[int]:
+    lines = [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
+    return [line["epoch"] for line in lines if line["event"] == "epoch"]
+
+
+def test_an_epoch_is_on_disk_before_anything_else_happens(inventory: Inventory, tmp_path: Path) -> None:
+    """A checkpoint may follow it: without its line a resumed run would lack the epoch for ever."""
+    found: list[list[int]] = []
+
+    def run(folder: RunFolder) -> None:
+        for number in (1, 2):
+            job.stream.emit(EpochEnded("train", number, 0.5, 0.9, 0.01, 100.0, 0.0, None))
+            found.append(epochs_in(folder.path))
+
+    job = Played(run)
+    conduct(job, tmp_path / "runs", Cancel(), watch=StatusWatch(inventory, "train", lambda _: None))
+    assert found == [[1], [1, 2]]
+
+
+def test_a_run_that_is_resumed_has_each_epoch_once(inventory: Inventory, tmp_path: Path) -> None:
+    def epochs(job: Played, *numbers: int) -> None:
+        for number in numbers:
+            job.stream.emit(EpochEnded("train", number, 0.5 / number, 0.9, 0.01, 100.0, 0.0, None))
+
+    def killed(_: RunFolder) -> None:
+        epochs(first, 1, 2, 3)
+        raise ClusterError("killed")
+
+    first = Played(killed)
+    with pytest.raises(ClusterError):
+        conduct(first, tmp_path / "runs", Cancel(), watch=StatusWatch(inventory, "train", lambda _: None))
+    (folder,) = (tmp_path / "runs").iterdir()
+
+    def resumed(_: RunFolder) -> None:
+        second.stream.emit(Restored(1, 0))
+        epochs(second, 2, 3, 4)
+
+    second = Played(resumed)
+    conduct(second, tmp_path / "runs", Cancel(), folder, StatusWatch(inventory, "train", lambda _: None))
+    assert epochs_in(folder) == [1, 2, 3, 4]
+    view = read_run(folder)
+    assert view.train is not None
+    assert [found.epoch for found in view.train.epochs] == [1, 2, 3, 4]
+    assert sum("epoch 3" in event.text for event in view.events) == 2
+
+
+def test_a_run_of_an_earlier_version_is_resumed_with_a_new_history(inventory: Inventory, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "20260101T000000Z-train"
+    folder.mkdir(parents=True)
+    (folder / "coordinator.log").touch()
+    (folder / NAME).write_text('{"record": "begin", "schema": 1}\n')
+    path, _ = conduct(
+        Played(), tmp_path / "runs", Cancel(), folder, StatusWatch(inventory, "train", lambda _: None)
+    )  # fmt: skip
+    assert json.loads((path.parent / NAME).read_text().splitlines()[0])["event"] == "began"
+    assert read_run(folder).state == "done"

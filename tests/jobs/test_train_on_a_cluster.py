@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from cluster.engine.quiet import KNOWN
+from cluster.engine.environment import KNOWN
 from cluster.inventory.micro_batches import chosen
 from cluster.jobs.model_store import load
 from cluster.metrics.processor import usable_cores
@@ -112,9 +112,8 @@ def test_bytes_on_the_wire_are_one_pull_and_one_push(trained: Done) -> None:
     assert total == pytest.approx(2 * 4 * parameters, rel=0.1)
 
 
-def test_events_are_one_line_an_epoch(trained: Done) -> None:
-    assert trained.folder is not None
-    events = [json.loads(line) for line in (trained.folder / "events.jsonl").read_text().splitlines()]
+def test_the_history_has_one_line_an_epoch(trained: Done) -> None:
+    events = trained.epochs
     assert [event["epoch"] for event in events] == list(range(1, EPOCHS + 1))
     assert all(event["stage"] == "train" and event["loss"] > 0 and event["rate"] > 0 for event in events)
     best = max(events, key=lambda event: float(event["validation"]["accuracy"]))
@@ -181,8 +180,7 @@ def test_refit_trains_once_more_on_everybody(cluster: Cluster, mine: str) -> Non
     assert done.result["refit"] is True
     assert done.result["updates"]["scheduled"] == done.result["updates"]["applied"] == 2 * 15 + 2 * 20
     assert done.folder is not None
-    stages = [json.loads(line)["stage"] for line in (done.folder / "events.jsonl").read_text().splitlines()]
-    assert stages == ["train", "train", "refit", "refit"]
+    assert [event["stage"] for event in done.epochs] == ["train", "train", "refit", "refit"]
     random = np.load(cluster.folder / "mine.npz")["x_train"]
     stored = load(Path(done.folder) / "model").standardization
     np.testing.assert_allclose(stored.mean, random.mean((0, 1)), atol=1e-5)  # of all windows, not of three subjects

@@ -25,7 +25,7 @@ Act = Callable[[argparse.Namespace], int | None]
 
 def main() -> int:
     arguments = _parser().parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clears away like Ctrl-C
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # cleans up like Ctrl-C
     try:
         return int(arguments.act(arguments) or 0)
     except LabError as error:
@@ -51,8 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     any_number: dict[str, Any] = {"nargs": "*", "metavar": "node", "help": "all if none is named"}
     rest: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
 
-    verb("prepare", _prepare, "install what a lab needs here and build the image; say so if no lab can run")
-    verb("image", _image, "build the root image if it is not cached, and print where it is")
+    verb("prepare", _prepare, "install the packages of a lab and build the image; report whether a lab can run")
+    verb("image", _image, "build the root image if it is not cached, and print its path")
     up = verb("up", _up, "bring up nodes rpi01, rpi02 ...", count={"nargs": "?", "type": int, "default": MOST_NODES})
     up.add_argument("--quota", type=_percent, default=None, help="CPU of each node, percent of a core or max")
     up.add_argument("--seed", action="append", default=[], metavar="KEY:NODE,NODE", help="environments, see seed")
@@ -65,13 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     verb("memory", _memory, "limit a node's memory: 900M, 1G, max", node=one, value={"type": _size})
     verb("link", _link, "pull a node's cable, or put it back", node=one, value={"choices": ("up", "down")})
     verb("crash", _crash, "pull a node's plug", node=some)
-    verb("boot", _boot, "switch a node on again, and wait until it greets", node=some)
+    verb("boot", _boot, "switch a node on again, and wait until its sshd answers", node=some)
     verb("exec", _exec, "run a command on a node as root, not over the network", node=one, words=rest)
     verb("ssh", _ssh, "log in to a node as user pi, or run a command there", node=one, words=rest)
     verb("outsider", _outsider, f"run a command at {network.OUTSIDER_ADDRESS}, which is no node's", words=rest)
-    verb("snapshot", _snapshot, "units, and files that are not as on the image", node=one)
+    verb("snapshot", _snapshot, "units, and files that differ from the image", node=one)
     verb("seed", _seed, "keep the environment that a node has installed, for `up --seed`", node=one, key={})
-    verb("apart", _apart, "run a command in a network namespace, where another lab can be", lab={}, words=rest)
+    verb("apart", _apart, "run a command in a network namespace for another lab", lab={}, words=rest)
     return parser
 
 
@@ -179,7 +179,7 @@ def _seed(arguments: argparse.Namespace) -> None:
 
 
 def _apart(arguments: argparse.Namespace) -> int:
-    """The namespace stays as long as there is a lab in it, so that a later call with the same name finds that again."""
+    """The namespace stays as long as it holds a lab, so that a later call with the same name finds the lab again."""
     requirements.check()
     image()  # in there is no route out
     places = Places.of(arguments.lab)

@@ -1,4 +1,4 @@
-"""A node's SD card: the upper layer over the image. What is written there before the first boot, the node finds."""
+"""A node's SD card: the upper layer over the image. The node sees files written there before its first boot."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.lab.commands import run
 
 SMALL_CARD_MIB = 96
-"""A card with next to nothing free: ext4's own needs, the journal, the logs of a boot."""
+"""A card with almost no free space: ext4's own needs, the journal, the logs of a boot."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Card:
             (self.folder / name).chmod(0o755)
 
     def freeze(self) -> None:
-        """Makes a small card's file system out of what has been written; a node boots from that alone."""
+        """Makes a small card's file system of the written files; the node boots from that alone."""
         if self.image_file is None:
             return
         contents = self.folder / "contents"
@@ -44,7 +44,7 @@ class Card:
         shutil.rmtree(contents)
 
     def write(self, path: str, content: str, mode: int = 0o644, owner: int = 0) -> Path:
-        """Puts a file on the card, below folders that look as they do on the image."""
+        """Puts a file on the card, below folders as on the image."""
         target = self.upper / path
         self.make_parents(target)
         target.write_text(content)

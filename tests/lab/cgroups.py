@@ -1,4 +1,4 @@
-"""A node's memory and CPU: control groups of version 1 around everything that runs on it."""
+"""A node's memory and CPU: control groups of version 1 around all its processes."""
 
 import contextlib
 import errno
@@ -36,14 +36,14 @@ def limit_memory(places: Places, node: str, limit_bytes: int | None) -> None:
 
 
 def limit_cpu(places: Places, node: str, percent: float | None) -> None:
-    """Percent of one core, all the node's processes together; None for all there is."""
+    """Percent of one core, all the node's processes together; None for no limit."""
     quota = -1 if percent is None else max(1000, round(PERIOD_MICROSECONDS * percent / 100))
     (places.cgroup("cpu", node) / "cpu.cfs_period_us").write_text(str(PERIOD_MICROSECONDS))
     (places.cgroup("cpu", node) / "cpu.cfs_quota_us").write_text(str(quota))
 
 
 def processes(places: Places, node: str) -> list[int]:
-    """Everything that runs on the node, by the host's process ids."""
+    """All processes of the node, by the host's process ids."""
     try:
         return [int(word) for word in (places.cgroup("memory", node) / "cgroup.procs").read_text().split()]
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def processes(places: Places, node: str) -> list[int]:
 
 
 def usage(places: Places, node: str) -> dict[str, int]:
-    """Memory now and at most, limit, processes, and how often the quota held the node up."""
+    """Memory now and at most, limit, processes, and how often the quota throttled the node."""
     memory = places.cgroup("memory", node)
     statistics = (places.cgroup("cpu", node) / "cpu.stat").read_text().split()
     return {
@@ -67,7 +67,7 @@ def usage(places: Places, node: str) -> dict[str, int]:
 def kill_all(places: Places, *nodes: str) -> None:
     """Ends all processes of the nodes without warning, and returns when they are gone."""
     deadline = time.monotonic() + END_SECONDS
-    # A throttled process dies at the pace of its quota.
+    # A throttled process ends at the pace of its quota.
     for node in nodes:
         with contextlib.suppress(FileNotFoundError):
             limit_cpu(places, node, None)
@@ -81,7 +81,7 @@ def kill_all(places: Places, *nodes: str) -> None:
 
 
 def remove(places: Places) -> list[str]:
-    """All groups of the lab's, with those that systemd made below. Which are left, because some process is in them."""
+    """Removes the lab's groups and those that systemd made below; returns the ones that still hold a process."""
     for controller in CONTROLLERS:
         for folder, _, _ in os.walk(places.cgroup(controller), topdown=False):
             try:

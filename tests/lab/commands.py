@@ -1,4 +1,4 @@
-"""Runs the system's commands (ip, tc, mount, chroot ...), and says in one line what one of them complained about."""
+"""Runs the system's commands (ip, tc, mount, chroot ...), and reports a failure in one line."""
 
 import os
 import shlex
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 HANG_SECONDS = 600.0
-"""No command of the lab takes this long but a bootstrap over a slow line."""
+"""Only a bootstrap over a slow line takes this long."""
 
 
 class LabError(Exception):
-    """The lab can't do what was asked of it; the message is one line and says what to do."""
+    """The lab cannot do what the caller asked; the message is one line with the remedy."""
 
 
 def clean_environment() -> dict[str, str]:
-    """What a process of a node inherits: nothing of whoever runs the lab, so no mark of a test session either."""
+    """The environment of a node's processes: nothing of the lab's caller, so no mark of a test session either."""
     return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
@@ -29,7 +29,7 @@ def run(
     """The finished command with its output.
 
     Raises:
-        LabError: It ended with another code than 0, and `check` is true.
+        LabError: It ended with a code other than 0, and `check` is true.
     """
     command = [str(word) for word in words]
     done = subprocess.run(
@@ -49,6 +49,6 @@ def run(
 
 
 def complaint(command: Sequence[str], return_code: int, said: str) -> str:
-    """One line: the command, its code, the last thing it said."""
+    """One line: the command, its code, its last output."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return f"`{shlex.join(command)}` ended with {return_code}: {' / '.join(lines[-3:]) or 'it said nothing'}"

@@ -1,4 +1,4 @@
-"""What tests in the lab stand on. Anything that needs the lab is marked `lab`, and skipped where none can run."""
+"""The fixtures of tests in the lab. Tests that need the lab are marked `lab`, and skipped where none can run."""
 
 from collections.abc import Iterator
 
@@ -16,6 +16,6 @@ def lab_can_run() -> None:
 
 @pytest.fixture(scope="module")
 def lab(lab_can_run: None) -> Iterator[Lab]:
-    """Three nodes with nothing wrong with them. A module that needs others makes its own lab."""
+    """Three healthy nodes. A module that needs others makes its own lab."""
     with Lab.up(3) as lab:
         yield lab

@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 from deploy.release.environment_script import install_environment
-from deploy.release.keys import environment_key
-from deploy.release.requirements import committed
+from deploy.release.requirements import committed, environment_key
 from deploy.release.wheelhouse import make_wheelhouse
 from tests.lab.commands import run
 from tests.lab.seed import build_seed

@@ -1,6 +1,6 @@
-"""The root image of a node: Debian 12 with what Raspberry Pi OS Lite has, and a repository with what may be added.
+"""The root image of a node: Debian 12 with the packages of Raspberry Pi OS Lite, and a repository of further packages.
 
-Built once and cached under a hash of all that goes into it.
+Built once and cached under a hash of all its inputs.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ ON_THE_IMAGE = (
 """`nfs-common` is there too, as a stand-in. `python3-venv`, `nftables` and an NFS server are not, as on a Pi."""
 
 IN_THE_REPOSITORY = ("nftables", "python3-venv", "prometheus", "prometheus-node-exporter")
-"""What a deployment may install; their dependencies and the stand-ins are added."""
+"""The packages that a deployment may install; their dependencies and the stand-ins are added."""
 
 REPOSITORY = "var/lib/pi-repo"
 SOURCES = f"deb [trusted=yes] file:/{REPOSITORY} ./\n"
@@ -35,7 +35,7 @@ MASKED = (
     "sys-kernel-debug.mount sys-kernel-tracing.mount "
     "getty@tty1.service console-getty.service"
 )
-"""What would change the host's kernel, and the consoles that a node does not have."""
+"""Units that would change the host's kernel, and consoles that a node does not have."""
 
 SETUP = f"""
 set -e
@@ -80,11 +80,11 @@ rm -rf /var/cache/apt/archives/*.deb /var/log/*.log /var/log/apt /tmp/* /var/tmp
 
 
 BOARD = FILES / "board"
-"""What tells a Raspberry Pi from other machines, and a clock that is right."""
+"""The files that identify a Raspberry Pi, and a correct clock."""
 
 
 def recipe_key() -> str:
-    """Hash of everything that decides what the image contains, the dates of Debian's packages apart."""
+    """Hash of everything that decides the image's content, except the dates of Debian's packages."""
     digest = hashlib.sha256()
     parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, SOURCES, SETUP, FINISH, standins.VERSION)
     digest.update("\0".join(parts).encode())
@@ -95,10 +95,10 @@ def recipe_key() -> str:
 
 
 def image() -> Path:
-    """The folder with the root image; about a minute when it has to be built.
+    """The folder with the root image; building it takes about a minute.
 
     Raises:
-        LabError: A step of the build failed; nothing half-built is left where an image is looked for.
+        LabError: A step of the build failed; no incomplete image is left in the cache.
     """
     folder = cache_folder() / f"image-{recipe_key()}"
     with locked(folder):
@@ -114,7 +114,7 @@ def image() -> Path:
 
 
 def in_root(root: Path, script: str) -> None:
-    """Runs a shell script inside of a root folder, with /proc, in a mount namespace that vanishes with it."""
+    """Runs a shell script inside a root folder, with /proc, in a mount namespace that ends with it."""
     inside = 'mount -t proc proc "$0/proc" && exec chroot "$0" /bin/sh -c "$1"'
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
     run(
@@ -126,7 +126,7 @@ def in_root(root: Path, script: str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time builds what will be at `folder`."""
+    """Lets one process at a time build `folder`."""
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

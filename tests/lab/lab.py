@@ -28,14 +28,14 @@ FIRST_ADDRESS = 16
 MOST_NODES = 16
 REMOVE_SECONDS = 20.0
 COMING_UP_SECONDS = 600.0
-"""A lab younger than this may have no process yet; with the image to be built, it takes minutes."""
+"""A lab younger than this may have no process yet, because building the image takes minutes."""
 HANDS = 8
 """How many nodes are handled at once."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for at `up`.
+    """The request of `up`.
 
     `oddities` by node name; `layers`: read-only folders over the image, the topmost first, by node name.
     """
@@ -53,7 +53,7 @@ class Plan:
 
 
 class Lab:
-    """A lab that is up. Made by `Lab.up`, found again by `Lab.attach`, ended by `down`."""
+    """A running lab. `Lab.up` makes it, `Lab.attach` finds it again, `down` ends it."""
 
     def __init__(self, places: Places, plan: Plan) -> None:
         self.places = places
@@ -75,7 +75,7 @@ class Lab:
         `seeds`: a folder that lies read-only over the image, by node name (see `seed.build_seed`).
 
         Raises:
-            LabError: It can't run here, one of this name is up, or a node did not come up. Nothing is left then.
+            LabError: It cannot run here, one of this name is up, or a node did not start. Nothing is left then.
         """
         requirements.check()
         places = Places.of(name)
@@ -147,7 +147,7 @@ class Lab:
         return run("ssh", "-F", self.ssh_config, node, command, check=check, timeout_seconds=timeout_seconds)
 
     def outsider_command(self, *words: str) -> list[str]:
-        """The command line that runs a command of this machine at an address on the switch that is no node's."""
+        """The command line that runs a command of this machine at an address on the switch that belongs to no node."""
         space = self.places.namespace(network.OUTSIDER)
         return ["nsenter", f"--net=/run/netns/{space}", *words]
 
@@ -219,7 +219,7 @@ Host *
 
 
 def remove(places: Places) -> None:
-    """Ends whatever bears the lab's name, also what a killed `up` left half made.
+    """Ends everything with the lab's name, also the remains of a killed `up`.
 
     Raises:
         LabError: The lab of this name is another checkout's.
@@ -233,7 +233,7 @@ def remove(places: Places) -> None:
         left = [*cgroups.remove(places), *network.left(places)]
         if not left:
             break
-        # What a killed `up` had begun goes on for a moment: a node that is being switched on, the cable of another.
+        # Steps of a killed `up` continue for a moment: a node that is just being switched on, the cable of another.
         if time.monotonic() > deadline:
             raise LabError(f"lab {places.lab!r} left behind: {', '.join(left)}")
         time.sleep(0.05)
@@ -244,7 +244,7 @@ def remove(places: Places) -> None:
 
 
 def register(places: Places) -> None:
-    """Takes the lab's name on this machine. What is left of a lab that has ended without clearing away goes first.
+    """Takes the lab's name on this machine, after removing the remains of a lab that ended without cleaning up.
 
     Raises:
         LabError: One of this name is up.
@@ -264,7 +264,7 @@ def register(places: Places) -> None:
 
 
 def _has_ended(places: Places) -> bool:
-    """Whether the name is taken by a lab without one process, which was not begun just now."""
+    """Whether a lab without any process, and not just begun, holds the name."""
     try:
         age_seconds = time.time() - places.registered.stat().st_mtime
     except FileNotFoundError:
@@ -281,7 +281,7 @@ def _each(actions: Sequence[Callable[[], None]]) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the clearing away is done."""
+    """Ctrl-C waits until the clean-up is done."""
     if threading.current_thread() is not threading.main_thread():  # no signal comes here
         yield
         return

@@ -1,4 +1,4 @@
-"""Each node's own /proc/meminfo: lxcfs tells whoever reads it what its control group allows, and has left."""
+"""Each node's own /proc/meminfo: lxcfs shows a reader the limit and the free memory of its control group."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ START_SECONDS = 20.0
 
 
 def start(places: Places) -> None:
-    """Starts lxcfs, as nobody's child, and returns when it tells.
+    """Starts lxcfs, detached, and returns when it answers.
 
     Raises:
         LabError: It does not.
@@ -42,7 +42,7 @@ def start(places: Places) -> None:
 
 def stop(places: Places) -> None:
     """Ends it, if it runs."""
-    # Asked for by the mount table: no path below a file system whose server has died can be looked at.
+    # Read from the mount table, because paths below a file system with a dead server do not answer.
     if any(line.split()[1] == str(places.told) for line in Path("/proc/mounts").read_text().splitlines()):
         run("umount", "--lazy", places.told)
     if places.told.exists():

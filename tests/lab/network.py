@@ -9,11 +9,11 @@ from tests.lab.places import Places
 NETWORK = "192.168.1"
 HOST_ADDRESS = f"{NETWORK}.1"
 OPERATOR = "operator"
-"""Where the host's end of the switch is, if not in the machine's own network namespace."""
+"""The network namespace of the host's end of the switch, if not the machine's own."""
 OUTSIDER = "outsider"
 OUTSIDER_ADDRESS = f"{NETWORK}.200"
 LINK_MBIT_PER_SECOND = 300
-"""What a Raspberry Pi 3B+ gets out of its gigabit port behind USB 2."""
+"""The rate of a Raspberry Pi 3B+'s gigabit port behind USB 2."""
 
 
 def make_switch(places: Places) -> None:
@@ -46,7 +46,7 @@ def make_switch(places: Places) -> None:
 def plug_in(places: Places, machine: str, address: str, mbit_per_second: float) -> None:
     """Gives a machine a network namespace with `eth0` on the switch."""
     cable, space = places.cable(machine), places.namespace(machine)
-    # As on a Pi, a reboot does not change it, so nobody's neighbour table is wrong afterwards.
+    # As on a Pi, a reboot does not change it, so no neighbour table is wrong afterwards.
     hardware = f"b8:27:eb:00:00:{int(address.rpartition('.')[2]):02x}"
     _batch(f"netns add {space}", f"link add {cable} type veth peer name eth0 address {hardware} netns {space}")
     _batch(
@@ -59,7 +59,7 @@ def plug_in(places: Places, machine: str, address: str, mbit_per_second: float) 
 
 
 def unplug(places: Places, machine: str) -> None:
-    """Takes cable and namespace away at once: whoever talked to the machine hears nothing more, not even a FIN."""
+    """Removes cable and namespace at once: the machine's peers get nothing more, not even a FIN."""
     run("ip", "link", "delete", places.cable(machine), check=False)
     run("ip", "netns", "delete", places.namespace(machine), check=False)
 
@@ -72,18 +72,18 @@ def shape(places: Places, machine: str, mbit_per_second: float) -> None:
 
 
 def set_link(places: Places, machine: str, up: bool) -> None:
-    """Pulls the cable at the switch, or puts it back; the machine notices nothing but silence."""
+    """Pulls the cable at the switch, or puts it back; the machine only sees silence."""
     run("ip", "link", "set", places.cable(machine), "up" if up else "down")
 
 
 def remove_all(places: Places) -> None:
-    """Whatever of the lab's is left: cables, namespaces, the switch."""
+    """Removes what is left of the lab: cables, namespaces, the switch."""
     cables, spaces = _left(places)
     _batch(*(f"link delete {name}" for name in cables), *(f"netns delete {name}" for name in spaces), force=True)
 
 
 def left(places: Places) -> list[str]:
-    """Names of cables and namespaces that still bear the lab's name."""
+    """Names of the lab's remaining cables and namespaces."""
     return [name for names in _left(places) for name in names]
 
 

@@ -20,7 +20,7 @@ USER_ID = 1000
 
 @dataclass(frozen=True)
 class LabNode:
-    """A node of a lab that is up. `name` is its host name, too."""
+    """A node of a running lab. `name` is its host name, too."""
 
     places: Places
     name: str
@@ -34,7 +34,7 @@ class LabNode:
 
     @property
     def console(self) -> str:
-        """What the node said before systemd kept a journal of its own, and on its way down."""
+        """The node's output before systemd's journal starts, and during its shutdown."""
         return (self.folder / "console.log").read_text(errors="replace")
 
     @property
@@ -43,14 +43,14 @@ class LabNode:
         return bool(cgroups.processes(self.places, self.name))
 
     def boot(self) -> None:
-        """Switches the power on; `wait_until_reachable` tells when the node can be used.
+        """Switches the power on; `wait_until_reachable` returns when the node can be used.
 
         Raises:
             LabError: It is on.
         """
         if self.running:
             raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
-        network.unplug(self.places, self.name)  # it may have been shut down rather than crashed
+        network.unplug(self.places, self.name)  # it may have shut down rather than crashed
         network.plug_in(self.places, self.name, self.address, self.mbit_per_second)
         cgroups.make(self.places, self.name)
         (self.folder / "pid").unlink(missing_ok=True)
@@ -72,7 +72,7 @@ class LabNode:
             )
 
     def crash(self) -> None:
-        """Pulls the plug: nobody is told, what was written stays on the card."""
+        """Pulls the plug without any notice; files that were written stay on the card."""
         network.unplug(self.places, self.name)
         cgroups.kill_all(self.places, self.name)
 
@@ -85,11 +85,11 @@ class LabNode:
         network.shape(self.places, self.name, mbit_per_second)
 
     def limit_memory(self, limit_bytes: int | None) -> None:
-        """Memory of all that runs on the node; /proc/meminfo there tells the same. None for no limit."""
+        """Limits the memory of all the node's processes; /proc/meminfo there shows the limit. None for no limit."""
         cgroups.limit_memory(self.places, self.name, limit_bytes)
 
     def limit_cpu(self, percent: float | None) -> None:
-        """Percent of one core for all that runs on the node; None for no limit. 10 % is about a Raspberry Pi 3."""
+        """Percent of one core for all the node's processes; None for no limit. 10 % is about a Raspberry Pi 3."""
         cgroups.limit_cpu(self.places, self.name, percent)
 
     def command(self, *words: str) -> list[str]:
@@ -106,7 +106,7 @@ class LabNode:
         """Runs a command as root on the node, as if at its keyboard.
 
         Raises:
-            LabError: It ended with another code than 0, and `check` is true.
+            LabError: It ended with a code other than 0, and `check` is true.
         """
         done = run(*self.command(*words), stdin=stdin, check=False, timeout_seconds=timeout_seconds)
         if check and done.returncode != 0:
@@ -118,7 +118,7 @@ class LabNode:
         """Whether its sshd greets, and users may log in already."""
         try:
             with socket.create_connection((self.address, 22), timeout=1) as connection:
-                # Patiently: who hangs up and calls again makes sixteen busy nodes busier.
+                # Patiently: reconnecting makes sixteen busy nodes busier.
                 connection.settimeout(GREETING_SECONDS)
                 greeted = connection.recv(4) == b"SSH-"
         except OSError:
@@ -129,7 +129,7 @@ class LabNode:
         """Returns when user pi can log in.
 
         Raises:
-            LabError: Not within the deadline; says what pid 1 said last.
+            LabError: Not within the deadline; has the last line of pid 1.
         """
         deadline, ran = time.monotonic() + deadline_seconds, False
         while not self.reachable():
@@ -142,7 +142,7 @@ class LabNode:
             time.sleep(0.05)
 
     def snapshot(self) -> Snapshot:
-        """Units and files as they are, to be compared with another one."""
+        """The present units and files, for comparison with another snapshot."""
         units = self.execute("sh", "-c", "systemctl list-unit-files --no-legend --plain | awk '{print $1, $2}'").stdout
         active = self.execute("systemctl", "list-units", "--no-legend", "--plain", "--all").stdout
         return snapshot(self.card, units, active)

@@ -1,7 +1,7 @@
-"""Nodes with something wrong with them, and what of it is emulated how.
+"""Nodes with faults, and how each fault is emulated.
 
-A wrapper in front of a command is seen by whoever runs that command; a program that asks the kernel itself still gets
-the host's answer, the system's Python apart, which is told at its start.
+Callers of a wrapped command see the fault. A program that asks the kernel itself still gets the host's answer, except
+the system's Python, which a start file patches.
 """
 
 import enum
@@ -10,7 +10,7 @@ from tests.lab.card import Card
 
 
 class Oddity(enum.Enum):
-    """What may be wrong with a node from its first boot on."""
+    """The faults that a node may have from its first boot on."""
 
     FULL_CARD = "fill"
     WITHOUT_PYTHON = "without-python"
@@ -28,14 +28,14 @@ WRAPPERS = {
         "dpkg": 'case "$*" in --print-architecture) echo armhf ;; *) exec dpkg.real "$@" ;; esac',
     },
     Oddity.WRONG_CLOCK: {
-        # Only the time now is wrong; a `date` that was told which time to show is right.
+        # Only the present time is wrong; `date` with a given time is right.
         "date": (
             'case " $* " in *" -d"* | *" --date"* | *" -r"* | *" -f"* | *" -s"*) exec date.real "$@" ;; esac\n'
             f'exec date.real -d "{CLOCK_OFFSET_SECONDS} seconds" "$@"'
         ),
     },
 }
-"""Shell scripts by the command of /usr/bin that they stand before; the command itself is there as NAME.real."""
+"""Shell scripts by the command of /usr/bin that they wrap; the command itself is NAME.real."""
 
 PYTHON = {
     Oddity.WRONG_ARCHITECTURE: """\
@@ -56,15 +56,15 @@ time.time = lambda: _time() + {CLOCK_OFFSET_SECONDS}
 time.time_ns = lambda: _time_ns() + {CLOCK_OFFSET_SECONDS} * 10**9
 """,
 }
-"""What every Python of the system runs at its start."""
+"""The start file of every Python of the system."""
 
 
 def apply(oddity: Oddity, card: Card) -> None:
-    """Changes the card of a node that has not been booted yet. A full card is made so when it is new."""
+    """Changes the card of a node before its first boot. A full card is full from the beginning."""
     if oddity is Oddity.WITHOUT_PYTHON:
         card.write("usr/bin/python3.11", "", mode=0o644)
     if oddity is Oddity.WRONG_CLOCK:
-        card.copy("usr/bin/timedatectl.real", "timedatectl")  # which tells that nobody sets this clock
+        card.copy("usr/bin/timedatectl.real", "timedatectl")  # which reports an unsynchronized clock
     for command, script in WRAPPERS.get(oddity, {}).items():
         card.copy(f"usr/bin/{command}", f"{command}.real")
         card.write(f"usr/bin/{command}", f"#!/bin/sh\n{script}\n", mode=0o755)

@@ -1,4 +1,4 @@
-"""The operator's machine: `fab` as a person types it; inventory, state and runs lie in a folder of a test."""
+"""The operator's machine: `fab` as a person types it, with inventory, state and runs in a test's folder."""
 
 import json
 import shutil
@@ -23,13 +23,13 @@ from tests.lab.waiting import eventually
 
 FAB = Path(sys.executable).with_name("fab")
 LONGEST_SECONDS = 900.0
-"""Above what any command takes on a machine with two busy cores; one that hangs fails its test."""
+"""Longer than any command takes on a machine with two busy cores; a command that hangs fails its test."""
 LAST_CHARACTERS = 6000
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """A finished command."""
 
     words: Sequence[str]
     code: int
@@ -49,7 +49,7 @@ class Done:
 
 
 class Running:
-    """A command that has not ended yet; what it says goes to a file."""
+    """A running command; its output goes to a file."""
 
     def __init__(self, process: subprocess.Popen[bytes], words: Sequence[str], said: Path) -> None:
         self.process = process
@@ -59,11 +59,11 @@ class Running:
 
     @property
     def text(self) -> str:
-        """What it has said so far."""
+        """Its output so far."""
         return self._said.read_text(errors="replace")
 
     def wait_for(self, part: str, deadline_seconds: float = 300.0) -> None:
-        """Returns once it has said this; fails the test if it ends before that."""
+        """Returns once its output has this; fails the test if it ends first."""
         eventually(lambda: part in self.text or self.process.poll() is not None, f"says {part!r}", deadline_seconds)
         if part not in self.text:
             pytest.fail(f"{self._words} ended with {self.process.returncode} before it said {part!r}:\n{self._last}")
@@ -90,7 +90,7 @@ class Running:
 
 
 class Operator:
-    """Whoever types `fab`, in a folder of their own; the key to the lab's nodes is the only thing they have to name."""
+    """A person who types `fab` in a folder of their own, with the key to the lab's nodes."""
 
     def __init__(
         self, lab: Lab, folder: Path, *, project: Path = PROJECT, inventory: Path = PROJECT / "inventory.yaml"
@@ -106,11 +106,11 @@ class Operator:
 
     @property
     def tool(self) -> list[str]:
-        """How `fab` of the checkout is called from anywhere."""
+        """The command of the checkout's `fab` from any folder."""
         return [str(FAB), "-r", str(self._project)]
 
     def fab(self, *words: str, code: int | None = 0, timeout_seconds: float = LONGEST_SECONDS) -> Done:
-        """Runs it to its end; fails the test when it ends with another code (None: with any)."""
+        """Runs it to its end; fails the test when it ends with another code (None: any code is right)."""
         began = time.monotonic()
         ended = subprocess.run(
             self._command(words),
@@ -129,7 +129,7 @@ class Operator:
 
     @contextmanager
     def running(self, *words: str) -> Iterator[Running]:
-        """Runs it beside the test; killed if it still runs at the end."""
+        """Runs it beside the test, and kills it if it still runs at the end."""
         said = self.folder / f"said-{time.monotonic_ns()}.log"
         with said.open("wb") as file:
             process = subprocess.Popen(
@@ -142,7 +142,7 @@ class Operator:
             process.wait()
 
     def wish(self) -> Machines:
-        """What the inventory wants of the nodes."""
+        """The desired state: the inventory, and the release of the checkout."""
         return Machines(load(self.inventory, check_interfaces=False), ReleaseChoice.of_this_checkout())
 
     def known_hosts(self) -> Path:
@@ -156,15 +156,15 @@ class Operator:
         return value
 
     def status(self, code: int = 0) -> dict[str, dict[str, Any]]:
-        """What `status` says of each node."""
+        """The rows of `status`, by node."""
         return {row["node"]: row for row in self.fab("deploy", "status", "--json", code=code).json()["nodes"]}
 
     def well(self) -> bool:
-        """Whether all nodes are."""
+        """Whether `status` finds all nodes healthy."""
         return self.fab("deploy", "status", "--json", code=None).code == 0
 
     def result(self) -> dict[str, Any]:
-        """Of the newest training that was fetched."""
+        """The result of the newest training that was fetched."""
         newest = max(self.folder.glob("runs/*-train*/result.json"), key=lambda path: path.parent.name)
         value: dict[str, Any] = json.loads(newest.read_text())
         return value

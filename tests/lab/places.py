@@ -1,4 +1,4 @@
-"""Where the lab keeps things: the cache (images, seeds), one folder per running lab, and what bears a lab's name."""
+"""The lab's places: the cache (images, seeds), one folder per running lab, and all names with a lab's prefix."""
 
 import os
 import re
@@ -11,7 +11,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 FILES = Path(__file__).parent / "image_files"
 CGROUPS = Path("/sys/fs/cgroup")
 REGISTRY = Path("/run/pscluster-lab")
-"""Which labs of this machine are up, whatever checkout they belong to: one file each, with the path of its folder."""
+"""The running labs of this machine, of any checkout: one file each, with the path of its folder."""
 
 
 def cache_folder() -> Path:
@@ -27,7 +27,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Places:
-    """One lab's name and folder. Everything it makes outside of the folder carries the name, and is found by it."""
+    """One lab's name and folder. Everything that it makes outside the folder carries the name."""
 
     lab: str
     run: Path
@@ -42,7 +42,7 @@ class Places:
 
     @property
     def state(self) -> Path:
-        """What was asked for at `up`, as JSON."""
+        """The request of `up`, as JSON."""
         return self.run / "lab.json"
 
     @property
@@ -52,7 +52,7 @@ class Places:
 
     @property
     def told(self) -> Path:
-        """Where lxcfs is mounted: nowhere that a person deletes, because control groups can be removed through it."""
+        """The mount point of lxcfs; not in a folder that a person deletes, or control groups would go with it."""
         return REGISTRY / f"{self.lab}-lxcfs"
 
     @property

@@ -1,4 +1,4 @@
-"""What this machine must have for a lab, and how it gets it."""
+"""The requirements of a lab on this machine, and their installation."""
 
 import os
 import shutil
@@ -23,22 +23,22 @@ PACKAGE_OF = {
 """Debian package by the command that is needed from it."""
 
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-"""What the image's packages are signed with."""
+"""The keyring of the image's packages."""
 
 
 WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
 ENOUGH_WATCHERS = 1024
-"""systemd of a node has about seven, and the kernel's 128 for each user are those of root on all nodes together."""
+"""A node's systemd takes about seven, and root on all nodes together shares the kernel's 128 for each user."""
 
 
 def missing() -> list[str]:
-    """Debian packages that are not here."""
+    """The missing Debian packages."""
     packages = {package for command, package in PACKAGE_OF.items() if shutil.which(command) is None}
     return sorted(packages if KEYS.exists() else {*packages, "debian-archive-keyring"})
 
 
 def install() -> None:
-    """Installs them where that can be done.
+    """Installs them where apt-get works.
 
     Raises:
         LabError: apt-get failed.
@@ -52,7 +52,7 @@ def install() -> None:
 
 
 def why_not() -> str:
-    """Why no lab can run here, in one line; empty where one can, given the packages."""
+    """The reason why no lab can run here, in one line; empty where one can, given the packages."""
     if os.geteuid() != 0:
         return "the lab needs root: it makes network namespaces, mounts and control groups"
     if packages := missing():
@@ -81,7 +81,7 @@ def check() -> None:
     """Returns where a lab can run.
 
     Raises:
-        LabError: It can't here.
+        LabError: It cannot run here.
     """
     if reason := why_not():
         raise LabError(reason)

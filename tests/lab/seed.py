@@ -1,4 +1,4 @@
-"""Environments that were installed once, kept as read-only layers, so that most nodes need not install theirs.
+"""Environments installed once and kept as read-only layers, so that most nodes need no installation.
 
 A seeded node finds /opt/pscluster/environments/<key> on its card at its first boot, as after an earlier deployment.
 """
@@ -17,7 +17,7 @@ ENVIRONMENTS = "opt/pscluster/environments"
 
 
 def seed_folder(key: str) -> Path:
-    """Where the layer of an environment is kept; it need not be there yet."""
+    """The path of an environment's layer, which may not exist yet."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+", key):
         raise LabError(f"environment key {key!r}: expected letters, digits, dots, dashes and underscores")
     return cache_folder() / f"seed-{key}"
@@ -76,7 +76,7 @@ def _keep(upper: Path, key: str, folder: Path, *how: str) -> None:
 
 @contextmanager
 def _root(work: Path) -> Iterator[tuple[Path, Path]]:
-    """A root folder over the image, and the folder in which everything lands that is changed there."""
+    """A root folder over the image, and the folder that collects its changes."""
     root, upper = work / "root", work / "upper"
     run("rm", "-rf", "--one-file-system", work)
     for folder in (root, upper, work / "work"):

@@ -1,4 +1,4 @@
-"""What differs between a node and the image it started from, in a form that two of them can be compared in."""
+"""The difference between a node and its image, in a form that can be compared."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from tests.lab.card import Card
 from tests.lab.commands import LabError
 
 IGNORED = ("var/log", "var/cache", "var/lib/dpkg", "var/lib/apt", "var/lib/systemd", "run", "tmp", "var/tmp", "dev")
-"""Folders whose contents change by themselves, or tell what was installed once."""
+"""Folders whose contents change by themselves, or record past installations."""
 
 UNIT_KINDS = (".service", ".socket", ".mount", ".automount", ".timer", ".path", ".swap")
 
@@ -24,7 +24,7 @@ class Snapshot:
     files: dict[str, str]
 
     def differences(self, after: "Snapshot") -> list[str]:
-        """One line for each unit and file that is something else in `after`; empty when all is as before."""
+        """One line for each unit and file that differs in `after`; empty when none does."""
         return [
             *_differences("unit", self.units, after.units, "not there"),
             *_differences("file", self.files, after.files, "as on the image"),
@@ -47,7 +47,7 @@ def snapshot(card: Card, unit_files: str, active_units: str) -> Snapshot:
     units = {name: state for name, _, state in (line.partition(" ") for line in unit_files.splitlines())}
     for line in active_units.splitlines():
         name, _, active = line.split()[:3]
-        # Units of the system come and go (a clean-up, a service that D-Bus asked for); what is left of ours stays.
+        # Units of the system come and go (a clean-up, a service for D-Bus); only ours count.
         if (
             name.endswith(UNIT_KINDS)
             and active in ("active", "failed", "activating")
@@ -70,12 +70,12 @@ def _changed(card: Card) -> Iterator[tuple[str, str]]:
 
 
 def describe_first(layers: tuple[Path, ...], path: Path) -> str:
-    """What the topmost layer that has it says of a path; empty where none has."""
+    """A path's description in the topmost layer that has it; empty where none has."""
     return next((describe(layer / path) for layer in layers if os.path.lexists(layer / path)), "")
 
 
 def describe(path: Path) -> str:
-    """Kind, mode, owner, and what is in it; a whiteout of the overlay is `removed`."""
+    """Kind, mode, owner and content; a whiteout of the overlay is `removed`."""
     status = path.lstat()
     kind, owner = stat.S_IFMT(status.st_mode), f"{status.st_uid}:{status.st_gid}"
     if kind == stat.S_IFCHR and status.st_rdev == 0:

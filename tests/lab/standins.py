@@ -1,4 +1,4 @@
-"""Debian packages that stand in for the kernel's NFS, which no namespace has, and the index of the local repository."""
+"""Debian packages that replace the kernel's NFS, which no namespace has, and the index of the local repository."""
 
 import hashlib
 import shutil
@@ -22,7 +22,7 @@ class Standin:
     files: tuple[tuple[str, str, int], ...]
     scripts: tuple[str, ...] = ()
     swallows: tuple[str, ...] = ()
-    """Packages of Debian whose programs it brings along, so that their services never show up on a node."""
+    """Packages of Debian whose programs it includes, so that their services never appear on a node."""
 
 
 STANDINS = (
@@ -57,14 +57,14 @@ STANDINS = (
 )
 
 NEEDED = ("python3-fusepy", "nfs-ganesha", "nfs-ganesha-vfs")
-"""Debian's own packages that the stand-ins depend on, or swallow."""
+"""Debian's own packages that the stand-ins depend on, or include."""
 
 UNWANTED = ("nfs-common", "rpcbind")
-"""What ganesha's package asks for, and a server that speaks version 4 alone does not need."""
+"""Dependencies of ganesha's package that a server with version 4 alone does not need."""
 
 
 def build(repository: Path) -> None:
-    """Writes the stand-ins' .deb files into the folder, and takes out what they swallowed or stand in for."""
+    """Writes the stand-ins' .deb files into the folder, and removes the packages that they include or replace."""
     for standin in STANDINS:
         with tempfile.TemporaryDirectory() as folder:
             _build(standin, Path(folder), repository)

@@ -34,13 +34,13 @@ CONNECT = (
 
 @dataclass(frozen=True)
 class Started:
-    """A cluster of two nodes that runs, and who works on it."""
+    """A running cluster of two nodes, and its operator."""
 
     lab: Lab
     operator: Operator
 
     def reached(self, node: str, account: str, addresses: list[str]) -> dict[str, str]:
-        """What connections of an account of a node come to."""
+        """The results of connections of a node's account."""
         command = f"sudo -n -u {account} python3 - {' '.join(addresses)}"
         words = ["ssh", "-F", str(self.lab.ssh_config), node, command]
         done = subprocess.run(words, input=CONNECT, capture_output=True, text=True, check=True, timeout=60)

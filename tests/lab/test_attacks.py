@@ -1,6 +1,6 @@
-"""The service account turns against its node, as whoever takes over a role does: it stays what it was.
+"""The service account attacks its node, as an attacker in a role would, and gains no right.
 
-Three nodes, deployed. What the account writes reaches no shell, and where it puts links root does not go.
+Three nodes, deployed. The account's text reaches no shell, and root does not follow its links.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ MARK = "/root/PWNED"
 
 @dataclass(frozen=True)
 class Place:
-    """The lab, who works on it, and the node that is attacked."""
+    """The lab, its operator, and the attacked node."""
 
     lab: Lab
     operator: Operator
@@ -38,11 +38,11 @@ class Place:
         return self.lab.node(HUB)
 
     def as_root(self, script: str, *words: str) -> str:
-        """What a script says there."""
+        """The output of a script there."""
         return self.hub.execute("sh", "-c", script, "sh", *words).stdout.strip()
 
     def as_account(self, script: str, *words: str) -> "subprocess.CompletedProcess[str]":
-        """What the account does there; it may fail."""
+        """Runs a script as the account there; it may fail."""
         switch = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups", "--no-new-privs")
         command = self.hub.command(*switch, "sh", "-c", script, "sh", *words)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -57,7 +57,7 @@ class Place:
 
     @contextmanager
     def of_an_older_version(self) -> Iterator[None]:
-        """The folders as versions before this one left them: all of them the account's own."""
+        """The folders of older versions, which all belonged to the account."""
         self.as_root(f"chown {ACCOUNT}: {STATE} {JOBS}; chmod 750 {STATE} {JOBS}")
         try:
             yield
@@ -143,7 +143,7 @@ def test_a_job_is_submitted_through_no_link_and_removes_nothing_there(place: Pla
 
 
 def test_the_log_of_a_job_is_opened_as_the_account(place: Place) -> None:
-    """Whatever wins the race for `output.log`: root does not open it."""
+    """Root does not open `output.log`, no matter which side wins the race."""
     swap = f'while :; do for job in {JOBS}/*/; do ln -sfn /etc/cron.d/pwned "$job/output.log" 2>/dev/null; done; done'
     switch = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups", "timeout", "120")
     with subprocess.Popen(place.hub.command(*switch, "sh", "-c", swap)):
@@ -160,7 +160,7 @@ def test_the_log_of_a_job_is_opened_as_the_account(place: Place) -> None:
 
 
 def test_a_clock_that_is_set_back_removes_no_newer_job(place: Place) -> None:
-    """Ids begin with the time; what goes first is what was submitted first."""
+    """Ids begin with the time; the job submitted first goes first."""
     place.operator.fab(*PI)
     newest = place.job()
     earlier = "20200101T0000-pi"

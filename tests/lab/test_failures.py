@@ -1,6 +1,6 @@
-"""Nodes with something wrong with them: each leaves the run with its reason, the others become a cluster.
+"""Nodes with faults: each leaves the run with its reason, the others become a cluster.
 
-One story, in the order of the file: a lab of seven nodes that nobody has touched, of which five cannot be used.
+One scenario, in the order of the file: a lab of seven untouched nodes, of which five are unusable.
 """
 
 import subprocess
@@ -38,16 +38,16 @@ SAID = {
     "rpi06": "s behind this machine's: `sudo timedatectl set-ntp true` there",
     DARK: "is it switched on, and is the address right?",
 }
-"""What the recap has to say of each, the remedy with it."""
+"""The expected line of the recap for each, with the remedy."""
 
 FEW = ("--set", "deployment.minimum_workers=2")
 UNDONE_SECONDS = 60.0 + 30.0
-"""After how long rules that lock us out are gone, and what a busy machine adds."""
+"""The time until rules that lock us out are undone, with a margin for a busy machine."""
 
 
 @dataclass(frozen=True)
 class Patient:
-    """The lab, and who works on it."""
+    """The lab and its operator."""
 
     lab: Lab
     operator: Operator
@@ -144,7 +144,7 @@ def test_a_retry_goes_for_those_that_failed_alone(patient: Patient) -> None:
     retried = operator.fab("deploy", "start", "--retry", "--no-jobs", *FEW, code=3)
 
     assert "once more: rpi03, rpi04, rpi05, rpi06, rpi07" in retried.text
-    # The hub is asked as well: nobody can mount what its exports do not name.
+    # The hub takes part as well: no node can mount what its exports do not name.
     assert operator.recap()["nodes"].keys() == {*SAID, HUB}
     assert operator.recap()["nodes"][HUB]["state"] == "ok"
     _reasons(operator, retried, {name: SAID[name] for name in ("rpi03", "rpi05")})
@@ -173,7 +173,7 @@ def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Patient) -> No
 
 
 def _reasons(operator: Operator, begun: Done, expected: Mapping[str, str]) -> None:
-    """Exactly these nodes left the run, and why stands in the last lines and in the recap's file."""
+    """Exactly these nodes left the run; the last lines and the recap's file have the reason."""
     nodes = operator.recap()["nodes"]
     assert {name for name, node in nodes.items() if node["state"] == "failed"} == expected.keys()
     for name, part in expected.items():

@@ -1,4 +1,4 @@
-"""Labs come up with what was asked for, and leave nothing when they end, however they end."""
+"""Labs start as requested, and leave nothing behind, however they end."""
 
 import os
 import signal
@@ -93,7 +93,7 @@ def test_a_second_lab_of_the_same_name_is_refused_in_one_line(odd_lab: Lab) -> N
 
 
 def test_an_interrupted_up_leaves_nothing(lab_can_run: None) -> None:
-    """Not even if it is killed before it could clear away: then `down` does."""
+    """Also after a kill before the clean-up: then `down` cleans up."""
     environment = {**os.environ, "PSCLUSTER_LAB": "trial"}
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
         with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The stand-ins for the kernel's NFS are like it where a deployment looks: fstab, exports, squashing, a server gone."""
+"""The stand-ins for the kernel's NFS behave like it in a deployment: fstab, exports, squashing, a lost server."""
 
 import pytest
 
@@ -13,7 +13,7 @@ OPTIONS = "hard,noatime,nodev,nosuid,_netdev,nofail,x-systemd.automount,x-system
 
 @pytest.fixture(scope="module")
 def exported(lab: Lab) -> Lab:
-    """/srv/shared read-only for the client, /srv/runs for it to write, as user 890 whoever writes; both mounted."""
+    """/srv/shared read-only for the client, /srv/runs writable and always as user 890; both mounted."""
     client = lab.node(CLIENT).address
     lab.ssh(
         SERVER,
@@ -93,7 +93,7 @@ def test_threads_are_what_the_configuration_says(exported: Lab) -> None:
 
 
 def test_a_writer_waits_for_a_server_that_lost_power(exported: Lab) -> None:
-    """Last: the server boots anew."""
+    """Last: the server reboots."""
     lines = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done"
     writing = f"{lines} >/mnt/runs/log && sync /mnt/runs/log && cp /mnt/runs/log /tmp"
     exported.ssh(CLIENT, f"sudo systemd-run --quiet --unit=writer sh -c '{writing}'")
@@ -105,7 +105,7 @@ def test_a_writer_waits_for_a_server_that_lost_power(exported: Lab) -> None:
     server.wait_until_reachable()
 
     eventually(
-        lambda: exported.ssh(CLIENT, "cat /tmp/log", check=False).stdout == "1\n2\n3\n4\n5\n6\n", "it goes on", 60
+        lambda: exported.ssh(CLIENT, "cat /tmp/log", check=False).stdout == "1\n2\n3\n4\n5\n6\n", "it continues", 60
     )
     assert exported.ssh(SERVER, "sudo cat /srv/runs/log").stdout == "1\n2\n3\n4\n5\n6\n"
 

@@ -1,4 +1,4 @@
-"""A node is what a Raspberry Pi on the switch would be: to log in to, to starve, to unplug."""
+"""A node behaves like a Raspberry Pi on the switch: one can log in, limit it, unplug it."""
 
 import socket
 import subprocess
@@ -55,7 +55,7 @@ def test_a_cable_carries_what_it_was_shaped_to(lab: Lab) -> None:
         shaped = mbit_per_second()
     finally:
         node.shape(network.LINK_MBIT_PER_SECOND)
-    # A busy machine makes both slower; nothing makes the second one faster than its cable and the burst it forgives.
+    # A busy machine makes both slower; the second is never faster than its cable and the permitted burst.
     assert shaped < min(4 * 1.2, unshaped)
 
 
@@ -151,7 +151,7 @@ def test_a_unit_that_denies_addresses_really_drops_them(lab: Lab) -> None:
     ring = f"-p IPAddressDeny=any -p IPAddressAllow={allowed}"
     lab.ssh("rpi01", f"sudo systemd-run --quiet --unit=ringed {ring} python3 -m http.server 8000 --directory /srv")
     try:
-        eventually(lambda: _answers(lab, "rpi02"), "the server answers whom it should")
+        eventually(lambda: _answers(lab, "rpi02"), "the server answers the allowed address")
         assert (_answers(lab, "rpi03"), _answers(lab, "outsider")) == (False, False)
     finally:
         lab.ssh("rpi01", "sudo systemctl stop ringed")

@@ -1,4 +1,4 @@
-"""Where no lab can run, one line says why. These need no lab."""
+"""Where no lab can run, one line has the reason. These tests need no lab."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
-"""Sixteen Pis that nobody has touched, from the first `trust` to `reset`; the shipped inventory, then with a monitor.
+"""Sixteen untouched Pis, from the first `trust` to `reset`; the shipped inventory, then with a monitor.
 
-One story, in the order of the file; each test leaves a cluster that is well.
+One scenario, in the order of the file; each test leaves a healthy cluster.
 """
 
 import json
@@ -36,30 +36,30 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 HUB = "rpi11"
 """Shared folder, parameter server, coordinator and a worker."""
 INSTALLING = ("rpi01", HUB)
-"""These install the environment; the other nodes find theirs there, as after an earlier deployment."""
+"""These install the environment; the other nodes have it from a seed, as after an earlier deployment."""
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]
 EPOCHS = 3
 SHORT = ("--set", "jobs.pi.samples=32000000", "--set", f"jobs.train.epochs={EPOCHS}")
 PORTS = (2222, 2223, 2224, 9090, 9200, 9201, 9202, 9203, 2049)
 """TensorFlow's, those of metrics and page, the NFS server's."""
 LEAST_ACCURACY = 0.4
-"""Of six activities after three epochs; whoever always says the most frequent one gets 0.19."""
+"""Of six activities after three epochs; always answering the most frequent one gives 0.19."""
 MOST_EXPOSED = 2.0
 LEFT_BY_THE_LAB = ("file opt/pscluster: was as on the image, is removed", "usr/lib/nfs-standin/", "proc-fs-nfsd.mount")
-"""A seed is a layer that can only be hidden; what stands in for NFS leaves Python's cache, and a mount until a boot."""
+"""A seed is a layer that can only be hidden; the stand-in for NFS leaves Python's cache, and a mount until a boot."""
 WELL_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The lab, who works on it, and what its nodes were before."""
+    """The lab, its operator, and its nodes' first snapshots."""
 
     lab: Lab
     operator: Operator
     before: Mapping[str, Snapshot]
 
     def wait_until_well(self) -> None:
-        """Returns when `status` has nothing to say against any node."""
+        """Returns when `status` reports every node as healthy."""
         eventually(self.operator.well, "all nodes are well", WELL_SECONDS)
 
 
@@ -69,15 +69,13 @@ def untouched(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> It
     with Lab.up(16, seeds={name: layer for name in NODES if name not in INSTALLING}) as lab:
         operator = Operator(lab, tmp_path_factory.mktemp("operator"))
         for name in lab.nodes:
-            lab.ssh(
-                name, "sudo systemctl is-system-running --wait"
-            )  # sudo leaves a note in the home of who first used it
+            lab.ssh(name, "sudo systemctl is-system-running --wait")  # sudo leaves a note in the home of its first user
         yield Cluster(lab, operator, {name: node.snapshot() for name, node in lab.nodes.items()})
 
 
 @pytest.fixture(scope="module")
 def started(untouched: Cluster) -> Done:
-    """The first start: everything is installed, calibrated, and trained on for a while."""
+    """The first start: installs everything, calibrates, and trains for a while."""
     untouched.operator.fab("deploy", "trust", "--yes")
     return untouched.operator.fab("deploy", "start", *SHORT)
 
@@ -310,7 +308,7 @@ def test_a_stop_waits_for_the_job_before_it_takes_the_roles(cluster: Cluster) ->
 
 
 def test_the_live_page_and_the_report_of_sixteen_nodes(cluster: Cluster) -> None:
-    """The page through SSH, as from a desk. `PSCLUSTER_PICTURES=docs/images` takes the documentation's two pictures."""
+    """The page through SSH. `PSCLUSTER_PICTURES=docs/images` takes the documentation's two pictures."""
     operator = cluster.operator
     with operator.running("job", "train", "--epochs", "12") as training, chromium() as browser:
         training.wait_for("train: epoch   8/12")
@@ -349,7 +347,7 @@ def test_a_reset_leaves_every_node_as_it_was(cluster: Cluster) -> None:
 
 
 def _changed_copy(folder: Path) -> Path:
-    """A checkout whose code differs in a comment, with this one's environment and cache."""
+    """A checkout with another comment in the code, with this one's environment and cache."""
     folder.mkdir()
     for name in ("cluster", "deploy", "ps_node", "worker_node", "tools"):
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -362,7 +360,7 @@ def _changed_copy(folder: Path) -> Path:
 
 
 def _release_of(cluster: Cluster, node: str, unit: str) -> str:
-    """The release that a role's process was started from."""
+    """The release that a role's process started from."""
     where = f"sudo readlink /proc/$(systemctl show -p MainPID --value {unit})/cwd"
     return Path(cluster.lab.ssh(node, where).stdout.strip()).name
 

@@ -1,4 +1,4 @@
-"""Waiting for what a lab does in its own time."""
+"""Waiting for conditions of a lab."""
 
 import time
 from collections.abc import Callable

@@ -43,14 +43,14 @@ def _parser() -> argparse.ArgumentParser:
 
     some: dict[str, Any] = {"nargs": "+", "metavar": "machine"}
     rest: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
-    verb("prepare", _prepare, "install what is needed here and build the disk; say so if no machine can run")
+    verb("prepare", _prepare, "install the packages and build the disk; report whether a machine can run")
     verb("apart", _apart, "run a command in the lab's network namespace", words=rest)
-    verb("prove", _prove, "deploy onto three machines and show what holds there: `make lab-kernel`")
+    verb("prove", _prove, "deploy onto three machines and check them: `make lab-kernel`")
     up = verb("up", _up, "bring up machines rpi01, rpi02 ...", count={"nargs": "?", "type": int, "default": 3})
     up.add_argument("--memory", type=int, default=MEMORY_MIB, help="MiB of each")
     verb("down", _down, "end the lab")
     verb("crash", _crash, "pull machines' plugs", machine=some)
-    verb("boot", _boot, "switch machines on again, and wait until they greet", machine=some)
+    verb("boot", _boot, "switch machines on again, and wait until their sshd answers", machine=some)
     verb("ssh", _ssh, "log in to a machine as user pi, or run a command there", machine={}, words=rest)
     return parser
 
@@ -66,7 +66,7 @@ def _prepare(_: argparse.Namespace) -> None:
 
 
 def _apart(arguments: argparse.Namespace) -> int:
-    """The namespace stays as long as there is a lab in it, so that a later call finds that again."""
+    """The namespace stays as long as it holds a lab, so that a later call finds the lab again."""
     if reason := requirements.why_not():
         print(f"no kernel lab here, skipped: {reason}")
         return 0

@@ -1,6 +1,6 @@
 """The disk that every machine starts from: the lab's Debian 12, with the kernel's own NFS instead of stand-ins.
 
-Cached as one ext4 image below the lab's cache. A machine gets a file of its own for what it changes.
+Cached as one ext4 image below the lab's cache. A machine keeps its changes in a file of its own.
 """
 
 import hashlib
@@ -66,11 +66,11 @@ systemctl mask --quiet getty@tty1.service console-getty.service serial-getty@tty
 systemctl enable --quiet identity.service systemd-networkd.service
 rm -f /etc/fstab
 """
-"""What the lab's image masks would change the host's kernel; here the machines have their own."""
+"""The lab's image masks them because they would change the host's kernel; these machines have their own."""
 
 
 def recipe_key() -> str:
-    """Hash of everything that decides what the disk contains, the dates of Debian's packages apart."""
+    """Hash of everything that decides the disk's content, except the dates of Debian's packages."""
     digest = hashlib.sha256()
     parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, *NFS, SOURCES, SETUP, FINISH, FINISH_KERNEL, IDENTITY, INDEX)
     digest.update("\0".join((*parts, _kernel_version())).encode())
@@ -80,10 +80,10 @@ def recipe_key() -> str:
 
 
 def root_folder() -> Path:
-    """The folder that disks are made of; about a minute when it has to be built.
+    """The folder that disks are made of; building it takes about a minute.
 
     Raises:
-        LabError: A step of the build failed; nothing half-built is left where it is looked for.
+        LabError: A step of the build failed; no incomplete folder is left in the cache.
     """
     folder = cache_folder() / f"kernel-root-{recipe_key()}"
     with locked(folder):
@@ -130,7 +130,7 @@ def _fill_root(root: Path) -> None:
 def _make_disk(image: Path, root: Path, environment: Path | None) -> None:
     with image.open("wb") as file:
         file.truncate(SIZE_MIB << 20)
-    # An overlay shows both trees as one, in a mount namespace that vanishes with the command.
+    # An overlay shows both trees as one, in a mount namespace that ends with the command.
     layers = f"lowerdir={environment}:{root}"
     script = 'mount -t overlay disk -o "$1" /mnt && exec mkfs.ext4 -q -F -m 0 -d /mnt "$2"'
     if environment is not None:

@@ -1,7 +1,7 @@
 """aarch64 by emulation (`python -m tests.lab_kernel.emulated`): a parameter server, a worker and a coordinator.
 
 The lock's own aarch64 wheels in an arm64 Debian 12, run by qemu-aarch64-static as a Cortex-A53. A user namespace has a
-binfmt_misc of its own (Linux 6.7), so nothing of this machine's is changed.
+binfmt_misc of its own (Linux 6.7), so this machine's stays unchanged.
 """
 
 import os
@@ -13,8 +13,7 @@ import zipfile
 from pathlib import Path
 
 from deploy.common.project import ROOT
-from deploy.release.code_wheel import build_code_wheel
-from deploy.release.uv import uv_executable
+from deploy.release.code_wheel import build_code_wheel, uv_executable
 from tests.lab.commands import LabError, run
 from tests.lab.image import SUITE, locked
 from tests.lab.places import CGROUPS, cache_folder
@@ -70,7 +69,7 @@ def _root() -> Path:
         if not folder.exists():
             partial = folder.with_suffix(".partial")
             run("rm", "-rf", partial)
-            # Unpacked only: nothing of it has to run before there is an emulator for it.
+            # Only unpacked: none of its programs runs before the emulator is there.
             run(
                 *("mmdebstrap", "--quiet", "--variant=extract", "--arch=arm64", f"--include={PACKAGES}"),
                 *(SUITE, partial),

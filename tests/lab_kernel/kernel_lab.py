@@ -1,4 +1,4 @@
-"""A kernel lab: a switch and machines on it, in the network namespace of whoever made it."""
+"""A kernel lab: a switch and machines on it, in the network namespace of the caller."""
 
 import contextlib
 import shutil
@@ -20,7 +20,7 @@ LEAST_MAPPINGS = 1 << 20
 
 
 class KernelLab:
-    """Machines rpi01, rpi02 ... at 192.168.1.16 and up. Made by `up`, found again by `attach`, ended by `down`."""
+    """Machines rpi01, rpi02 ... at 192.168.1.16 and up. `up` makes it, `attach` finds it again, `down` ends it."""
 
     def __init__(self, places: Places, disk: Path, memory_mib: Sequence[int]) -> None:
         self.places = places
@@ -36,7 +36,7 @@ class KernelLab:
         """Brings up one machine for each entry of `memory_mib`; returns when all of them greet.
 
         Raises:
-            LabError: One is up already, or a machine did not come up. Nothing is left then.
+            LabError: One is up already, or a machine did not start. Nothing is left then.
         """
         places = Places.of(NAME)
         if places.run.exists():
@@ -54,7 +54,7 @@ class KernelLab:
 
     @classmethod
     def attach(cls) -> Self:
-        """The lab that is up.
+        """The running lab.
 
         Raises:
             LabError: None is.
@@ -105,7 +105,7 @@ class KernelLab:
         return run("ssh", "-F", self.ssh_config, machine, command, check=check, timeout_seconds=timeout_seconds)
 
     def root(self, machine: str, script: str, *, check: bool = True, timeout_seconds: float = 120.0) -> str:
-        """What a shell script says that root runs on a machine."""
+        """The output of a shell script that root runs on a machine."""
         words = ("ssh", "-F", self.ssh_config, machine, "sudo sh -s")
         return run(*words, stdin=script, check=check, timeout_seconds=timeout_seconds).stdout.strip()
 
@@ -114,9 +114,9 @@ class KernelLab:
         return self.places.run / "max_map_count"
 
     def _allow_mappings(self) -> None:
-        """Of the host, for as long as the lab is up: every page of a machine's process may be a mapping there.
+        """Raises the host's limit while the lab is up: every page of a machine's process may be a mapping there.
 
-        At the usual 65,530 a process with TensorFlow is killed without a word when the machine's memory is scattered.
+        At the usual 65,530 the kernel kills a process with TensorFlow silently when the machine's memory is scattered.
         """
         self._mappings_before.write_text(MAPPINGS.read_text())
         MAPPINGS.write_text(str(max(int(MAPPINGS.read_text()), LEAST_MAPPINGS)))

@@ -36,7 +36,7 @@ IPv6AcceptRA=no
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a kernel lab that is up. `name` is its host name, too; `disk` is shared by all and never changed."""
+    """A machine of a running kernel lab. `name` is its host name, too; `disk` is shared by all and never changed."""
 
     places: Places
     name: str
@@ -50,7 +50,7 @@ class Machine:
 
     @property
     def console(self) -> str:
-        """What the kernel and pid 1 have said since the first boot."""
+        """The output of the kernel and pid 1 since the first boot."""
         return (self.folder / "console.log").read_text(errors="replace")
 
     @property
@@ -59,7 +59,7 @@ class Machine:
         return self._pid() is not None
 
     def make(self, public_key: str) -> None:
-        """Its folder, with a disk that says who it is, before the first boot."""
+        """Makes its folder, with a disk that holds its identity, before the first boot."""
         self.folder.mkdir(parents=True)
         host_key = self.folder / "ssh_host_ed25519_key"
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{self.name}", "-f", host_key)
@@ -82,7 +82,7 @@ class Machine:
                 archive.addfile(entry, io.BytesIO(text.encode()))
 
     def boot(self) -> None:
-        """Switches the power on; `wait_until_reachable` tells when the machine can be used.
+        """Switches the power on; `wait_until_reachable` returns when the machine can be used.
 
         Raises:
             LabError: It is on.
@@ -97,7 +97,7 @@ class Machine:
             *("root=/dev/ubda", "rw", f"vec0:transport=tap,ifname={card},depth=128,gro=1"),
             *("con=null", "con0=null,fd:2", "ssl=null", "net.ifnames=0", "systemd.show_status=0"),
         ]
-        # Whoever kills the first of these kills them all: the rest live in a pid namespace of their own.
+        # Killing the first of these kills them all: the rest live in a pid namespace of their own.
         apart = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private")
         with (self.folder / "console.log").open("ab") as console:
             started = subprocess.Popen(
@@ -111,7 +111,7 @@ class Machine:
         (self.folder / "pid").write_text(f"{started.pid} {_start_time(started.pid)}\n")
 
     def crash(self) -> None:
-        """Pulls the plug: nobody is told, what the kernel has not written yet is lost."""
+        """Pulls the plug without any notice; data that the kernel has not written yet is lost."""
         run("ip", "link", "delete", self.places.cable(self.name), check=False)
         if (pid := self._pid()) is not None:
             os.kill(pid, signal.SIGKILL)
@@ -141,7 +141,7 @@ class Machine:
         """Returns when its sshd greets.
 
         Raises:
-            LabError: Not within the deadline, or its kernel ended; says what its console said last.
+            LabError: Not within the deadline, or its kernel ended; has the last line of its console.
         """
         deadline = time.monotonic() + deadline_seconds
         while not self.reachable():
@@ -160,7 +160,7 @@ class Machine:
         run("ip", "link", "set", cable, "master", self.places.switch, "up")
 
     def _pid(self) -> int | None:
-        """The process that all of the machine hangs on, unless its number went to another process since."""
+        """The machine's first process, unless another process has its number now."""
         with contextlib.suppress(OSError, ValueError):
             pid, began = (self.folder / "pid").read_text().split()
             with contextlib.suppress(ChildProcessError):

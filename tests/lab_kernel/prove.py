@@ -1,4 +1,4 @@
-"""`make lab-kernel`: the deployment on machines with kernels of their own, and what they show, one line each."""
+"""`make lab-kernel`: the deployment on machines with kernels of their own, with one line for each result."""
 
 import json
 import subprocess
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 class Proof:
-    """The steps, in order; each prints what it showed and how long it took."""
+    """The steps, in order; each prints its result and its seconds."""
 
     def __init__(self, lab: KernelLab) -> None:
         self._lab = lab
@@ -103,7 +103,7 @@ class Proof:
         return _last(self._fab("start"), " 0 changed")
 
     def server_listens_on_one_nfs_port(self) -> str:
-        """Threads, versions, and who listens."""
+        """Threads, versions, and listening processes."""
         versions = self._lab.root(SERVER, "cat /proc/fs/nfsd/versions /proc/fs/nfsd/threads").split("\n")
         _expect(versions[0].startswith("-3 +4"), f"version 4 alone, got {versions[0]}")
         listening = self._lab.root(SERVER, "ss -Htlnup | grep -E 'rpcbind|rpc[.]|:111 ' || :")
@@ -111,7 +111,7 @@ class Proof:
         return f"versions {versions[0]}, {versions[1]} threads, port 2049"
 
     def outsiders_are_not_answered(self) -> str:
-        """This machine is no node: the units' own address filter, without nftables."""
+        """The units' own address filter rejects this machine, which is no node, without nftables."""
         ask = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
         address = self._lab.machine(SERVER).address
         for port in ("2222", "2223", "9200"):
@@ -120,7 +120,7 @@ class Proof:
         return "2222, 2223, 9200 do not answer"
 
     def memory_limit_kills_the_one_that_grows(self) -> str:
-        """A process in the slice that takes all it gets."""
+        """A process in the slice that takes all memory."""
         before = self._lab.root(CLIENT, "systemctl show --value -p NRestarts pscluster-worker-1")
         said = self._lab.root(CLIENT, GROW, check=False, timeout_seconds=PATIENCE_SECONDS)
         _expect(said.endswith("oom_kill 1"), f"one process killed, got {said}")
@@ -129,7 +129,7 @@ class Proof:
         return said
 
     def exporting_anew_stalls_nobody(self) -> str:
-        """A client that writes while the server exports anew."""
+        """A client that writes while the server exports again."""
         options = "rw,sync,no_subtree_check,all_squash,anonuid=890,anongid=890"
         client = self._lab.machine(CLIENT).address
         self._lab.root(
@@ -142,14 +142,14 @@ class Proof:
         for _ in range(3):
             wrote = self._written()
             self._lab.root(SERVER, "exportfs -ra")
-            self._until(lambda wrote=wrote: self._written() > wrote + 20, "the writer goes on")  # type: ignore[misc]
+            self._until(lambda wrote=wrote: self._written() > wrote + 20, "the writer continues")  # type: ignore[misc]
         return f"longest gap between two writes {self._gap():.2f} s"
 
     def clients_outlast_a_reboot_of_the_server(self) -> str:
         """The same writer, with a hard mount."""
         wrote = self._written()
         self._reboot(SERVER, "pscluster-ps-0 pscluster-worker-0 nfs-server")
-        self._until(lambda: self._written() > wrote + 50, "the writer goes on")
+        self._until(lambda: self._written() > wrote + 50, "the writer continues")
         self._lab.root(CLIENT, "systemctl stop writer; umount /mnt/trial; rmdir /mnt/trial; rm /run/writer.py")
         self._lab.root(SERVER, "rm /etc/exports.d/trial.exports /srv/pscluster/runs/file* ; exportfs -ra")
         return f"longest gap between two writes {self._gap():.0f} s"
@@ -160,7 +160,7 @@ class Proof:
         return f"ready; /mnt/pscluster/shared has {self._lab.ssh(LAST, 'ls /mnt/pscluster/shared').stdout.strip()}"
 
     def reset(self) -> str:
-        """All of it goes."""
+        """Everything is removed."""
         self._fab("reset", "--yes", "--with-data")
         for name in self._lab.machines:
             left = self._lab.root(name, "ls -d /opt/pscluster /srv/pscluster /var/lib/pscluster* 2>/dev/null || :")

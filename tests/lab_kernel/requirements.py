@@ -1,4 +1,4 @@
-"""What this machine must have for machines with kernels of their own, and how it gets it."""
+"""The requirements of machines with kernels of their own, and their installation."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ FREE_BYTES = 12 << 30
 
 
 def missing() -> list[str]:
-    """Debian packages that are not here."""
+    """The missing Debian packages."""
     return sorted({package for command, package in PACKAGE_OF.items() if shutil.which(command) is None})
 
 
@@ -32,7 +32,7 @@ def install() -> None:
     """Installs them.
 
     Raises:
-        LabError: apt-get can't.
+        LabError: apt-get failed.
     """
     packages = missing()
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
@@ -45,7 +45,7 @@ def install() -> None:
 
 
 def why_not() -> str:
-    """Why no machine can run here, in one line; empty where they can."""
+    """The reason why no machine can run here, in one line; empty where they can."""
     if os.geteuid() != 0:
         return "the kernel lab needs root: it makes network namespaces, mounts and disk images"
     if os.uname().machine != "x86_64":
@@ -55,7 +55,7 @@ def why_not() -> str:
             f"the kernel lab needs {', '.join(packages)}: `python -m tests.lab_kernel prepare` installs them (Debian)"
         )
     if not Path("/dev/net/tun").exists():
-        return "the kernel lab needs /dev/net/tun for the machines' network, and it is not there"
+        return "the kernel lab needs /dev/net/tun for the machines' network, and it is missing"
     known = Path("/proc/filesystems").read_text().split()
     if "binfmt_misc" not in known:
         return "the kernel lab needs binfmt_misc for emulated programs: /proc/filesystems does not list it"
@@ -66,7 +66,7 @@ def why_not() -> str:
 
 
 def why_not_emulated() -> str:
-    """Why no program of aarch64 can run here; empty where it can. A user namespace has its own binfmt_misc or none."""
+    """The reason why no aarch64 program can run here, or empty. A user namespace has its own binfmt_misc or none."""
     register = "mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc && test -w /proc/sys/fs/binfmt_misc/register"
     tried = run("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", register, check=False)
     if tried.returncode == 0:

@@ -21,7 +21,7 @@ PYTHON = "3.11"
 
 
 def wheels_folder() -> Path:
-    """Where wheelhouses are kept: `$PSCLUSTER_WHEELS`, or where a deployment keeps them."""
+    """The folder of wheelhouses: `$PSCLUSTER_WHEELS`, or that of a deployment."""
     return Path(os.environ.get("PSCLUSTER_WHEELS") or CACHE)
 
 
@@ -47,7 +47,7 @@ def _install(wheels: Wheelhouse, folder: Path) -> None:
         (partial / "opt/pscluster").mkdir(parents=True)
         shutil.copytree(wheels.folder, Path(work, "wheels"), copy_function=os.link)
         script = install_environment(wheels, "/mnt/wheels")
-        # The machine's own Python in the machine's own root; what is written lands in the seed's folder.
+        # The machine's own Python in the machine's own root; its files go to the seed's folder.
         inside = (
             'mount -t tmpfs none "$0/mnt" && mkdir "$0/mnt/wheels" && mount --bind "$1/wheels" "$0/mnt/wheels" && '
             'mount -t proc proc "$0/proc" && mkdir -p "$0/opt/pscluster" && '

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from cluster.logs.foreign import one_line, visible
 from cluster.logs.screen import Screen, coloured, spinner, words
-from cluster.logs.terminal import as_ascii, say
+from cluster.logs.terminal import as_ascii, one_line, say, visible
 
 ATTACKS = (
     "\x1b]52;c;cm0gLXJmIH4=\x07",  # writes the clipboard

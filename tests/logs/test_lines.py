@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.logs import LogLine, Speaker, formatter, last_line, read_line
-from cluster.logs.lines import LONGEST_LINE_CHARACTERS
-from cluster.logs.settings import LogFormat
+from cluster.logs.lines import LONGEST_LINE_CHARACTERS, LogFormat
 
 AT = 1795305600.9876
 WORKER = Speaker("worker:3", "192.168.1.19:2223", "20261121T224500Z-train")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.metrics.catalogue import CATALOGUE, exported_by, metric
-from cluster.metrics.metric import LABELS, UNITS
+from cluster.metrics.catalogue import CATALOGUE, LABELS, UNITS, exported_by, metric
 from cluster.metrics.reference import PAGE, main, render_reference
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.metrics.filesystems import FilesystemCollector, is_remote, type_of
-from cluster.metrics.identity import Identity
-from cluster.metrics.probe import Probe
+from cluster.metrics.filesystems import FilesystemCollector, Probe, is_remote, type_of
+from cluster.metrics.instruments import Identity
 
 SHARED = "/mnt/pscluster/shared"
 LOCAL = "22 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw\n"

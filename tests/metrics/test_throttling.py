@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.metrics.throttling import Throttling, conditions, firmware, parse
+from cluster.metrics.node import Throttling, conditions, firmware, parse
 
 NOW = {("under_voltage", "now"), ("frequency_capped", "now"), ("throttled", "now"), ("soft_temperature_limit", "now")}
 

@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from cluster.inventory.models import ThesisModel
-from cluster.models import Network, build
-from cluster.models.normalization import StepBatchNorm
+from cluster.models.layers import StepBatchNorm
+from cluster.models.network import Network, build
+from cluster.models.thesis import ThesisModel
 from tests.models.yardstick import perturbed, windows
 
 SEED = tf.constant([0, 0], tf.int32)

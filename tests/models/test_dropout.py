@@ -4,9 +4,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from cluster.inventory.models import ResidualModel
-from cluster.models import build
-from cluster.models.dropout import Dropout
+from cluster.models.layers import Dropout
+from cluster.models.network import build
+from cluster.models.residual import ResidualModel
 from tests.models.yardstick import windows
 
 ONES = tf.ones([50, 200])

@@ -5,9 +5,9 @@ import hashlib
 import numpy as np
 import pytest
 
-from cluster.inventory.models import ThesisModel
-from cluster.models import build
 from cluster.models.initial import Draws, glorot_uniform, lstm_kernel, orthogonal_rows
+from cluster.models.network import build
+from cluster.models.thesis import ThesisModel
 
 
 def test_the_vector_is_the_same_bits_on_every_machine() -> None:

@@ -9,9 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from cluster.models import lstm as choice
-from cluster.models.block_lstm import block_lstm
-from cluster.models.lstm import lstm
-from cluster.models.split_gradient_lstm import split_gradient_lstm
+from cluster.models.lstm import block_lstm, lstm, split_gradient_lstm
 
 STEPS, BATCH = 17, 3
 SHAPES = [(9, 8), (32, 32), (64, 48), (5, 65)]

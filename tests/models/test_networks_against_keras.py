@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster.inventory.models import (
-    ConvolutionalModel,
-    DeepBidirectionalModel,
-    ModelConfig,
-    ResidualModel,
-    ThesisModel,
-)
-from cluster.models import build
+from cluster.inventory.fields import Choice as ModelConfig
+from cluster.models.conv_lstm import ConvolutionalModel
+from cluster.models.dblstm import DeepBidirectionalModel
+from cluster.models.network import build
+from cluster.models.residual import ResidualModel
+from cluster.models.thesis import ThesisModel
 from tests.models.yardstick import TOLERANCE, Yardstick, logits_and_gradients, perturbed, windows
 
 Forward = Callable[[tf.Tensor], tf.Tensor]

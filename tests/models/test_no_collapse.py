@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from cluster.inventory.models import ThesisModel
-from cluster.models import Network, build
+from cluster.models.network import Network, build
+from cluster.models.thesis import ThesisModel
 
 CLASSES, PER_CLASS, STEPS, CHANNELS = 6, 4, 24, 9
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from cluster.models import Network
+from cluster.models.network import Network
 
 Arrays = Mapping[str, NDArray[np.float32]]
 TOLERANCE = 1e-5

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
-from cluster.jobs.run_environment import environment
+from cluster.jobs.lifecycle import environment
 from cluster.pages import viewers
 from cluster.pages.comparison import comparison
 from cluster.pages.drawing import STATIC, Drawing

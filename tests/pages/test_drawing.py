@@ -14,7 +14,7 @@ from cluster.pages.run_charts import charts_of
 from cluster.pages.words import EVENT_TONES, GLOSSARY, ROLE_STATES
 from cluster.status.view import ConfusionView, RunView
 from tests.pages.example import HOSTILE, begun, estimating, failed, hostile, training
-from tests.status.played_run import played
+from tests.status.played_run import whole
 
 EXAMPLES = [training(), training(2), estimating(), estimating(state="done"), begun(), failed(), hostile()]
 NAMES = ["training", "two workers", "pi", "pi done", "begun", "failed", "hostile"]
@@ -27,7 +27,7 @@ def test_who_left_does_not_look_like_who_joined() -> None:
     text = Drawing().fragments(training())["log"]
     assert '<span class="kind bad"><span class="sign bad" aria-hidden="true"></span>left</span>' in text
     assert '<span class="kind well"><span class="sign well" aria-hidden="true"></span>joined</span>' in text
-    assert not [event.kind for event in played().view(60.0).events if event.kind not in EVENT_TONES]
+    assert not [event.kind for event in whole().view(60.0).events if event.kind not in EVENT_TONES]
 
 
 class Elements(HTMLParser):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import UsageError
-from cluster.jobs.run_environment import environment
+from cluster.jobs.lifecycle import environment
 from cluster.pages import __main__ as command
 from cluster.pages import leave
 from cluster.pages.comparison import comparison

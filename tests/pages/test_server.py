@@ -16,8 +16,10 @@ import pytest
 
 from cluster.pages import viewers
 from cluster.pages.server import PageServer
-from cluster.status.state import RunState
-from cluster.status.view import NodeView, RoleView, RunView
+from cluster.status.apply import replay
+from cluster.status.events import Began, Opened
+from cluster.status.parts import NodeTasks
+from cluster.status.view import RunView
 
 SECONDS = 20.0
 
@@ -43,10 +45,9 @@ class Run:
     """A run whose time somebody else turns."""
 
     def __init__(self) -> None:
-        nodes = [NodeView("here", "127.0.0.1", (RoleView("worker:0", "unknown"),))]
-        state = RunState("bench", "pi", nodes, datetime(2026, 1, 1, tzinfo=UTC), planned_samples=100)
-        state.began("20260101T000000Z-pi", 0.0)
-        self.now = state.view(1.0)
+        nodes = (NodeTasks("here", "127.0.0.1", ("worker:0",)),)
+        began = Began("bench", "pi", datetime(2026, 1, 1, tzinfo=UTC), nodes, planned_samples=100)
+        self.now = replay([(0.0, began), (0.0, Opened("20260101T000000Z-pi", "pi"))]).view(1.0)
 
     def view(self) -> RunView:
         return self.now

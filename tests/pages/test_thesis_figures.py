@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cluster.pages.thesis_figures import MILLION, PI_SECONDS, PIS, TRAINING, is_in_table_5, pi_seconds
+from cluster.pages.pi_times import MILLION, PI_SECONDS, PIS, TRAINING, is_in_table_5, pi_seconds
 from deploy.common.project import ROOT
 
 PAGE = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.drain import Answer, DrainRequests
+from cluster.control.actions import Actions, Answer, DrainRequests
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
@@ -50,7 +50,7 @@ def job(inventory: Inventory, asked: list[tuple[str, float]]) -> Iterator[None]:
 
     ours = inventory.task("coordinator", 0)
     serving = exporter.serve(
-        CollectorRegistry(), ours.host, ours.metrics_port, lambda: True, drains=DrainRequests(answer)
+        CollectorRegistry(), ours.host, ours.metrics_port, lambda: True, actions=Actions(DrainRequests(answer))
     )
     try:
         yield

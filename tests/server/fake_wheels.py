@@ -8,7 +8,7 @@ import platform
 import struct
 from pathlib import Path
 
-from cluster.server.library import FRAMEWORK, LIBRARY
+from cluster.server.tensorflow_server import FRAMEWORK, LIBRARY
 
 UNDEFINED_INSTRUCTION = {"x86_64": bytes([0x0F, 0x0B]), "aarch64": bytes(4)}
 """`ud2` and `udf #0`, which the architectures' manuals promise to stay undefined."""

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from cluster.server.allocator import PARAMETER_SERVER_ARENAS
+from cluster.server.memory import PARAMETER_SERVER_ARENAS
 
 COUNT_HEAPS = """
 import ctypes, sys, threading
-from cluster.server.allocator import limit_arenas
+from cluster.server.memory import limit_arenas
 
 limit = int(sys.argv[1])
 assert not limit or limit_arenas(limit)
@@ -45,7 +45,7 @@ FREED_AND_KEPT = """
 import ctypes
 from pathlib import Path
 from cluster.metrics.process import memory_bytes
-from cluster.server.allocator import give_back
+from cluster.server.memory import give_back
 
 def held():
     return memory_bytes(Path("/proc/self/status").read_text())["RssAnon"]

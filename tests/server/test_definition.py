@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.server.definition import ServerDefinition
+from cluster.server.tensorflow_server import ServerDefinition
 from tests.server.processes import HANG_SECONDS, PROJECT
 
 PARSE = """

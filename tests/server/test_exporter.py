@@ -19,10 +19,9 @@ from prometheus_client.registry import Collector
 from cluster import __version__
 from cluster.jobs.role_metrics import role_metrics
 from cluster.metrics import exporter, standard
-from cluster.metrics.cost import Cost
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
 from cluster.metrics.node import processor_celsius
-from cluster.metrics.process import memory_bytes
+from cluster.metrics.process import Cost, memory_bytes
 from tests.habits import needs
 from tests.server.processes import HANG_SECONDS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.server.peer_account import peer_account
+from cluster.server.gate import peer_account
 from tests.habits import needs
 from tests.server.namespaces import neighbour, why_not
 from tests.server.other_account import STRANGER

@@ -3,8 +3,15 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ExitCode
-from cluster.server.failures import TooLittleMemoryError
-from cluster.server.memory import MEBIBYTE, NEEDED_BYTES, Headroom, check_memory, headroom, require
+from cluster.server.memory import (
+    MEBIBYTE,
+    NEEDED_BYTES,
+    Headroom,
+    TooLittleMemoryError,
+    check_memory,
+    headroom,
+    require,
+)
 
 
 def machine(folder: Path, membership: str, available_mib: int = 900) -> Path:

@@ -3,9 +3,9 @@ import socket
 
 import pytest
 
-from cluster.server.notify import notify
 from cluster.server.options import RoleName, explicit_flags, options, parse
 from cluster.server.ports import check_free, explain
+from cluster.server.systemd import notify
 from tests.server.processes import free_ports
 
 MINIMAL = ["--task", "2", "--host", "127.0.0.1", "--port", "2222", "--metrics-port", "9200"]

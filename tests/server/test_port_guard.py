@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.server import foreign_connections as strangers
 from cluster.server import guard
 from cluster.server.guard import attach_filter, bind_to_loopback, guard_loopback
 from cluster.server.probe import answers
@@ -156,7 +155,7 @@ def test_a_handshake_under_way_is_no_way_in(
 ) -> None:
     """Its last packet meets the filter. A binding lets it pass: then the port is not called guarded."""
     monkeypatch.setattr(guard, "MEANS", tuple(one for one in guard.MEANS if one[1] is means))
-    monkeypatch.setattr(strangers, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(guard, "PATIENCE_SECONDS", 0.05)
     with socket.create_server(("", 0)) as listener:
         port = listener.getsockname()[1]
         sender = other.python(A_HANDSHAKE_WITHOUT_ITS_LAST_PACKET, other.here[4], str(port))

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from cluster.server.failures import PortTakenError
-from cluster.server.ports import check_free
+from cluster.server.ports import PortTakenError, check_free
 
 HOLDER = """
 import socket

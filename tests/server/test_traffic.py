@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from cluster.metrics.cost import Cost
-from cluster.metrics.identity import Identity
+from cluster.metrics.instruments import Identity
+from cluster.metrics.process import Cost
 from cluster.metrics.sockets import borrowed, own_sockets
 from cluster.metrics.traffic import Traffic, TrafficMeter, of_connection
 

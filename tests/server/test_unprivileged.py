@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory.templates import local_inventory
+from cluster.server.accounts import ROLES_ACCOUNT, why_root
 from cluster.server.probe import answers
-from cluster.server.unprivileged import ROLES_ACCOUNT, why_root
 from tests.habits import needs
 from tests.server.processes import HANG_SECONDS, PROJECT, command, free_ports, launch, notified, running
 from tests.server.test_role_process import await_end, get

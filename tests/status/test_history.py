@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,40 @@ from hypothesis import strategies as st
 
 from cluster.errors import ClusterError, UsageError
 from cluster.status import history_file
+from cluster.status.apply import replay
+from cluster.status.derived import counted, events_of
+from cluster.status.events import (
+    Calibrated,
+    CheckpointWritten,
+    Diverged,
+    Ended,
+    EpochEnded,
+    FaultInjected,
+    FiguresComputed,
+    Noted,
+    Planned,
+    Restored,
+    Resumed,
+    Stamped,
+    TrafficCounted,
+    UpdatesCounted,
+)
 from cluster.status.history import read_run
-from cluster.status.history_file import NAME, HistoryFile, read_records
-from cluster.status.records import everything, facts, finite, state_of, take
-from cluster.status.roles import Seen
-from cluster.status.state import RunState
+from cluster.status.history_file import KEPT, NAME, HistoryFile, event_of, events_in, finite, line_of, read_events
 from cluster.status.view import RunView
-from tests.status.played_run import RUN, begun, epoch, fresh, pi, played, work
+from tests.status.played_run import FIGURES, RUN, STARTED, Played, begun, ended, epoch, fresh, pi, whole
 
 
-def kept(state: RunState, folder: Path, seconds: float) -> HistoryFile:
-    file = HistoryFile(folder, lambda: everything(state, seconds))
+def kept(played: Played, folder: Path, seconds: float) -> HistoryFile:
+    file = HistoryFile(folder, STARTED, lambda: events_of(played.state, seconds))
     assert file.write([])
+    played.kept.clear()
     return file
+
+
+def taken(played: Played, seconds: float = 0.0) -> list[Stamped]:
+    found, played.kept = [*played.kept, (seconds, counted(played.state))], []
+    return found
 
 
 def same(first: RunView, second: RunView) -> None:
@@ -40,42 +62,84 @@ def same(first: RunView, second: RunView) -> None:
     assert one == two
 
 
-def test_everything_comes_back() -> None:
-    for state in (played(), pi()):
-        found = state_of(json.loads(json.dumps(record)) for record in everything(state, 60.0))
-        assert found is not None
-        same(found[0].view(60.0), state.view(60.0))
-        assert found[1] == 60.0
+def through_json(found: list[Stamped]) -> list[Stamped]:
+    return list(events_in(line_of(event, at, STARTED) for at, event in found))
+
+
+@pytest.mark.parametrize("played", [whole(), pi(), fresh(alone=True)])
+def test_everything_comes_back(played: Played) -> None:
+    found = through_json(events_of(played.state, 60.0))
+    same(replay(found).view(60.0), played.view(60.0))
+    assert max(at for at, _ in found) == 60.0
+
+
+def test_a_run_that_ended_and_was_resumed_comes_back_from_a_file_that_was_written_anew() -> None:
+    played = whole()
+    played.emit(Ended("failed", "ps:0 is gone"), 61.0)
+    played.emit(Resumed(61.0), 100.0)
+    played.emit(Restored(0, 0), 101.0)
+    played.look(102.0, worker0="idle", worker1="idle")
+    played.work(102, 110)
+    same(replay(through_json(events_of(played.state, 110.0))).view(110.0), played.view(110.0))
 
 
 def test_what_was_appended_one_by_one_comes_back_too(tmp_path: Path) -> None:
-    state = fresh()
-    state.began(RUN, 0.5)
-    file = kept(state, tmp_path, 0.5)
-    whole = played()
-    file.write([*whole.records, facts(whole, 60.0)])
-    assert "begin" in (tmp_path / NAME).read_text().splitlines()[0]
-    found = state_of(read_records(tmp_path))
-    assert found is not None
-    assert found[0].view(60.0).samples == whole.view(60.0).samples
-    assert found[0].view(60.0).spans == whole.view(60.0).spans
+    played = fresh()
+    file = kept(played, tmp_path, 0.5)
+    everything = whole()
+    file.write([*everything.kept[1:], (60.0, counted(everything.state))])
+    first = json.loads((tmp_path / NAME).read_text().splitlines()[0])
+    assert (first["event"], first["schema"], first["started"]) == ("began", 1, "2026-01-01T00:00:00.000+00:00")
+    same(replay(read_events(tmp_path)).view(60.0), everything.view(60.0))
+
+
+ONE_OF_EACH: list[Stamped] = [
+    (1.5, Noted("warning", "hot")), (2.0, Planned(3, 1, 0.01)), (3.0, UpdatesCounted(5, 1, 2, 1)),
+    (4.0, TrafficCounted(1000, 2000, 5)), (5.0, CheckpointWritten(0.2, 4096, 5)), (6.0, Diverged("the loss is nan")),
+    (7.0, FaultInjected("kill-worker", "worker:1")), (8.0, Calibrated({"worker:0": 2e6})), (9.0, Restored(1, 0)),
+]  # fmt: skip
+
+
+def test_every_event_of_the_file_comes_back_as_it_was() -> None:
+    runs = [whole(), pi()]
+    found = [stamped for played in runs for stamped in (*played.kept, *events_of(played.state, 60.0))] + ONE_OF_EACH
+    found += [(70.0, Ended("failed", "x")), (71.0, Resumed(70.0)), (72.0, KEPT["cut"](4))]  # type: ignore[call-arg, arg-type]
+    assert {type(event) for _, event in found} == set(KEPT.values())
+    for at, event in found:
+        line = line_of(event, at, STARTED)
+        assert event_of(line) == (at, event)
+        written = json.loads(line)
+        assert written.keys() == {"event", "time", "seconds", *(field.name for field in fields(event))}
+        assert KEPT[written["event"]] is type(event)
+
+
+def test_an_epoch_is_a_line_with_what_a_script_wants(tmp_path: Path) -> None:
+    kept(whole(), tmp_path, 60.0)
+    lines = [json.loads(line) for line in (tmp_path / NAME).read_text().splitlines()]
+    (found,) = [line for line in lines if line["event"] == "epoch"]
+    assert found == {
+        "event": "epoch", "time": "2026-01-01T00:01:00.000+00:00", "seconds": 60.0, "stage": "train", "epoch": 1,
+        "loss": 0.5, "accuracy": 0.8, "rate": 0.01, "windows_per_second": 20.0, "seconds_left": 12.0,
+        "validation": {**FIGURES.describe(), "accuracy": 0.75, "f1_macro": 0.7, "f1_weighted": 0.7,
+                       "precision_macro": 0.7, "precision_weighted": 0.7, "recall_macro": 0.7,
+                       "recall_weighted": 0.7, "loss": 0.6},
+    }  # fmt: skip
 
 
 def test_another_coordinator_goes_on(tmp_path: Path) -> None:
-    first = played()
-    kept(first, tmp_path, 62.0)
-    second = fresh()
-    latest = take(second, read_records(tmp_path))
+    kept(whole(), tmp_path, 62.0)
+    found = list(read_events(tmp_path))
+    latest = max(at for at, _ in found)
     assert latest == 62.0
-    second.run = RUN
-    second.resumed(latest, 100.0)
-    second.saw({"worker:0": Seen("idle", 0), "worker:1": Seen("absent", 0)}, 101.0)
-    second.saw({"worker:0": Seen("idle", 0), "worker:1": Seen("idle", 0)}, 102.0)
-    work(second, 102, 120)
-    second.epoch(epoch(2, 120.0))
+    second = Played(replay(found))
+    second.emit(Resumed(latest), 100.0)
+    second.look(101.0, worker0="idle", worker1="absent")
+    second.look(102.0, worker0="idle", worker1="idle")
+    second.work(102, 120)
+    second.emit(ended(2), 120.0)
     view = second.view(120.0)
     assert [event.text for event in view.events if event.kind == "resumed"] == [
-        "another coordinator goes on, 38 s after the last sign of life"
+        "another coordinator continues, 38 s after the last sign of life"
     ]
     gap = [sample for sample in view.samples if 62.0 <= sample.seconds <= 100.0]
     assert [(sample.seconds, sample.windows_per_second, sample.live) for sample in gap] == [
@@ -90,49 +154,107 @@ def test_another_coordinator_goes_on(tmp_path: Path) -> None:
     assert [found.epoch for found in view.train.epochs] == [1, 2]
 
 
-@settings(max_examples=60)
+def test_epochs_behind_the_checkpoint_are_gone_and_their_lines_stay() -> None:
+    played = whole()
+    for number in (2, 3):
+        played.emit(ended(number), 60.0 + number)
+    played.emit(Restored(1, 0), 100.0)
+    view = played.view(101.0)
+    assert view.train is not None
+    assert view.train.epochs == (epoch(1, 60.0),)
+    assert [event.text[:14] for event in view.events if "epoch" in event.text] == [
+        f"train: epoch {number}" for number in (1, 2, 3)
+    ]
+    played.emit(ended(2), 102.0)
+    again = [event for _, event in events_of(played.state, 103.0) if isinstance(event, EpochEnded)]
+    assert [event.epoch for event in again] == [1, 2]
+
+
+A_RUN = whole()
+
+
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.binary(max_size=40))
 def test_a_damaged_file_gives_what_is_whole(cut: int, noise: bytes) -> None:
-    lines = b"".join(json.dumps(record).encode() + b"\n" for record in everything(played(), 60.0))
+    lines = b"".join(line_of(event, at, STARTED) for at, event in events_of(A_RUN.state, 60.0))
     place = cut % len(lines)
-    records = list(history_file._records((lines[:place] + noise + lines[place:]).splitlines()))
-    found = state_of(records)
-    if found is not None:
-        json.dumps(finite(found[0].view(60.0).__dict__), default=lambda part: part.__dict__)
+    state = replay(events_in((lines[:place] + noise + lines[place:]).splitlines()))
+    json.dumps(finite(state.view(60.0).__dict__), default=lambda part: part.__dict__)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("worker:0"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["worker:0", "x"]), inner, max_size=2),
+    max_leaves=5,
+)  # fmt: skip
+
+
+TRUE_LINES = [*A_RUN.kept, *events_of(A_RUN.state, 60.0), *ONE_OF_EACH]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_foreign_line_is_an_event_of_its_types_or_none(data: st.DataObject) -> None:
+    """Every field of a true line is replaced by something else: it is refused, or harmless."""
+    at, event = data.draw(st.sampled_from(TRUE_LINES))
+    line = json.loads(line_of(event, at, STARTED))
+    line[data.draw(st.sampled_from([key for key in line if key != "event"]))] = data.draw(VALUES)
+    found = [stamped for stamped in [event_of(json.dumps(line).encode())] if stamped is not None]
+    state = replay(found, A_RUN.state)
+    json.dumps(finite(state.view(60.0).__dict__), default=lambda part: part.__dict__)
 
 
 @pytest.mark.parametrize(
     "line",
-    ['{"record": "sample", "seconds": 1', '{"record": "sample", "seconds": "x"}', '{"record": 7}', "[]", "null", "\0",
-     '{"record": "facts", "seconds": 1.0, "roles": 3}', '{"record": "from tomorrow"}', "[" * 100_000],
+    ['{"event": "sampled", "time": "2026-01-01T00:00:00Z", "seconds": 1', "[]", "null", "\0", "[" * 100_000,
+     '{"event": "sampled", "time": "2026-01-01T00:00:00Z", "seconds": "x"}', '{"event": 7}', '{"event": ""}',
+     '{"event": "counted", "time": "2026-01-01T00:00:00Z", "seconds": 1.0, "roles": 3}',
+     '{"event": "from tomorrow", "time": "2026-01-01T00:00:00Z", "seconds": 1.0}',
+     '{"event": "noted", "time": "2026-01-01T00:00:00Z", "seconds": 1e300, "kind": "x", "text": "x"}',
+     '{"event": "noted", "time": "9999-12-31T23:59:59Z", "seconds": 1.0, "kind": "x", "text": "x"}',
+     json.dumps({"event": "noted", "time": "2026-01-01T00:00:00Z", "seconds": 1.0, "kind": "x", "text": "x" * 10**6})],
 )  # fmt: skip
 def test_a_line_that_cannot_be_understood_is_left_out(tmp_path: Path, line: str) -> None:
-    state = played()
-    kept(state, tmp_path, 60.0)
+    played = whole()
+    kept(played, tmp_path, 60.0)
     with (tmp_path / NAME).open("a") as stream:
         stream.write(line)
-    assert read_run(tmp_path).samples == state.view(60.0).samples
+    assert read_run(tmp_path).samples == played.view(60.0).samples
+    assert not any(event.kind == "x" for event in read_run(tmp_path).events)
+
+
+def test_a_matrix_that_is_none_is_left_out() -> None:
+    line = json.loads(line_of(whole().kept[-1][1], 1.0, STARTED))
+    assert line["event"] == "figures"
+    assert event_of(json.dumps({**line, "rows": [[1, 2]]}).encode()) is None
+    with pytest.raises(ValueError, match="expected 2 rows and columns"):
+        FiguresComputed("test", FIGURES, ("a", "b"), ((1, 2),))
+
+
+def test_a_history_that_is_no_file_is_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / NAME)
+    assert list(read_events(tmp_path)) == []
+    (tmp_path / NAME).unlink()
+    (tmp_path / NAME).mkdir()
+    assert list(read_events(tmp_path)) == []
 
 
 def test_the_file_stays_small(tmp_path: Path) -> None:
-    state = begun()
-    file = HistoryFile(tmp_path, lambda: everything(state, 0.0), largest=60_000)
+    played = begun()
+    file = HistoryFile(tmp_path, STARTED, lambda: events_of(played.state, 0.0), largest=60_000)
     for round_ in range(300):
-        work(state, 10 * round_, 10 * round_ + 10)
-        records, state.records = [*state.records, facts(state, 0.0)], []
-        assert file.write(records)
-        bound = 2 * sum(len(json.dumps(record)) for record in everything(state, 0.0)) + 60_000
-        assert (tmp_path / NAME).stat().st_size < bound
-    found = state_of(read_records(tmp_path))
-    assert found is not None
-    assert found[0].samples.kept == state.samples.kept
+        played.work(10 * round_, 10 * round_ + 10)
+        assert file.write(taken(played))
+        whole_bytes = sum(len(line_of(event, at, STARTED)) for at, event in events_of(played.state, 0.0))
+        assert (tmp_path / NAME).stat().st_size < 2 * whole_bytes + 60_000
+    assert replay(read_events(tmp_path)).samples.kept == played.state.samples.kept
 
 
 def test_a_disk_that_takes_nothing_for_a_while_costs_nothing_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = begun()
-    file = kept(state, tmp_path, 1.0)
+    played = begun()
+    file = kept(played, tmp_path, 1.0)
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -144,26 +266,23 @@ def test_a_disk_that_takes_nothing_for_a_while_costs_nothing_in_the_end(
         broken.setattr(os, "write", full)
         broken.setattr(history_file, "atomic_write", refused)
         for second in range(5):
-            work(state, second + 1, second + 2)
-            assert not file.write(state.records)
-            state.records.clear()
+            played.work(second + 1, second + 2)
+            assert not file.write(taken(played))
     assert file.write([])
-    found = state_of(read_records(tmp_path))
-    assert found is not None
-    assert found[0].samples.kept == state.samples.kept
+    assert replay(read_events(tmp_path)).samples.kept == played.state.samples.kept
 
 
 def test_half_a_write_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = begun()
-    file = kept(state, tmp_path, 1.0)
-    work(state, 1, 4)
+    played = begun()
+    file = kept(played, tmp_path, 1.0)
+    played.work(1, 4)
     write = os.write
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", lambda descriptor, content: write(descriptor, content[: len(content) // 2]))
-        assert not file.write(state.records)
+        assert not file.write(taken(played))
     assert read_run(tmp_path).run == RUN
     assert file.write([])
-    assert read_run(tmp_path).samples == state.view(4.0).samples
+    assert read_run(tmp_path).samples == played.view(4.0).samples
 
 
 RESULT: dict[str, Any] = {
@@ -177,9 +296,9 @@ RESULT: dict[str, Any] = {
 
 
 def test_a_finished_run_with_its_history(tmp_path: Path) -> None:
-    state = played()
-    state.end("done", None, 61.0)
-    kept(state, tmp_path, 61.0)
+    played = whole()
+    played.emit(Ended("done"), 61.0)
+    kept(played, tmp_path, 61.0)
     (tmp_path / "result.json").write_text(json.dumps(RESULT))
     view = read_run(tmp_path)
     assert (view.state, view.reason, view.elapsed_seconds) == ("done", None, 61.0)
@@ -192,33 +311,35 @@ def test_a_finished_run_with_its_history(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_broken_off(tmp_path: Path) -> None:
-    kept(played(), tmp_path, 60.0)
+    kept(whole(), tmp_path, 60.0)
     view = read_run(tmp_path)
     assert (view.state, view.elapsed_seconds) == ("failed", 60.0)
     assert view.reason is not None
-    assert "broken off" in view.reason
+    assert "was interrupted" in view.reason
 
 
 def test_a_result_of_a_coordinator_that_another_one_followed_is_none(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps({**RESULT, "status": "failed", "reason": "ps:0 is gone"}))
-    state = played()
-    state.end("failed", "ps:0 is gone", 61.0)
-    state.resumed(61.0, time.time() + 60.0 - state.started.timestamp())
-    kept(state, tmp_path, 120.0)
+    played = whole()
+    played.emit(Ended("failed", "ps:0 is gone"), 61.0)
+    played.emit(Resumed(61.0), time.time() + 60.0 - STARTED.timestamp())
+    kept(played, tmp_path, 120.0)
     view = read_run(tmp_path)
     assert view.reason is not None
-    assert "broken off" in view.reason
+    assert "was interrupted" in view.reason
 
 
-def test_a_run_from_before_there_were_histories(tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version(tmp_path: Path) -> None:
     folder = tmp_path / "20260101T000000Z-train"
     folder.mkdir()
     (folder / "result.json").write_text(json.dumps(RESULT))
     line = {
         "time": "2026-01-01T00:00:30.000+00:00", "stage": "train", "epoch": 1, "loss": 0.5, "accuracy": 0.8,
-        "rate": 0.01, "windows_per_second": 20.0, "seconds_left": 3.0, "validation": {"accuracy": 0.7, "loss": 0.6},
+        "rate": 0.01, "windows_per_second": 20.0, "seconds_left": 3.0,
+        "validation": {**FIGURES.describe(), "accuracy": 0.7},
     }  # fmt: skip
     (folder / "events.jsonl").write_text(json.dumps(line) + '\n{"status": "failed"}\nhalf')
+    (folder / NAME).write_text('{"record": "begin", "schema": 1, "cluster": "bench"}\n')
     view = read_run(folder)
     assert (view.cluster, view.job, view.run, view.state) == ("bench", "train", folder.name, "done")
     assert view.train is not None

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 from cluster.status import reference, view
-from tests.status.played_run import pi, played
+from tests.status.played_run import pi, whole
 
 PAGE = Path(__file__).parents[2] / reference.PAGE
 
@@ -28,5 +28,5 @@ def test_every_field_has_a_meaning() -> None:
 
 def test_every_key_of_the_answer_is_named() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for state in (played(), pi()):
-        assert all(f"| `{key}` |" in text for key in view.described(state.view(60.0)))
+    for played in (whole(), pi()):
+        assert all(f"| `{key}` |" in text for key in view.described(played.view(60.0)))

@@ -1,14 +1,30 @@
 """What happens in a run, and the picture that it makes."""
 
+import copy
 import json
 from collections.abc import Callable
 
 import pytest
 
-from cluster.status.roles import Role, Seen
-from cluster.status.state import RunState
+from cluster.status.apply import apply, replay
+from cluster.status.derived import changes_of
+from cluster.status.events import (
+    Advanced,
+    Ended,
+    Noted,
+    Opened,
+    RoleAnswered,
+    RoleSilent,
+    StageBegan,
+    Stepped,
+    Updated,
+    Validating,
+    WorkerChanged,
+)
+from cluster.status.parts import Seen
+from cluster.status.state import LONGEST_TEXT, Pace, Role, RunState, line_of
 from cluster.status.view import RoleView, RunView, described
-from tests.status.played_run import CONFUSION, RUN, begun, epoch, fresh, pi, played, work
+from tests.status.played_run import CONFUSION, FIGURES, PARTS, RUN, Played, begun, epoch, fresh, pi, whole
 
 
 def role(view: RunView, task: str) -> RoleView:
@@ -35,7 +51,7 @@ def test_nothing_is_known_before_anything_happened() -> None:
 
 
 def test_a_training() -> None:
-    view = played().view(60.0)
+    view = whole().view(60.0)
     assert (view.state, view.run, view.job) == ("running", RUN, "train")
     assert role(view, "worker:0").windows == 590
     assert role(view, "worker:1").windows == 390
@@ -46,7 +62,7 @@ def test_a_training() -> None:
     assert role(view, "ps:0").memory_bytes == 88_000_000
     assert view.nodes[0].processor == "Cortex-A53"
     assert view.figures == {
-        "train": {"loss": 0.5, "accuracy": 0.8}, "validation": {"accuracy": 0.9, "loss": 0.4}
+        "train": {"loss": 0.5, "accuracy": 0.8}, "validation": FIGURES.describe()
     }  # fmt: skip
     assert view.confusion == CONFUSION
     assert view.train is not None
@@ -60,11 +76,11 @@ def test_a_training() -> None:
 
 def test_held_out_people_are_looked_at_within_a_stage() -> None:
     state = begun()
-    state.stage("refit", 100, "updates", 10.0)
-    state.advanced(40, 11.0)
+    state.emit(StageBegan("refit", 100, "updates"), 10.0)
+    state.emit(Advanced(40), 11.0)
     shown = []
     for begins in (True, False):
-        state.validating(begins)
+        state.emit(Validating(begins), 12.0)
         view = state.view(12.0)
         assert view.progress is not None
         shown.append((view.progress.stage, view.progress.done, view.progress.total))
@@ -73,7 +89,7 @@ def test_held_out_people_are_looked_at_within_a_stage() -> None:
 
 
 def test_samples_say_who_did_how_much_and_who_was_there() -> None:
-    samples = played().view(60.0).samples
+    samples = whole().view(60.0).samples
     assert [sample.seconds for sample in samples] == [float(second) for second in range(2, 60)]
     before, without = samples[10], samples[40]
     assert before.workers == pytest.approx({"worker:0": 10.0, "worker:1": 10.0})
@@ -86,10 +102,9 @@ def test_samples_say_who_did_how_much_and_who_was_there() -> None:
 
 
 def test_a_worker_s_story_is_told_and_drawn() -> None:
-    state = played()
-    state.saw({"worker:1": Seen("suspect", 1)}, 61.0)
-    state.saw({"worker:1": Seen("slow", 1)}, 62.0)
-    state.saw({"worker:1": Seen("idle", 1)}, 63.0)
+    state = whole()
+    for seconds, phase in ((61.0, "suspect"), (62.0, "slow"), (63.0, "idle")):
+        state.look(seconds, worker1=Seen(phase, 1))
     view = state.view(64.0)
     assert texts(view, *OF_WORKERS) == [
         "worker:0 joined",
@@ -121,16 +136,18 @@ def test_a_worker_s_story_is_told_and_drawn() -> None:
     ],
 )
 def test_lines_about_a_worker(before: str, after: Seen, lines: list[str]) -> None:
-    assert [text for _, text in Role("worker:9", state=before).saw(after)] == lines
+    state = RunState(roles={"worker:9": Role("worker:9", state=before)})
+    changes = [line_of(change, 0.0) for change in changes_of(state, "worker:9", after)]
+    assert [line[1] for line in changes if line is not None] == lines
 
 
 def test_progress_and_the_time_left() -> None:
     state = begun()
     assert state.view(1.0).remaining_seconds is None
-    state.stage("train", 100, "updates", 10.0)
-    state.advanced(1, 12.0)
+    state.emit(StageBegan("train", 100, "updates"), 10.0)
+    state.emit(Advanced(1), 12.0)
     assert state.view(12.0).remaining_seconds is None
-    state.advanced(21, 22.0)
+    state.emit(Advanced(21), 22.0)
     view = state.view(22.0)
     assert view.progress is not None
     assert (view.progress.stage, view.progress.done, view.progress.total) == ("train", 21, 100)
@@ -139,20 +156,20 @@ def test_progress_and_the_time_left() -> None:
 
 def test_a_role_that_answers_no_longer() -> None:
     state = begun()
-    state.silent("ps:0")
+    state.emit(RoleSilent("ps:0"), 2.0)
     assert role(state.view(2.0), "ps:0").state == "unknown"
-    state.answered("ps:0", 1, 2.0, 3.0)
-    state.silent("ps:0")
+    state.emit(RoleAnswered("ps:0", 1, 2.0, 3.0), 2.0)
+    state.emit(RoleSilent("ps:0"), 3.0)
     assert role(state.view(3.0), "ps:0").state == "lost"
     assert role(state.view(3.0), "ps:0").memory_bytes is None
-    state.answered("worker:0", 5, None, None)
+    state.emit(RoleAnswered("worker:0", 5, None, None), 3.0)
     assert role(state.view(3.0), "worker:0").state == "idle"
 
 
-@pytest.mark.parametrize("state_of", [played, pi])
-def test_after_the_end_speeds_are_means_and_nothing_lasts(state_of: Callable[[], RunState]) -> None:
-    state = state_of()
-    state.end("failed", "ps:0 is gone", 70.0)
+@pytest.mark.parametrize("played", [whole, pi])
+def test_after_the_end_speeds_are_means_and_nothing_lasts(played: Callable[[], Played]) -> None:
+    state = played()
+    state.emit(Ended("failed", "ps:0 is gone"), 70.0)
     view = state.view(500.0)
     assert (view.state, view.reason, view.elapsed_seconds, view.remaining_seconds) == (
         "failed", "ps:0 is gone", 70.0, None
@@ -174,7 +191,62 @@ def test_pi() -> None:
 
 def test_a_loss_that_is_no_number_is_in_no_mean() -> None:
     state = begun()
-    work(state, 1, 3)
-    state.update(float("nan"), 0.1)
-    work(state, 3, 5)
+    state.work(1, 3)
+    state.emit(Updated(9, 9, 300, float("nan"), 0.1, 20.0), 3.0)
+    state.work(3, 5)
     assert all(sample.loss is not None and sample.loss == sample.loss for sample in state.view(5.0).samples)
+
+
+def test_a_state_is_never_changed_in_place() -> None:
+    played = whole()
+    before, picture = copy.deepcopy(played.state), played.view(60.0)
+    work = Stepped(0, 5, 1.0, 0.5, PARTS), Updated(1, 1, 300, 0.5, 0.1, 20.0)
+    for event in (*work, WorkerChanged("worker:0", "left", 1), Noted("warning", "hot"), Ended("done")):
+        assert apply(played.state, event, 61.0) != played.state
+    assert played.state == before
+    assert played.view(60.0) == picture
+
+
+def test_steps_together_come_to_the_same_as_one_by_one() -> None:
+    steps = [(61.0, Stepped(place % 2, 5, float(place % 7), 0.1 * place, PARTS)) for place in range(400)]
+    updates = [(61.0 + place, Updated(place, 130 + place, 300, 0.5, 0.1, 20.0)) for place in range(400)]
+    found = [stamped for pair in zip(steps, updates, strict=True) for stamped in pair]
+    together, each = replay(found, whole().state), whole().state
+    for seconds, event in found:
+        each = apply(each, event, seconds)
+    assert together.view(500.0).train == each.view(500.0).train
+    assert together.roles == each.roles
+    assert together.progress == each.progress
+    assert together.window.losses == each.window.losses
+
+
+def test_a_worker_that_left_and_came_back_between_two_looks_has_one_span() -> None:
+    state = begun()
+    state.look(9.0, worker0="idle", worker1=Seen("idle", 1))
+    view = state.view(10.0)
+    assert texts(view, *OF_WORKERS)[-2:] == ["worker:1 left the cluster", "worker:1 joined"]
+    assert [(span.state, span.begin_seconds) for span in view.spans if span.task == "worker:1"] == [("working", 1.0)]
+
+
+def test_a_coordinator_that_works_alone_is_in_the_timeline() -> None:
+    state = fresh(alone=True)
+    state.emit(Opened(RUN, "train"), 0.5)
+    state.work(1, 5, ("worker:0",))
+    view = state.view(5.0)
+    assert role(view, "coordinator:0").windows == 40
+    assert [(span.task, span.state) for span in view.spans] == [("coordinator:0", "working")]
+    assert view.samples[-1].live == 1
+
+
+def test_a_long_line_is_cut() -> None:
+    state = begun()
+    state.emit(Noted("warning", "x" * 10_000), 2.0)
+    assert len(state.view(2.0).events[-1].text) == LONGEST_TEXT
+
+
+def test_the_time_left_is_that_of_the_speed_seen() -> None:
+    resumed = Pace(total=100).advanced(60, 10.0)
+    assert resumed.remaining_seconds(11.0) is None
+    later = resumed.advanced(70, 15.0)
+    assert later.remaining_seconds(15.0) == pytest.approx(15.0)
+    assert Pace(total=100).advanced(100, 1.0).remaining_seconds(2.0) is None

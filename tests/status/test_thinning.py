@@ -1,18 +1,26 @@
 """What is kept of long runs: samples, estimates, epochs, spans and lines of the event log."""
 
-from datetime import UTC, datetime
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.status.events import AGAIN_SECONDS, FIRST, LATEST, LONGEST, EventLog
-from cluster.status.samples import MOST_EPOCHS, MOST_SAMPLES, Estimates, Samples, halved, with_epoch
-from cluster.status.spans import MOST_SPANS, Spans
-from cluster.status.view import EpochView, EventView, PiPoint, SampleView
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+from cluster.status.events import Event, Noted, Stamped
+from cluster.status.thinning import (
+    AGAIN_SECONDS,
+    FIRST_LINES,
+    LATEST_LINES,
+    MOST_EPOCHS,
+    MOST_SAMPLES,
+    MOST_SPANS,
+    Estimates,
+    Samples,
+    Spans,
+    halved,
+    with_epoch,
+    with_line,
+)
+from cluster.status.view import EpochView, PiPoint, SampleView
 
 
 def sample(seconds: float, rate: float = 10.0, loss: float | None = 1.0) -> SampleView:
@@ -28,7 +36,7 @@ def test_samples_of_a_run_of_any_length_fit_and_do_not_lie(count: int) -> None:
     samples = Samples()
     second = 0.0
     for _ in range(count):
-        samples.add(sample(second, rate=10.0 + second % 2))
+        samples = samples.with_one(sample(second, rate=10.0 + second % 2))
         second += samples.interval_seconds
     assert len(samples.kept) <= MOST_SAMPLES
     times = [found.seconds for found in samples.kept]
@@ -41,13 +49,14 @@ def test_samples_of_a_run_of_any_length_fit_and_do_not_lie(count: int) -> None:
 def test_neighbours_become_one_with_their_means() -> None:
     old, first, second = sample(1.0), sample(2.0, 10.0, None), sample(3.0, 30.0, 2.0)
     kept = halved([old, first, second])
-    assert kept == [old, SampleView(3.0, 2.0, 20.0, None, {"worker:0": 20.0}, 1)]
+    assert kept == (old, SampleView(3.0, 2.0, 20.0, None, {"worker:0": 20.0}, 1))
 
 
 def test_estimates_are_kept_so_that_a_logarithmic_axis_shows_them() -> None:
     estimates = Estimates()
     for chunk in range(1, 100_001):
-        estimates.add(PiPoint(chunk * 1000, float(chunk), 3.1, 0.1))
+        point = PiPoint(chunk * 1000, float(chunk), 3.1, 0.1)
+        estimates = Estimates((*estimates.kept, point) if estimates.keeps(point.samples) else estimates.kept, point)
     points = estimates.points()
     assert len(points) < 700
     assert points[0].samples == 1000
@@ -59,7 +68,7 @@ def test_estimates_are_kept_so_that_a_logarithmic_axis_shows_them() -> None:
 
 
 def test_epochs_that_are_trained_again_replace_those_that_were_lost() -> None:
-    epochs: list[EpochView] = []
+    epochs: tuple[EpochView, ...] = ()
     for number in (1, 2, 3):
         epochs = with_epoch(epochs, epoch(number))
     epochs = with_epoch(epochs, epoch(2, loss=0.5))
@@ -72,7 +81,7 @@ def test_epochs_that_are_trained_again_replace_those_that_were_lost() -> None:
 
 
 def test_many_epochs_are_thinned_and_the_newest_stays() -> None:
-    epochs: list[EpochView] = []
+    epochs: tuple[EpochView, ...] = ()
     for number in range(1, 3 * MOST_EPOCHS):
         epochs = with_epoch(epochs, epoch(number))
         assert epochs[-1].epoch == number
@@ -83,7 +92,7 @@ def test_many_epochs_are_thinned_and_the_newest_stays() -> None:
 def test_spans_follow_one_another_without_gap_and_are_bounded(steps: list[tuple[str, float]]) -> None:
     spans, now = Spans(), 0.0
     for state, length in steps:
-        spans.state("worker:0", state, now)
+        spans = spans.entered("worker:0", state, now)
         now += length
     found = spans.all()
     assert len(found) <= MOST_SPANS + 1
@@ -91,42 +100,33 @@ def test_spans_follow_one_another_without_gap_and_are_bounded(steps: list[tuple[
         assert found[0].begin_seconds == 0.0
         assert found[-1].end_seconds is None
         assert all(before.end_seconds == after.begin_seconds for before, after in pairwise(found))
-    spans.end(now)
-    assert all(span.end_seconds is not None for span in spans.all())
+    assert all(span.end_seconds is not None for span in spans.ended(now).all())
 
 
 def test_the_same_state_again_is_one_span() -> None:
     spans = Spans()
-    assert spans.state("worker:0", "working", 0.0) is None
-    assert spans.state("worker:0", "working", 5.0) is None
-    ended = spans.state("worker:0", "away", 7.0)
-    assert ended is not None
-    assert (ended.begin_seconds, ended.end_seconds) == (0.0, 7.0)
+    for state, seconds in (("working", 0.0), ("working", 5.0), ("away", 7.0)):
+        spans = spans.entered("worker:0", state, seconds)
+    assert [(span.state, span.begin_seconds, span.end_seconds) for span in spans.all()] == [
+        ("working", 0.0, 7.0), ("away", 7.0, None)
+    ]  # fmt: skip
+
+
+def lines_of(found: list[tuple[float, str]]) -> tuple[Stamped, ...]:
+    lines: tuple[Stamped, ...] = ()
+    for seconds, text in found:
+        lines = with_line(lines, (seconds, Noted("worker", text)))
+    return lines
 
 
 def test_the_event_log_keeps_its_beginning_and_its_end() -> None:
-    log = EventLog()
-    for number in range(2000):
-        log.tell("worker", f"line {number}", float(number), NOW)
-    assert len(log.kept) == FIRST + LATEST
-    assert log.kept[0].text == "line 0"
-    assert log.kept[FIRST - 1].text == f"line {FIRST - 1}"
-    assert log.kept[-1].text == "line 1999"
-    assert log.kept[FIRST].text == f"line {2000 - LATEST}"
+    kept: list[Event] = [event for _, event in lines_of([(float(number), f"line {number}") for number in range(2000)])]
+    assert len(kept) == FIRST_LINES + LATEST_LINES
+    assert [kept[place] for place in (0, FIRST_LINES - 1, FIRST_LINES, -1)] == [
+        Noted("worker", f"line {number}") for number in (0, FIRST_LINES - 1, 2000 - LATEST_LINES, 1999)
+    ]
 
 
-def test_a_line_that_is_repeated_is_told_once_in_a_while() -> None:
-    log = EventLog()
-    told = [log.tell("warning", "hot", float(second), NOW) for second in range(30)]
-    assert sum(event is not None for event in told) == 30 // AGAIN_SECONDS
-    assert log.tell("warning", "x" * 10_000, 31.0, NOW) is not None
-    assert len(log.kept[-1].text) == LONGEST
-
-
-@pytest.mark.parametrize("kind", ["run", "worker"])
-def test_what_is_read_back_is_added_as_it_is(kind: str) -> None:
-    log = EventLog()
-    event = EventView("2026-01-01T00:00:00.000+00:00", 1.0, kind, "again")
-    log.add(event)
-    log.add(event)
-    assert log.kept == [event, event]
+def test_a_line_that_is_repeated_is_kept_once_in_a_while() -> None:
+    assert len(lines_of([(float(second), "hot") for second in range(30)])) == 30 // AGAIN_SECONDS
+    assert len(lines_of([(1.0, "hot"), (2.0, "cold"), (3.0, "hot")])) == 2

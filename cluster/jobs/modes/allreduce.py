@@ -1,26 +1,24 @@
 """`mode: allreduce`: the workers hold the parameters and exchange gradients; no parameter server works.
 
-One call a step spans all workers that were there when the run began. A worker that is lost takes its shard with it:
-the run ends as it does when a parameter server is lost, and goes on from its last checkpoint with those that are left.
+One call a step spans all workers that were there when the run began. A lost worker takes its shard with it: the run
+ends as it does when a parameter server is lost, and resumes from its last checkpoint with the workers that are left.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cluster.consistency import Grant, Policy, Speeds
+from cluster.consistency.policy import Grant
+from cluster.consistency.speeds import Speeds
 from cluster.consistency.tree import largest_subtree, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Reply, Step, Stretch
-from cluster.models import Network
-from ps_node.optimizers import Optimizer
-from ps_node.shard import VectorState, Wire
+from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch
+from cluster.models.network import Network
 from worker_node.exchange import ExchangedVector, PartialSum
 from worker_node.gradient import GradientOfBatch, piece_sizes
 from worker_node.recordings import WorkerWindows
@@ -40,20 +38,19 @@ def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:
     return [range(begin, end) for begin, end in pairwise(borders)]
 
 
-class AllreduceMode:
+class AllreduceMode(Mode):
     """Whole steps, each one function over all workers."""
 
-    def __init__(
-        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, optimizer: Optimizer,
-        places: Mapping[int, str], wire: Wire, policy: Policy, speeds: Speeds,
-    ) -> None:  # fmt: skip
-        """`places`: the device of each worker that takes part, by task."""
-        self._job, self.policy = job, policy
-        self.shards = ExchangedVector(
-            network.layout, state, optimizer, tuple(places.values()), wire, clip_norm=job.clip_norm
-        )
-        self._runs = dict(zip(places.values(), runs_of(job.pieces, tuple(places), speeds), strict=True))
-        self.functions: dict[str, Traced] = {FUNCTION: self._traced(network, windows)}
+    def __init__(self, setup: Setup) -> None:
+        """The places of the setup are those of the workers that take part."""
+        self._job, self.policy = setup.job, setup.policy
+        self.shards: ExchangedVector = ExchangedVector(
+            setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
+            clip_norm=setup.job.clip_norm,
+        )  # fmt: skip
+        runs = runs_of(setup.job.pieces, tuple(setup.places), setup.speeds)
+        self._runs = dict(zip(setup.devices, runs, strict=True))
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
 
     def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards = self._job, self.shards
@@ -88,9 +85,9 @@ class AllreduceMode:
             norm = shards.reduce_and_apply(parts, job.pieces, rate)
             with tf.control_dependencies([norm]):
                 pushed = tf.timestamp()
-            told = tf.concat([[norm], tf.reshape(tf.stack(figures), [-1])], 0)
+            reply = tf.concat([[norm], tf.reshape(tf.stack(figures), [-1])], 0)
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
-            return tf.concat([times, tf.cast(told, tf.float64)], 0)
+            return tf.concat([times, tf.cast(reply, tf.float64)], 0)
 
         return trace(
             train,
@@ -118,7 +115,7 @@ class AllreduceMode:
             update.rows[0], np.float32(stretch.rate_of(batch)), dropout_seed(self._job, batch),
             stretch.standardization,
         )  # fmt: skip
-        return Item(stretch.first_id + grant.update, FUNCTION, arguments, repeatable=False)
+        return Item(stretch.first_id + grant.update, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -128,12 +125,3 @@ class AllreduceMode:
         loss = tree_sum([np.float32(value) for value in figures[:, 0]], lambda a, b: a + b)
         step = Step({update.batches[0]: float(loss)}, float(figures[:, 1].sum()), norm, 0.0)
         return Reply((pull, compute, push), self._job.batch_size, 0.0, step)
-
-    def settle(self) -> Item | None:
-        """See Mode: a step is applied when it is answered."""
-        return None
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode: workers keep nothing."""
-        return 0

@@ -1,19 +1,16 @@
 """`mode: async` and `mode: ssp`: each update is one batch, pulled, computed and pushed by one worker."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cluster.consistency import Grant, Policy
+from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
-from cluster.jobs.modes.mode import Memories, Reply, Step, Stretch
-from cluster.models import Network
-from ps_node.optimizers import Optimizer
-from ps_node.shard import VectorState, Wire
+from cluster.jobs.modes.mode import Memories, Mode, Reply, Setup, Step, Stretch
+from cluster.models.network import Network
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
 from worker_node.recordings import WorkerWindows
@@ -24,20 +21,17 @@ import tensorflow as tf  # isort: skip
 FUNCTION = "train"
 
 
-class AsynchronousMode:
+class AsynchronousMode(Mode):
     """Pushes of single batches."""
 
-    def __init__(
-        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, optimizer: Optimizer,
-        places: Sequence[str], wire: Wire, policy: Policy, owner: int,
-    ) -> None:  # fmt: skip
-        """`owner`: a number of this run's own, by which a worker's memory knows that it is meant."""
-        self._job, self.policy, self._owner = job, policy, owner
-        self._memories = Memories()
-        self.shards = ParameterShards(
-            network.layout, state, optimizer, places, wire, staleness_power=job.staleness_power
-        )
-        self.functions: dict[str, Traced] = {FUNCTION: self._traced(network, windows)}
+    def __init__(self, setup: Setup) -> None:
+        self._job, self.policy, self._owner = setup.job, setup.policy, setup.owner
+        self.memories = Memories()
+        self.shards: ParameterShards = ParameterShards(
+            setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
+            staleness_power=setup.job.staleness_power,
+        )  # fmt: skip
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
 
     def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards = self._job, self.shards
@@ -80,27 +74,18 @@ class AsynchronousMode:
             np.int64(identifier), update.rows[0], rate, seed, stretch.standardization,
             np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
-        return Item(identifier, FUNCTION, arguments)
+        return Item(identifier, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds)
         loss, hits, norm, staleness, forgot, pull, compute, push = (float(value) for value in outcome.value)
-        self._memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
         step = Step({update.batches[0]: loss}, hits, norm, staleness)
         return Reply((pull, compute, push), self._job.batch_size, staleness, step)
 
-    def settle(self) -> Item | None:
-        """See Mode: every push is applied when it is answered."""
-        return None
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode."""
-        return self._memories.lost
-
 
 def dropout_seed(job: TrainJob, batch: int, micro_batch: int = 0) -> np.ndarray:
-    """int32 (2,): decides what is dropped in a micro-batch, from the job's seed and the micro-batch's number alone."""
+    """int32 (2,): the seed of a micro-batch's dropout, from the job's seed and the micro-batch's number alone."""
     draws = (batch * job.pieces + micro_batch) & 0x7FFFFFFF
     return np.array([job.seed & 0x7FFFFFFF, draws], np.int32)

@@ -2,24 +2,21 @@
 
 The inner optimizer's slots stay on the worker and are lost with it: a worker that is new, or back, begins with zeros.
 Each push moves the parameters by the worker's change divided by the number of workers, so that a round of pushes is
-the mean of their changes (local SGD, Stich, arXiv 1805.09767); nobody waits for anybody.
+the mean of their changes (local SGD, Stich, arXiv 1805.09767); no worker waits for another.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cluster.consistency import Grant, Policy
+from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Memories, Reply, Step, Stretch
-from cluster.models import Network
-from ps_node.optimizers import MomentumSGD, Optimizer
-from ps_node.shard import VectorState, Wire
+from cluster.jobs.modes.mode import Memories, Mode, Reply, Setup, Step, Stretch
+from cluster.models.network import Network
+from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
 from worker_node.recordings import WorkerWindows
@@ -33,21 +30,20 @@ HEAD = 5
 """Elements of a reply before its batches: staleness; pull, compute and push seconds; whether the worker forgot."""
 
 
-class LocalMode:
+class LocalMode(Mode):
     """Pushes of the change that several local steps made."""
 
-    def __init__(
-        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, inner: Optimizer,
-        places: Sequence[str], wire: Wire, policy: Policy, owner: int, workers: int,
-    ) -> None:  # fmt: skip
-        self._job, self.policy, self._owner, self._inner = job, policy, owner, inner
-        self._memories = Memories()
-        momentum = job.local.outer_momentum
-        self.shards = ParameterShards(
-            network.layout, state, MomentumSGD(momentum, nesterov=momentum > 0), places, wire,
-            statistics_rate=1.0 / workers, remembering=bool(inner.slot_names) or not wire.push.stateless,
+    def __init__(self, setup: Setup) -> None:
+        self._job, self.policy, self._owner = setup.job, setup.policy, setup.owner
+        self._options, self._inner, wire = setup.job.mode_options, setup.optimizer, setup.wire
+        self.memories = Memories()
+        momentum = self._options.outer_momentum
+        self.shards: ParameterShards = ParameterShards(
+            setup.network.layout, setup.state, MomentumSGD(momentum, nesterov=momentum > 0), setup.devices, wire,
+            statistics_rate=1.0 / setup.workers,
+            remembering=bool(self._inner.slot_names) or not wire.push.stateless,
         )  # fmt: skip
-        self.functions: dict[str, Traced] = {FUNCTION: self._traced(network, windows)}
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
 
     def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards, inner = self._job, self.shards, self._inner
@@ -77,7 +73,13 @@ class LocalMode:
             _, trained, statistics, slots, figures = tf.while_loop(
                 lambda k, *_: k < tf.shape(rows)[0],
                 step,
-                [tf.constant(0), pulled, pulled_statistics, kept.rows[: sender.own], tf.zeros([job.local.steps, 3])],
+                [
+                    tf.constant(0),
+                    pulled,
+                    pulled_statistics,
+                    kept.rows[: sender.own],
+                    tf.zeros([self._options.steps, 3]),
+                ],
                 parallel_iterations=1,
             )
             with tf.control_dependencies([trained]):
@@ -107,28 +109,19 @@ class LocalMode:
         identifier = stretch.first_id + grant.update
         rates = np.array([stretch.rate_of(batch) for batch in update.batches], np.float32)
         seeds = np.stack([dropout_seed(self._job, batch) for batch in update.batches])
-        outer_rate = np.float32(self._job.local.outer_rate / max(1, stretch.live()))
+        outer_rate = np.float32(self._options.outer_rate / max(1, stretch.live()))
         arguments = (
             np.int64(identifier), update.rows, rates, seeds, outer_rate, stretch.standardization,
             np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
-        return Item(identifier, FUNCTION, arguments)
+        return Item(identifier, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
         staleness, pull, compute, push, forgot = (float(value) for value in outcome.value[:HEAD])
-        self._memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
         lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
         step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()), staleness)
         return Reply((pull, compute, push), len(losses) * self._job.batch_size, staleness, step)
-
-    def settle(self) -> Item | None:
-        """See Mode: every push is applied when it is answered."""
-        return None
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode."""
-        return self._memories.lost

@@ -1,22 +1,32 @@
-"""What every mode is to the trainer."""
+"""What every mode is to the trainer, and how a job's mode is made from its facts and options."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.consistency import Grant, Policy
+from cluster.consistency.policy import Grant, Policy
+from cluster.consistency.speeds import Speeds
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp32 import Fp32
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced
+from cluster.inventory.extensions import CODECS, OPTIMIZERS
+from cluster.inventory.fields import Choice
+from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
-from ps_node.placed_vector import PlacedVector
+from cluster.models.network import Network
+from ps_node.optimizers.optimizer import Optimizer
+from ps_node.shard import PlacedVector, VectorState, Wire
+from worker_node.recordings import WorkerWindows
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What the items of one fit have in common.
+    """What all items of one fit share.
 
     `first_id` is the id of its first update, `rate_of` the learning rate of a batch by its number, `standardization`
     float32 (2, channels), `live` the number of workers in the cluster now.
@@ -30,10 +40,9 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Step:
-    """What one update came to: the mean loss of each of its batches by number, right answers, and what it took.
+    """The result of one update: the mean loss of each of its batches by number, right answers, norm and staleness.
 
-    `norm` is that of the gradient before clipping, of the largest where there are several; `seconds` of the parts
-    pull, compute and push, on the worker.
+    `norm` is that of the gradient before clipping, the largest where there are several.
     """
 
     losses: Mapping[int, float]
@@ -44,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Reply:
-    """What one item came to on its worker: seconds of pull, compute and push, windows, and the update if it is done."""
+    """The result of one item: seconds of pull, compute and push on its worker, windows, and the update if complete."""
 
     seconds: tuple[float, float, float]
     windows: int
@@ -59,39 +68,99 @@ class Memories:
         self.lost, self._known = 0, set[tuple[int, int]]()
 
     def heard(self, task: int, fit: int, *, forgot: bool) -> None:
-        """A reply of `task` in the fit that begins with update `fit`: did the worker begin with nothing?"""
+        """Record a reply of `task` in the fit that begins with update `fit`, and whether the worker forgot it."""
         self.lost += forgot and (task, fit) in self._known
         self._known.add((task, fit))
 
 
-class Mode(Protocol):
+class Mode:
     """A mode, its shards and its traced functions."""
 
     policy: Policy
-
-    @property
-    def functions(self) -> Mapping[str, Traced]:
-        """Everything the workers may be asked to do, traced."""
-        ...
-
-    @property
-    def shards(self) -> PlacedVector[Any]:
-        """The parameters."""
-        ...
-
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
-        """What the granted part of `update` is to the dispatcher."""
-        ...
-
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
-        """What the first reply to a grant says; tells the policy."""
-        ...
+    functions: Mapping[str, Traced]
+    """What the workers run, by name."""
+    shards: PlacedVector[Any]
+    """The parameters."""
+    memories = Memories()
+    """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
 
     @property
     def memories_lost(self) -> int:
-        """How often a worker lost what it kept between its pushes: a codec's residual, an inner optimizer's slots."""
-        ...
+        """How often a worker lost what it kept."""
+        return self.memories.lost
+
+    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+        """The granted part of `update` as an item for the dispatcher."""
+        raise NotImplementedError
+
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+        """The figures in the first reply to a grant; also records it with the policy."""
+        raise NotImplementedError
 
     def settle(self) -> Item | None:
-        """What has to be run before the parameters may be read, after a stretch; None if nothing."""
-        ...
+        """The item that must run after a stretch, before the parameters are read; None if there is none."""
+        return None
+
+
+def _own_number() -> int:
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(2))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything a mode is made of. `places`: the devices that hold the parameters, by task."""
+
+    job: TrainJob
+    network: Network
+    windows: WorkerWindows
+    state: VectorState
+    places: Mapping[int, str]
+    policy: Policy
+    workers: int
+    speeds: Speeds
+    owner: int = field(default_factory=_own_number)
+    """A number of this run: a worker ignores what it remembers of another run."""
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The job's optimizer."""
+        return optimizer_of(self.job.optimizer)
+
+    @property
+    def wire(self) -> Wire:
+        """The job's codecs."""
+        return Wire(*wire_codecs(self.job.codec))
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Of `places`, in order."""
+        return tuple(self.places.values())
+
+
+def optimizer_of(config: Choice) -> Optimizer:
+    """The optimizer that a job's section `optimizer` describes."""
+    return OPTIMIZERS[config.name].of(config)  # type: ignore[attr-defined, no-any-return]
+
+
+def codec_of(config: Choice) -> Codec:
+    """The codec that a job's section `codec` describes."""
+    return CODECS[config.name].of(config)  # type: ignore[attr-defined, no-any-return]
+
+
+def wire_codecs(config: Choice) -> tuple[Codec, Codec]:
+    """The codecs of pulls and pushes. A codec that keeps values back encodes changes only: pulls are then whole."""
+    push = codec_of(config)
+    return push if push.stateless else Fp32(), push
+
+
+def policy_of(job: TrainJob, speeds: Speeds) -> Policy:
+    """The policy of the job's mode."""
+    policy: Policy = job.facts.policy(job.mode_options, job.pieces, speeds)
+    return policy
+
+
+def mode_of(setup: Setup) -> Mode:
+    """The job's mode with its parameters placed and its functions traced. Raises ClusterError."""
+    module, _, name = setup.job.facts.mechanism.partition(":")
+    mode: Mode = getattr(import_module(module), name)(setup)
+    return mode

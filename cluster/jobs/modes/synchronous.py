@@ -4,23 +4,19 @@ A part pulls (which finishes the step before), computes an aligned subtree of th
 their sum.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cluster.consistency import Grant, Policy
+from cluster.consistency.policy import Grant
 from cluster.consistency.tree import subtree_sizes, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Update
 from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Reply, Step, Stretch
-from cluster.models import Network
-from ps_node.optimizers import Optimizer
-from ps_node.shard import VectorState, Wire
+from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch
+from cluster.models.network import Network
 from ps_node.steps import StepShards
 from worker_node.gradient import GradientOfBatch, piece_sizes
 from worker_node.recordings import WorkerWindows
@@ -39,7 +35,7 @@ def part_function(slots: int) -> str:
 
 @dataclass
 class _Finished:
-    """The last complete step: what whoever pulls next has to apply."""
+    """The last complete step, which the next pull applies."""
 
     step: int
     counted: np.ndarray
@@ -49,28 +45,27 @@ class _Finished:
 
 @dataclass
 class _Open:
-    """What has come of the present step, by micro-batch."""
+    """Results of the present step so far, by micro-batch."""
 
     losses: dict[int, float] = field(default_factory=dict)
     hits: dict[int, float] = field(default_factory=dict)
     norm: float = 0.0
 
 
-class SynchronousMode:
+class SynchronousMode(Mode):
     """Whole steps."""
 
-    def __init__(
-        self, job: TrainJob, network: Network, windows: WorkerWindows, state: VectorState, optimizer: Optimizer,
-        places: Sequence[str], wire: Wire, policy: Policy,
-    ) -> None:  # fmt: skip
+    def __init__(self, setup: Setup) -> None:
         """Raises ValueError for a codec with a memory."""
-        self._job, self.policy = job, policy
+        job, network, windows = setup.job, setup.network, setup.windows
+        self._job, self.policy = job, setup.policy
         self._sizes = np.array(piece_sizes(job.batch_size, job.pieces), np.int32)
         self._borders = np.concatenate([[0], np.cumsum(self._sizes)])
-        self.shards = StepShards(
-            network.layout, state, optimizer, places, wire, slots=job.pieces, clip_norm=job.clip_norm
-        )
-        self._finished = _Finished(state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
+        self.shards: StepShards = StepShards(
+            network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
+            slots=job.pieces, clip_norm=job.clip_norm,
+        )  # fmt: skip
+        self._finished = _Finished(setup.state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = _Open()
         gradient_of = GradientOfBatch(network, job)
         self.functions: dict[str, Traced] = {
@@ -109,8 +104,8 @@ class SynchronousMode:
                 pushed = tf.timestamp()
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
             figures = [now.norm, *(piece.loss for piece in pieces), *(piece.hits for piece in pieces)]
-            told = tf.stack([tf.cast(value, tf.float64) for value in figures])
-            return tf.concat([told[:1], times, told[1:]], 0)
+            reply = tf.stack([tf.cast(value, tf.float64) for value in figures])
+            return tf.concat([reply[:1], times, reply[1:]], 0)
 
         return trace(
             train,
@@ -143,7 +138,8 @@ class SynchronousMode:
             *self._before(), np.int64(step), np.int32(grant.first), rows, self._sizes[places], seed,
             stretch.standardization,
         )  # fmt: skip
-        return Item(step * self._job.pieces + grant.first, part_function(grant.slots), arguments)
+        number = step * self._job.pieces + grant.first
+        return Item(number, part_function(grant.slots), arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -170,10 +166,5 @@ class SynchronousMode:
         return Step({update.batches[0]: loss}, sum(opened.hits[place] for place in counted), opened.norm, 0.0)
 
     def settle(self) -> Item | None:
-        """See Mode: the last step is applied when the next one pulls, unless somebody asks for it."""
+        """See Mode: the next pull applies the last step; without one, this item does."""
         return Item(-1, SETTLE, self._before())
-
-    @property
-    def memories_lost(self) -> int:
-        """See Mode: workers keep nothing."""
-        return 0

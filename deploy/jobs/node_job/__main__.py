@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.control.descriptors import raise_limit
+from cluster.control.door import raise_limit
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.common.project import module_command

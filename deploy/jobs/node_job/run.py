@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
-from cluster.server.notify import notify
+from cluster.server.systemd import notify
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder

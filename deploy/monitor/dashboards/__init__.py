@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
+from deploy.monitor.dashboards.jobs import pi_job, training
 from deploy.monitor.dashboards.node import node
 from deploy.monitor.dashboards.overview import overview
-from deploy.monitor.dashboards.pi_job import pi_job
-from deploy.monitor.dashboards.training import training
 
 
 def dashboards() -> Mapping[str, str]:

@@ -1,9 +1,8 @@
 """The dashboard of the whole cluster: a row a node. Pure."""
 
-from deploy.monitor.dashboards.page import page
+from deploy.monitor.dashboards.page import Section, page
 from deploy.monitor.dashboards.parts import GOOD_IS_ZERO, Query, figure, lines, rows, states, words
 
-UID = "pscluster-overview"
 _HERE = 'cluster="$cluster"'
 _NODES = f'{_HERE}, node=~"$node"'
 
@@ -14,7 +13,7 @@ def _by_node(expression: str) -> str:
 
 _COLUMNS = (
     ("Processes up", "none", f"sum by (node) (process:pscluster_up:max{{{_NODES}}})"),
-    # Of those that "Processes up" counts: a coordinator is there for the time of a job only.
+    # Of those that "Processes up" counts: a coordinator exists only while a job runs.
     ("Ready", "none", f'sum by (node) (process:pscluster_ready:min{{{_NODES}, process!~"coordinator:.*"}})'),
     (
         "Load per processor",
@@ -23,7 +22,7 @@ _COLUMNS = (
     ),
     ("Memory left", "percentunit", f"min by (node) (node:pscluster_node_memory_available:ratio{{{_NODES}}})"),
     ("Temperature", "celsius", _by_node(f"pscluster_node_temperature_celsius{{{_NODES}}}")),
-    # Each process of a node tells of the same conditions.
+    # Each process of a node reports the same conditions.
     (
         "Throttled now",
         "none",
@@ -47,57 +46,58 @@ _COLUMNS = (
 _UP = {"0": ("not ready", "red"), "1": ("ready", "green")}
 
 
+def _now() -> Section:
+    return "Now", (
+        figure("Processes up", "none", "Parameter servers and workers whose metrics port answers.",
+               Query(f"sum(process:pscluster_up:max{{{_HERE}}})")),
+        figure("Processes down", "none", "Those whose metrics port does not answer.", thresholds=GOOD_IS_ZERO,
+               query=Query(f"count(process:pscluster_up:max{{{_HERE}}}) - "
+                           f"sum(process:pscluster_up:max{{{_HERE}}})")),
+        words("Job", "The coordinator's run, while a job runs.",
+              Query(f"pscluster_job_info{{{_HERE}}}"), "run"),
+        figure("Done", "percentunit", "Share of the job's present stage that is done.",
+               Query(f"max(pscluster_job_progress_ratio{{{_HERE}}})")),
+        figure("Time left", "s", "The job's own estimate.",
+               Query(f"max(pscluster_job_remaining_seconds{{{_HERE}}})"), width=6),
+    )  # fmt: skip
+
+
+def _nodes() -> Section:
+    return "Nodes", (
+        rows("A row a node", "Present values, without the coordinator's process. A column without a value stays empty: "
+             "only a Pi reports throttling, only a shared folder on NFS has a state.", "node", _COLUMNS),
+    )  # fmt: skip
+
+
+def _over_time() -> Section:
+    return "Over time", (
+        states("Processes", "none", "Whether each process is ready to work.",
+               Query(f"process:pscluster_ready:min{{{_NODES}}}", "{{process}} {{node}}"), names=_UP),
+        lines("Load", "percentunit", "Runnable threads per processor; above 100 % threads wait.",
+              Query(f"max by (node) (pscluster_node_load1{{{_NODES}}} / pscluster_node_cpus{{{_NODES}}})",
+                    "{{node}}")),
+        lines("Memory left", "percentunit", "Memory available without swapping.",
+              Query(f"node:pscluster_node_memory_available:ratio{{{_NODES}}}", "{{node}}")),
+        lines("Network", "Bps", "What the cluster's processes of a node receive.",
+              Query("sum by (node) (rate("
+                    f"pscluster_network_receive_bytes_total{{{_NODES}}}[$__rate_interval]))", "{{node}}")),
+        lines("Temperature", "celsius", "The processor's sensor; a Pi slows down from 80 °C on.",
+              Query(f"max by (node) (pscluster_node_temperature_celsius{{{_NODES}}})", "{{node}}"),
+              from_zero=False),
+        lines("Workers by state", "none", "Workers in each state, as the coordinator sees them.",
+              Query(f"sum by (state) (pscluster_worker_state{{{_HERE}}})", "{{state}}"), stacked=True),
+        lines("Workers that left", "none", "Times a worker left the job, over a quarter of an hour.",
+              Query(f"sum by (task) (increase(pscluster_worker_departures_total{{{_HERE}}}[15m]))",
+                    "worker:{{task}}")),
+    )  # fmt: skip
+
+
 def overview() -> str:
     """The dashboard as JSON."""
     return page(
-        UID,
+        "pscluster-overview",
         "pscluster: cluster",
-        "What every node of the cluster is and does.",
-        (
-            (
-                "Now",
-                (
-                    figure("Processes up", "none", "Parameter servers and workers whose metrics port answers.",
-                           Query(f"sum(process:pscluster_up:max{{{_HERE}}})")),
-                    figure("Processes down", "none", "Those that do not answer.", thresholds=GOOD_IS_ZERO,
-                           query=Query(f"count(process:pscluster_up:max{{{_HERE}}}) - "
-                                       f"sum(process:pscluster_up:max{{{_HERE}}})")),
-                    words("Job", "The run that the coordinator works on, while there is one.",
-                          Query(f"pscluster_job_info{{{_HERE}}}"), "run"),
-                    figure("Done", "percentunit", "Share of the job's present stage that is done.",
-                           Query(f"max(pscluster_job_progress_ratio{{{_HERE}}})")),
-                    figure("Time left", "s", "The job's own estimate.",
-                           Query(f"max(pscluster_job_remaining_seconds{{{_HERE}}})"), width=6),
-                ),
-            ),
-            ("Nodes", (
-                rows("A row a node", "Figures as they are now, processes without the coordinator. A column that a node "
-                     "has nothing for stays empty: throttling is told by a Pi only, the shared folder only where it is "
-                     "on NFS.", "node", _COLUMNS),
-            )),
-            (
-                "Over time",
-                (
-                    states("Processes", "none", "Whether each process is ready to work.",
-                           Query(f"process:pscluster_ready:min{{{_NODES}}}", "{{process}} {{node}}"), names=_UP),
-                    lines("Load", "percentunit", "Runnable threads per processor; above 100 % somebody waits.",
-                          Query(f"max by (node) (pscluster_node_load1{{{_NODES}}} / pscluster_node_cpus{{{_NODES}}})",
-                                "{{node}}")),
-                    lines("Memory left", "percentunit", "Memory that can be had without swapping.",
-                          Query(f"node:pscluster_node_memory_available:ratio{{{_NODES}}}", "{{node}}")),
-                    lines("Network", "Bps", "What the cluster's processes of a node receive.",
-                          Query("sum by (node) (rate("
-                                f"pscluster_network_receive_bytes_total{{{_NODES}}}[$__rate_interval]))", "{{node}}")),
-                    lines("Temperature", "celsius", "The processor's sensor; a Pi slows down from 80 °C on.",
-                          Query(f"max by (node) (pscluster_node_temperature_celsius{{{_NODES}}})", "{{node}}"),
-                          from_zero=False),
-                    lines("Workers by state", "none", "How many workers the coordinator sees in each state.",
-                          Query(f"sum by (state) (pscluster_worker_state{{{_HERE}}})", "{{state}}"), stacked=True),
-                    lines("Workers that left", "none", "Times a worker left the job, over a quarter of an hour.",
-                          Query(f"sum by (task) (increase(pscluster_worker_departures_total{{{_HERE}}}[15m]))",
-                                "worker:{{task}}")),
-                ),
-            ),
-        ),
+        "Health and work of every node of the cluster.",
+        (_now(), _nodes(), _over_time()),
         nodes="many",
-    )  # fmt: skip
+    )

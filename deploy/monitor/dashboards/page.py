@@ -1,4 +1,4 @@
-"""The frame of a dashboard: its variables, its annotations, its links, and its text. Pure."""
+"""The frame of a dashboard: variables, annotations, links, and its JSON. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -15,27 +15,27 @@ from deploy.monitor.dashboards.parts import SOURCE, TAGS
 Panel = cog.Builder[dashboard.Panel]
 Nodes = Literal["none", "one", "many"]
 Section = tuple[str, Sequence[Panel]]
-"""A heading and what stands below it."""
+"""A heading and the panels below it."""
 
 
-def _told_anew(labels: str, series: str) -> str:
-    """Where a point in time that a process tells is not the one it told last, or nothing was told for an hour.
+def _changed(labels: str, series: str) -> str:
+    """Where the timestamp that a process exports differs from its previous one of the last hour.
 
-    Held against a moment that is before Grafana's last look: `changes` since then would miss a process that was away
-    at that moment. An answer that was lost is no end, because it goes by the last one that came.
+    It compares with a moment before Grafana's previous sample: `changes` would miss a process that was down at that
+    moment. A lost scrape does not count as a change.
     """
     now = f"max by ({labels}) ({series})"
     return f"{now} unless ({now} == max by ({labels}) (last_over_time({series}[1h] offset $__rate_interval)))"
 
 
-STARTS = _told_anew(
+STARTS = _changed(
     "cluster, node, process", 'pscluster_process_start_time_seconds{cluster="$cluster", role!="coordinator"}'
 )
-CHECKPOINTS = _told_anew("cluster", 'pscluster_train_checkpoint_last_success_timestamp_seconds{cluster="$cluster"}')
+CHECKPOINTS = _changed("cluster", 'pscluster_train_checkpoint_last_success_timestamp_seconds{cluster="$cluster"}')
 
 
 def page(uid: str, title: str, description: str, sections: Sequence[Section], *, nodes: Nodes = "none") -> str:
-    """The dashboard as JSON; `nodes` says how many of them a person can choose."""
+    """The dashboard as JSON; `nodes` says how many nodes the viewer can choose."""
     made = (
         builders.Dashboard(title)
         .uid(uid)
@@ -62,7 +62,7 @@ def page(uid: str, title: str, description: str, sections: Sequence[Section], *,
 
 
 def as_text(made: dashboard.Dashboard) -> str:
-    """JSON with a number for each panel, which the builders leave out, and nothing that belongs to one Grafana."""
+    """JSON with a number for each panel, which the builders omit, and without the ids of one Grafana."""
     content: dict[str, Any] = json.loads(json.dumps(made, cls=JSONEncoder))
     for number, panel in enumerate(content["panels"], start=1):
         panel["id"] = number

@@ -1,4 +1,4 @@
-"""Panels, queries and variables as all dashboards have them, made with Grafana's own builders. Pure."""
+"""The kinds of panels of all dashboards, made with Grafana's own builders. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 SOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
-"""Whichever Prometheus the person chose at the top of the page: no dashboard knows one."""
+"""The Prometheus that the viewer chooses at the top of the page."""
 TAGS = ("pscluster",)
 FULL_WIDTH = 24
 _HEIGHT = 8
@@ -20,14 +20,14 @@ _STAT_HEIGHT = 4
 
 @dataclass(frozen=True)
 class Query:
-    """One expression with what its series are called, or in a table with its column."""
+    """One expression with the name of its series."""
 
     expression: str
     legend: str = "__auto"
 
 
 Thresholds = Sequence[tuple[float | None, str]]
-"""From which value on which colour; the first has no value."""
+"""Colours with the value from which each holds; the first has none."""
 GOOD_IS_ONE: Thresholds = ((None, "red"), (1, "green"))
 GOOD_IS_ZERO: Thresholds = ((None, "green"), (1, "red"))
 PLAIN: Thresholds = ((None, "blue"),)
@@ -71,9 +71,9 @@ def lines(
 def figure(
     title: str, unit: str, description: str, query: Query, *, thresholds: Thresholds = PLAIN, width: int = 4
 ) -> stat.Panel:
-    """One number as it is now; none where nobody tells it any more.
+    """One number as it is now; empty where no process exports it any more.
 
-    Asked for at one time: the last value of a range would go on being shown after the job that told it.
+    An instant query: the last value of a range would stay on the page after its job's end.
     """
     return (
         stat.Panel()
@@ -91,7 +91,7 @@ def figure(
 
 
 def words(title: str, description: str, query: Query, label: str, *, width: int = 6) -> stat.Panel:
-    """What a label says, e.g. the name of a run: the name of the series instead of its value."""
+    """The value of a label, e.g. the name of a run: the series' name instead of its value."""
     named = Query(query.expression, f"{{{{{label}}}}}")
     return figure(title, "string", description, named, width=width).text_mode(common.BigValueTextMode.NAME)
 
@@ -99,7 +99,7 @@ def words(title: str, description: str, query: Query, label: str, *, width: int 
 def states(
     title: str, unit: str, description: str, *queries: Query, names: Mapping[str, tuple[str, str]] | None = None
 ) -> statetimeline.Panel:
-    """A bar a series that changes its colour over time; `names` are text and colour of its values."""
+    """A bar for each series that changes colour over time; `names` are text and colour of its values."""
     mapping = {value: dashboard.ValueMappingResult(text=text, color=color) for value, (text, color) in _of(names)}
     panel = (
         statetimeline.Panel()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release.code_wheel import PACKAGES, build_code_wheel
-from deploy.release.keys import code_key
+from deploy.release.code_wheel import PACKAGES, build_code_wheel, code_key
 from tests.habits.leaks import PROJECT
 
 

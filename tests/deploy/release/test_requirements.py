@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from deploy.release.keys import environment_key
-from deploy.release.requirements import INSTALLER, committed, pins, text_for
-from deploy.release.target import MACHINES, PYTHONS, Target
+from deploy.release.requirements import INSTALLER, MACHINES, PYTHONS, Target, committed, environment_key, pins, text_for
 from tests.habits.leaks import PROJECT
 
 DIGEST = "0" * 64

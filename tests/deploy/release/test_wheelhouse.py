@@ -10,9 +10,8 @@ import pytest
 from cluster.errors import ClusterError
 from deploy.common.file_lock import FileLock
 from deploy.release.checksums import NAME, file_sha256, parse
-from deploy.release.download import TEMPORARY
-from deploy.release.keys import environment_key
-from deploy.release.wheelhouse import COMPLETE, Wheelhouse, make_wheelhouse, open_wheelhouse
+from deploy.release.requirements import environment_key
+from deploy.release.wheelhouse import COMPLETE, TEMPORARY, Wheelhouse, make_wheelhouse, open_wheelhouse
 from tests.deploy.release.wheels import DEADLINE_SECONDS, MACHINE, PYTHON, pure_wheel, requirements
 
 
@@ -58,7 +57,7 @@ def test_a_complete_one_asks_for_nothing(source: Path, tmp_path: Path) -> None:
 def test_a_missing_wheel_is_one_line_and_the_next_attempt_goes_on(source: Path, tmp_path: Path) -> None:
     asked = listed(source)
     kept = (source / "beta-1.0-py3-none-any.whl").rename(tmp_path / "beta-1.0-py3-none-any.whl")
-    with pytest.raises(ClusterError, match=r"CPython .* could not all be fetched: .*beta==1\.0") as caught:
+    with pytest.raises(ClusterError, match=r"CPython .* are incomplete: .*beta==1\.0") as caught:
         make(asked, tmp_path / "cache")
     assert "\n" not in str(caught.value)
     assert open_wheelhouse(environment_key(asked, PYTHON, MACHINE), tmp_path / "cache") is None

@@ -1,0 +1,1 @@
+"""Clusters, networks and CPU quotas for the length of a measurement."""

@@ -1,0 +1,1 @@
+"""`python -m benchmarks.kernel`, with a module for each contestant."""

@@ -1,0 +1,212 @@
+"""Time of one training step: ours beside Keras 3 and PyTorch, and as a share of the machine's own matrix product.
+
+Over the thesis's grid and the dBLSTM: forward, backward, clip and Adam over a batch of windows of 128 x 9, all three
+from the same weights on the same windows. Each contestant is a process of its own with all cores; they take turns, a
+round is one turn of each, and a ratio is the median of the rounds' ratios. The peak is that of a product of two 2,048 x
+2,048 float32 matrices in the same run on the same cores, the faster of TensorFlow's and PyTorch's.
+
+`ours`, `keras` and `pytorch` cut the batch alike: one part a core, one thread a part, the gradients summed, one clip
+and one Adam. Beside them `keras_whole` and `pytorch_whole` have the batch in one piece and their libraries' own
+threads, and `ours_of_four` has four micro-batches.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.asking import NoAnswerError
+from benchmarks.kernel.cells import DEEP, GRID, HEADLINES, PLAIN, Cell, floor_flop
+from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
+from benchmarks.report import arguments, publish
+
+PRODUCT_FLOP = 2 * 2048**3
+SAME_LOSS = 1e-4
+"""How far the losses of the first step may lie apart, relatively: beyond it the networks are not the same."""
+
+OURS, SPLIT, WHOLE = ("ours", "ours_of_four"), ("keras", "pytorch"), ("keras_whole", "pytorch_whole")
+OTHERS = (*SPLIT, *WHOLE)
+QUICK_ROUNDS, ROUNDS = 3, 5
+FOUR = 4
+PRODUCTS = 3
+TURN_SECONDS = 0.25
+"""A turn is as many steps as fit, and at least one."""
+
+
+def turn(contestant: Contestant, what: str, times: int) -> dict[str, float]:
+    """Of one turn: the median seconds of a step (or product), and processor seconds a step."""
+    answer = contestant.ask({what: times})
+    return {
+        "seconds": statistics.median(answer["seconds"]),
+        "processor_seconds": answer["processor_seconds"] / times,
+    }
+
+
+def measure(cell: Cell, contestants: Sequence[Contestant], rounds: int, folder: Path) -> dict[str, Any]:
+    """The row of one cell. Raises Missing when the contestants do not compute the same."""
+    arrays = folder / "arrays.npz"
+    np.savez(arrays, **cell.arrays())
+    order = {**cell.order(), "arrays": str(arrays)}
+    built = {contestant.name: contestant.ask({"cell": order | contestant.settings}) for contestant in contestants}
+    refuse_different_networks(cell, built)
+    times = {
+        contestant.name: max(1, int(TURN_SECONDS / turn(contestant, "steps", 1)["seconds"]))
+        for contestant in contestants
+    }
+    taken: dict[str, list[dict[str, float]]] = {contestant.name: [] for contestant in contestants}
+    products: dict[str, list[float]] = {name: [] for name in taken if name in WHOLE}
+    for _ in range(rounds):
+        for contestant in contestants:
+            taken[contestant.name].append(turn(contestant, "steps", times[contestant.name]))
+        for contestant in contestants:
+            if contestant.name in products:
+                products[contestant.name].append(turn(contestant, "products", PRODUCTS)["seconds"])
+    return row(cell, built, taken, products)
+
+
+def refuse_different_networks(cell: Cell, built: dict[str, dict[str, Any]]) -> None:
+    """Raise Missing unless all have as many weights and the same loss on the same windows."""
+    ours = built["ours"]
+    for name, answer in built.items():
+        same = abs(answer["loss"] - ours["loss"]) <= SAME_LOSS * abs(ours["loss"])
+        if answer["matrix_parameters"] != ours["matrix_parameters"] or not same:
+            raise Missing(
+                f"{cell.name}: {name} does not compute what ours does: {answer['matrix_parameters']} weights and loss "
+                f"{answer['loss']:.6f}, expected {ours['matrix_parameters']} and {ours['loss']:.6f}"
+            )
+
+
+def row(
+    cell: Cell,
+    built: dict[str, dict[str, Any]],
+    taken: dict[str, list[dict[str, float]]],
+    products: dict[str, list[float]],
+) -> dict[str, Any]:
+    """Medians over the rounds; a ratio is taken within each round first."""
+    peaks = {name: PRODUCT_FLOP / statistics.median(seconds) for name, seconds in products.items()}
+    flop, rounds = floor_flop(cell), len(taken["ours"])
+    found: dict[str, Any] = {"cell": cell.name, "batch": cell.batch, "floor_flop": flop, "rounds": rounds}
+    for name, turns in taken.items():
+        found[name] = {
+            **{key: value for key, value in built[name].items() if key != "matrix_parameters"},
+            "seconds": statistics.median(each["seconds"] for each in turns),
+            "processor_seconds": statistics.median(each["processor_seconds"] for each in turns),
+        }
+        for own in OURS:
+            if own in taken and name in OTHERS:
+                pairs = zip(turns, taken[own], strict=True)
+                found[f"{name}_over_{own}"] = statistics.median(one["seconds"] / two["seconds"] for one, two in pairs)
+    if peaks:
+        found["peak_flop_per_second"] = max(peaks.values())
+        found["peak_of"] = max(peaks, key=peaks.__getitem__)
+        found["sgemm_share"] = flop / found["ours"]["seconds"] / found["peak_flop_per_second"]
+    return found
+
+
+def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The plain networks and the dBLSTM by key, and the lowest ratio of all cells; null where nothing was measured."""
+    by_cell = {found["cell"]: found for found in rows}
+
+    def of(field: str, keys: Sequence[str]) -> dict[str, float | None]:
+        return {key: by_cell.get(HEADLINES[key].name, {}).get(field) for key in keys}
+
+    def lowest(field: str) -> float | None:
+        return min((found[field] for found in rows if field in found), default=None)
+
+    ratios = [f"{name}_over_ours" for name in OTHERS]
+    return {
+        **{ratio: of(ratio, list(HEADLINES)) for ratio in ratios},
+        "pytorch_over_ours_of_four": of("pytorch_over_ours_of_four", list(HEADLINES)),
+        "sgemm_share": of("sgemm_share", ["h128", "h256"]),
+        **{f"lowest_{ratio}": lowest(ratio) for ratio in ratios},
+    }
+
+
+def chosen(cells: str | None, quick: bool) -> list[Cell]:
+    """The cells to measure. Raises Missing for a name that is none."""
+    if cells is None:
+        return [*PLAIN.values(), DEEP] if quick else list(GRID)
+    by_name = {cell.name: cell for cell in GRID}
+    names = [name.strip() for name in cells.split(",")]
+    for name in names:
+        if name not in by_name:
+            raise Missing(f"--cells: there is no cell {name!r}; expected some of {', '.join(by_name)}")
+    return [by_name[name] for name in names]
+
+
+def main() -> None:
+    """Measure and print the object; status 2 with one line when a contestant is missing."""
+    parser = arguments("kernel", "Seconds of a training step: ours beside Keras 3 and PyTorch.")
+    parser.add_argument("--torch-python", metavar="PATH", help="interpreter that has PyTorch; default: this one")
+    parser.add_argument("--cells", metavar="NAME,...", help="only these cells of the grid")
+    parser.add_argument("--rounds", type=int, help=f"turns of each; default {ROUNDS}, quick {QUICK_ROUNDS}")
+    parser.add_argument("--micro-batches", type=int, help="of ours; default: one a core")
+    parser.add_argument("--without", action="append", default=[], choices=["keras", "pytorch"], help="leave one out")
+    given = parser.parse_args()
+    try:
+        rows = run(
+            chosen(given.cells, given.quick), given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS),
+            given.micro_batches, given.torch_python, given.without,
+        )  # fmt: skip
+    except (Missing, NoAnswerError) as problem:
+        print(f"benchmarks.kernel: {problem}", file=sys.stderr)
+        sys.exit(2)
+    publish("kernel", rows, summarize(rows), as_json=given.json)
+
+
+def run(
+    cells: Sequence[Cell],
+    rounds: int,
+    micro_batches: int | None,
+    torch_python: str | None,
+    without: Sequence[str],
+) -> list[dict[str, Any]]:
+    """A row for each cell."""
+    commands = commands_of(micro_batches, torch_python, without)
+    rows = []
+    with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder:
+        contestants = [stack.enter_context(Contestant(name, *command)) for name, command in commands.items()]
+        for cell in cells:
+            rows.append(measure(cell, contestants, rounds, Path(folder)))
+            print(_line(rows[-1]), file=sys.stderr, flush=True)
+    return rows
+
+
+def commands_of(
+    micro_batches: int | None, torch_python: str | None, without: Sequence[str]
+) -> dict[str, tuple[list[str], dict[str, Any]]]:
+    """The contestants: the command of each and what is added to its orders. On one core nothing is split."""
+    cores = len(os.sched_getaffinity(0))
+    count = micro_batches or cores
+    own, keras = ([sys.executable, "-m", f"benchmarks.kernel.{name}"] for name in ("ours", "in_keras"))
+    commands: dict[str, tuple[list[str], dict[str, Any]]] = {"ours": (own, {"micro_batches": count})}
+    if count != FOUR:
+        commands["ours_of_four"] = (own, {"micro_batches": FOUR})
+    if "keras" not in without:
+        commands["keras"] = ([*keras, "--split"], {"parts": cores})
+        commands["keras_whole"] = (keras, {"parts": 1})
+    if "pytorch" not in without:
+        torch = [torch_interpreter(torch_python), "-m", "benchmarks.kernel.in_torch"]
+        commands["pytorch"] = (torch, {"parts": cores})
+        commands["pytorch_whole"] = (torch, {"parts": 1})
+    return commands
+
+
+def _line(found: dict[str, Any]) -> str:
+    parts = [f"{found['cell']}: ours {found['ours']['seconds'] * 1e3:.1f} ms"]
+    parts += [f"{name} {found[f'{name}_over_ours']:.2f} times that" for name in OTHERS if name in found]
+    if "ours_of_four" in found:
+        parts.insert(1, f"in four micro-batches {found['ours_of_four']['seconds'] * 1e3:.1f} ms")
+    if "sgemm_share" in found:
+        parts.append(f"{found['sgemm_share']:.0%} of the peak")
+    return ", ".join(parts)
+
+
+if __name__ == "__main__":
+    main()

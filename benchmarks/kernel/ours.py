@@ -1,0 +1,66 @@
+"""Our training step, a process of its own: `python -m benchmarks.kernel.ours`.
+
+What a worker computes between pull and push (`worker_node.gradient`), and the parameter server's fused Adam. As in a
+worker an operation has one thread and the micro-batches lie side by side; there are as many threads as in a worker of
+the shipped local cluster of two, or as there are cores if those are more.
+"""
+
+import os
+from dataclasses import fields
+from typing import Any
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from benchmarks.kernel.cells import Cell, matrix_parameters
+from benchmarks.kernel.serving import Step, serve
+from ps_node.optimizers.adam import Adam
+from worker_node.gradient import GradientOfBatch
+
+import numpy as np  # isort: skip
+import tensorflow as tf  # isort: skip
+
+WORKER_THREADS = 2 + 2
+"""Workers + 2, as `RoleOptions.inter_op_threads` says."""
+
+
+def one_thread_an_operation(cores: int) -> None:
+    """An operation has one thread; as many operations run side by side as in a worker, or as there are cores."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(max(WORKER_THREADS, cores))
+
+
+def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
+    """The step of one cell, and what it is."""
+    arrays = np.load(order["arrays"])
+    cell = Cell(**{key: value for key, value in order.items() if key in {field.name for field in fields(Cell)}})
+    network, optimizer = cell.network(), Adam()
+    layout, micro_batches = network.layout, order["micro_batches"]
+    vector = layout.pack({slot.spec.name: arrays[slot.spec.name] for slot in layout.slots})
+    parameters = tf.Variable(vector[: layout.trained_size])
+    slots = tuple(tf.Variable(tf.zeros_like(parameters)) for _ in optimizer.slot_names)
+    updates = tf.Variable(0, dtype=tf.int64)
+    statistics = tf.constant(vector[layout.trained_size :])
+    windows, classes = tf.constant(arrays["windows"]), tf.constant(arrays["classes"])
+    gradient_of = GradientOfBatch(network, cell.job(micro_batches))
+
+    @tf.function(autograph=False)
+    def train() -> Any:
+        batch = gradient_of(parameters.read_value(), statistics, windows, classes, tf.constant([0, 0]))
+        apply = optimizer.apply(parameters, slots, batch.gradient, order["learning_rate"], updates.read_value())
+        with tf.control_dependencies([apply]):
+            updates.assign_add(1)
+        return batch.loss
+
+    return lambda: float(train()), {
+        "variant": f"{micro_batches} micro-batches",
+        "matrix_parameters": matrix_parameters(network),
+    }
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    one_thread_an_operation(len(os.sched_getaffinity(0)))
+    serve(build, lambda: None)
+
+
+if __name__ == "__main__":
+    main()

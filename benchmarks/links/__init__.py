@@ -1,0 +1,1 @@
+"""`python -m benchmarks.links`, with a module for each contestant."""

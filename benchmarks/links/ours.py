@@ -1,0 +1,40 @@
+"""Our asynchronous training of the benchmarks' bi-LSTM, on demand: `python -m benchmarks.links.ours`."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks.wire.network import ResidualBidirectional
+from benchmarks.wire.ours import dataset_in, job_of, steps_of
+from benchmarks.wire.steps import serve_rounds
+from cluster.consistency.speeds import Speeds
+from cluster.inventory import load
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
+from cluster.jobs.modes.mode import Setup, mode_of, policy_of
+from cluster.jobs.session import Session
+from ps_node.shard import VectorState
+from worker_node.recordings import WorkerWindows
+
+
+def main() -> None:
+    """Train for as many steps as each line of standard input says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.links.ours")
+    parser.add_argument("--inventory", required=True)
+    parser.add_argument("--codec", choices=("fp32", "fp16"), default="fp32")
+    given = parser.parse_args()
+    inventory, network, job = load(given.inventory), ResidualBidirectional(), job_of(given.codec)
+    with (
+        tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
+        CoordinatorMetrics() as metrics,
+        Session(inventory, Cancel(), metrics) as session,
+    ):
+        data = WorkerWindows(dataset_in(Path(folder)))
+        speeds, state = Speeds(), VectorState(network.initial(0))
+        policy, places = policy_of(job, speeds), dict(enumerate(session.places))
+        mode = mode_of(Setup(job, network, data, state, places, policy, session.workers, speeds))
+        serve_rounds(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Our training step on the same network, a process of its own: `python -m benchmarks.wire.ours`.
+
+The step is the product's (`mode: async` over the inventory's parameter servers, scheduled by the `Dispatcher`); only
+the network is the benchmark's. Prints one JSON object as its last line.
+"""
+
+import tempfile
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.wire.network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
+from benchmarks.wire.steps import arguments, report, timed_steps
+from cluster.consistency.policy import Grant
+from cluster.consistency.speeds import Speeds
+from cluster.data import Dataset
+from cluster.engine.dispatcher import Dispatcher
+from cluster.engine.messages import Item
+from cluster.inventory import load
+from cluster.inventory.training import TrainJob
+from cluster.jobs.batches import Update
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.coordinator_metrics import CoordinatorMetrics
+from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of, policy_of
+from cluster.jobs.session import Session
+from ps_node.shard import VectorState
+from worker_node.recordings import Standardization, WorkerWindows
+
+CODECS = {"ours": "fp32", "ours_fp16": "fp16"}
+"""Of each variant."""
+
+
+def dataset_in(folder: Path) -> Dataset:
+    """Two batches of windows in the files that workers map."""
+    features, classes = windows(2 * BATCH)
+    folder.chmod(0o755)  # workers that root started are another account
+    features.astype("<f4").tofile(folder / "windows.f32")
+    classes.astype("<i4").tofile(folder / "classes.i32")
+    return Dataset(
+        name="noise", source="benchmarks.wire", source_sha256="", folder=folder,
+        labels=tuple(f"class {k}" for k in range(PROBLEM.classes)), window_steps=PROBLEM.window_steps,
+        channels=PROBLEM.channels, train_windows=2 * BATCH, test_windows=0, sha256="",
+    )  # fmt: skip
+
+
+def job_of(codec: str) -> TrainJob:
+    """One update is one batch in one piece, and nothing in the step that the other variants have not."""
+    return TrainJob.model_validate({
+        "batch_size": BATCH, "micro_batches": 1, "clip_norm": None, "label_smoothing": 0.0,
+        "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE, "epsilon": 1e-7}, "codec": {"name": codec},
+    })  # fmt: skip
+
+
+def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]:
+    """A function that runs this many more updates, in order, and returns their losses."""
+    standardization = Standardization(np.zeros(PROBLEM.channels, np.float32), np.ones(PROBLEM.channels, np.float32))
+    stretch = Stretch(0, lambda batch: LEARNING_RATE, standardization.packed(), lambda: len(dispatcher.live))
+    identifiers = count()
+
+    def item(number: int) -> Item:
+        rows = (np.arange(BATCH, dtype=np.int32) + number * BATCH) % (2 * BATCH)
+        return mode.item(Grant(number, 0, 1), Update(number, (number,), rows[None]), stretch)
+
+    def run(steps: int) -> list[float]:
+        items = (item(next(identifiers)) for _ in range(steps))
+        return [float(outcome.value[0]) for outcome in dispatcher.run(items)]
+
+    return run
+
+
+def main() -> None:
+    """Train for the steps asked for and print what they moved."""
+    parser = arguments("benchmarks.wire.ours")
+    parser.add_argument("--variant", choices=CODECS, default="ours")
+    given = parser.parse_args()
+    inventory = load(given.inventory)
+    network = ResidualBidirectional()
+    job = job_of(CODECS[given.variant])
+    with (
+        tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
+        CoordinatorMetrics() as metrics,
+        Session(inventory, Cancel(), metrics) as session,
+    ):
+        data = WorkerWindows(dataset_in(Path(folder)))
+        speeds = Speeds()
+        policy = policy_of(job, speeds)
+        state = VectorState(network.initial(0))
+        places = dict(enumerate(session.places))
+        mode = mode_of(Setup(job, network, data, state, places, policy, session.workers, speeds))
+        dispatcher = session.dispatch(mode.functions, job.deadline_seconds)
+        report(given.variant, network.layout.trained_size, timed_steps(inventory, steps_of(mode, dispatcher), given))
+
+
+if __name__ == "__main__":
+    main()

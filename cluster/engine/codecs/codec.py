@@ -1,0 +1,45 @@
+"""What every codec does.
+
+A codec turns `size` float32 values into `words(size)` float32 elements and back. Other types travel as the bits of
+float32 elements, because one tensor a shard travels each way (docs/engine.md); no operation of a codec computes with
+such an element, so none changes its bits. All sizes are known when a function is traced. Equal input gives equal bits,
+whatever the number of threads.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from typing import Any, Self
+
+from cluster.inventory.extensions import CodecFacts
+from cluster.inventory.fields import Choice
+
+
+class Codec(CodecFacts, ABC):
+    """How values travel."""
+
+    @classmethod
+    def of(cls, options: Choice) -> Self:
+        """The codec with the options of the same names as its fields."""
+        return cls(**{entry.name: getattr(options, entry.name) for entry in fields(cls)})  # type: ignore[arg-type]
+
+    @property
+    def memory_rows(self) -> int:
+        """Rows of the float32 memory (memory_rows, size), at first zeros, that a sender keeps between its pushes."""
+        return 0
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the sender keeps nothing, so that what travels depends on the values alone."""
+        return self.memory_rows == 0
+
+    @abstractmethod
+    def words(self, size: int) -> int:
+        """Float32 elements on the wire for `size` values."""
+
+    @abstractmethod
+    def encode(self, values: Any, memory: Any) -> tuple[Any, Any]:
+        """Wire float32 (words(size),) and new memory, of values float32 (size,) and memory (memory_rows, size)."""
+
+    @abstractmethod
+    def decode(self, wire: Any, size: int) -> Any:
+        """Values float32 (size,) from wire float32 (words(size),)."""

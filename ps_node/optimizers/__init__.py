@@ -1,0 +1,4 @@
+"""Optimizers that run where the parameters are, one module each: updates of one shard on its parameter server."""
+
+EXTENSIONS = {"adam": "adam:Adam", "adamw": "adam:AdamW", "sgd": "sgd:MomentumSGD"}
+"""By `jobs.train.optimizer.name`: module and class."""

@@ -1,0 +1,63 @@
+"""`optimizer: sgd`: plain gradient descent, or with momentum."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from cluster.inventory.fields import Fraction, OptimizerOptions, PositiveFloat
+from cluster.lazy import tf
+from ps_node.optimizers.optimizer import Optimizer
+
+
+class SgdOptions(OptimizerOptions):
+    """Stochastic gradient descent with heavy-ball momentum."""
+
+    name: Literal["sgd"] = Field("sgd", description="which optimizer this is")
+    learning_rate: PositiveFloat = Field(0.1, description="step size; with one_cycle the highest one")
+    momentum: Fraction = Field(0.9, description="share of the last update kept in the next; 0 is plain descent")
+
+
+@dataclass(frozen=True)
+class MomentumSGD(Optimizer):
+    """Stochastic gradient descent with classical momentum: v = momentum * v - rate * gradient; parameters += v.
+
+    With `nesterov` parameters += momentum * v - rate * gradient instead (Sutskever et al., ICML 2013, section 2).
+    """
+
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    name = "sgd"
+    Options = SgdOptions
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """The velocity, if there is any momentum."""
+        return ("velocity",) if self.momentum else ()
+
+    def apply(self, parameters: Any, slots: tuple[Any, ...], gradient: Any, rate: Any, count: Any) -> Any:
+        """One step."""
+        del count
+        if not slots:
+            return tf.raw_ops.ResourceApplyGradientDescent(
+                var=parameters.handle, alpha=rate, delta=gradient, use_locking=True
+            )
+        return tf.raw_ops.ResourceApplyKerasMomentum(
+            var=parameters.handle,
+            accum=slots[0].handle,
+            lr=rate,
+            grad=gradient,
+            momentum=self.momentum,
+            use_nesterov=self.nesterov,
+            use_locking=True,
+        )
+
+    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+        """One step on tensors."""
+        del count
+        if not self.momentum:
+            return parameters - rate * gradient, slots
+        velocity = self.momentum * slots[0] - rate * gradient
+        change = self.momentum * velocity - rate * gradient if self.nesterov else velocity
+        return parameters + change, velocity[None]

@@ -1,0 +1,126 @@
+"""Phrases that riddle, the plain words for each, and how often each file still has one.
+
+`python -m tests.habits.plain_english --write` counts again and writes `plain_english_left.txt`.
+"""
+
+import argparse
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+LEFT = Path(__file__).with_name("plain_english_left.txt")
+GENERATED = ("docs/inventory.md", "docs/metrics.md", "docs/page.md")
+"""Pages that a program writes, whole or in part: their sentences come from the product's modules."""
+
+BETTER = {
+    r"(?:is|are|was|were|be|been|being|get|gets) told": "is notified, reads, shows, reports",
+    r"told": "reported, notified",
+    r"tells?": "notifies, reports, says; distinguishes",
+    r"telling": "notifying, reporting",
+    r"nobody": "none; name what is absent: no process, no account, no reader",
+    r"no one": "none; name what is absent",
+    r"somebody": "another account, another process, a person",
+    r"whoever": "the caller, the reader, a process that",
+    r"(?:g(?:one|oes|o|oing)|went) on(?: with)?": "resume, continue",
+    r"(?:made|makes?|making) up for": "recover, repeat; say which command to run",
+    r"so (?:much|many) so far": "progress, completed and total",
+    r"so many (?:of|as)": "as many as; name the number",
+    r"what (?:came|comes|becomes) of": "the result of",
+    r"what is so": "the facts, the present state",
+    r"held against": "checked against, compared with",
+    r"for want of": "because ... is missing",
+    r"(?:comes?|came) to (?:its|their) end": "ends, finishes",
+    r"heeded": "obeyed, used",
+    r"anew": "again, from the start",
+    r"is none that": "say what is missing",
+    r"says? so": "reports it; say what it reports",
+    r"all the same": "anyway",
+    r"for ever": "forever, without an end",
+    r"is at work": "is running",
+    r"as (?:it|they) stands?": "unchanged",
+    r"ha(?:s|ve) to be so": "the desired state",
+    r"brought back|brings? back": "restarts, restores",
+    r"so long as": "while, as long as",
+    r"salvaged?": "recover",
+    r"strangers?": "another host, another account, foreign",
+}  # fmt: skip
+PATTERN = re.compile(r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BETTER) + r")\b", re.IGNORECASE)
+
+PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/*.md", "docs/conf.py",
+         "inventories/*.yaml", "tools/*.sh", ".ci/run")  # fmt: skip
+PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py")
+HELPERS = ("tests/conftest.py", "tests/lab/[!t]*.py", "tests/lab_kernel/*.py", "tests/habits/[!t]*.py")
+"""Modules beside the tests: a test may repeat a message of the product."""
+
+
+def said(path: Path) -> str:
+    """What a person reads of a file: of Python its docstrings, comments and messages of two words or more, else all."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    strings = [
+        node.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value.split()) > 1
+    ]
+    comments = [
+        token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    return "\n\0\n".join([*strings, "\n".join(comments)])
+
+
+def found(path: Path) -> list[str]:
+    """The phrases in one file, in lower case, with single spaces."""
+    return [" ".join(match.group().lower().split()) for match in PATTERN.finditer(said(path))]
+
+
+def better(phrase: str) -> str:
+    """The plain words for a phrase that was found."""
+    return next(words for pattern, words in BETTER.items() if re.fullmatch(pattern, phrase))
+
+
+def files(patterns: tuple[str, ...]) -> Iterator[Path]:
+    """The files of the patterns, but for those that list the phrases themselves."""
+    for pattern in patterns:
+        yield from sorted(path for path in PROJECT.glob(pattern) if "plain_english" not in path.name)
+
+
+def name(path: Path) -> str:
+    """A file's path in the project, as the list has it."""
+    return path.relative_to(PROJECT).as_posix()
+
+
+def counted() -> Counter[str]:
+    """How often each file of the product and each generated page has one of the phrases; only those with one."""
+    paths = [*files(PRODUCT), *(PROJECT / page for page in GENERATED)]
+    return +Counter({name(path): len(found(path)) for path in paths})
+
+
+def left() -> dict[str, int]:
+    """The list in the repository: how often each file may still have one."""
+    rows = (line.rsplit(" ", 1) for line in LEFT.read_text(encoding="utf-8").splitlines())
+    return {path: int(count) for path, count in rows}
+
+
+def main() -> None:
+    """Prints the phrases of the files that are named, or writes the list."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="count again and write the list")
+    parser.add_argument("file", nargs="*", type=Path, help="files whose phrases are printed")
+    chosen = parser.parse_args()
+    if chosen.write:
+        LEFT.write_text("".join(f"{path} {count}\n" for path, count in sorted(counted().items())), encoding="utf-8")
+    for path in chosen.file:
+        for phrase, times in Counter(found(path)).items():
+            print(f"{path}: {times} x {phrase!r}: {better(phrase)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The lines that a person sees of a job's events. The bars themselves: tests/deploy/test_terminal.py."""
+
+import logging
+
+import pytest
+
+from cluster.jobs.progress import Display, Terminal
+from cluster.status.events import (
+    Advanced,
+    Ended,
+    EpochEnded,
+    FiguresComputed,
+    Planned,
+    PointsDrawn,
+    StageBegan,
+    Stepped,
+    Stream,
+    Updated,
+    Validating,
+)
+from cluster.status.parts import Figures
+
+FIGURES = Figures(0.875, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.5)
+
+
+def test_a_training_is_a_line_an_epoch_and_one_for_the_test(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with Display(quiet=True) as display:
+        emit = Stream(Terminal(display).consume).emit
+        emit(StageBegan("train", 2, "updates"))
+        emit(Planned(12, 8, 0.01))
+        emit(Stepped(0, 20, 1.0, 0.5, {"pull": 0.5}))
+        for done in (1, 2):
+            emit(Updated(done, done, 2, 0.5, 0.01, 1234.0))
+        emit(Validating(True))
+        emit(FiguresComputed("validation", FIGURES, ("a",), ((1,),), 9))
+        emit(Validating(False))
+        emit(EpochEnded("train", 9, 0.5, 0.75, 0.01, 1234.0, 61.4, FIGURES))
+        emit(EpochEnded("train", 10, 0.5, 0.75, 0.01, 1234.0, 31.0, None))
+        emit(StageBegan("test", 1, "chunks"))
+        emit(Advanced(1))
+        emit(FiguresComputed("test", FIGURES, ("a",), ((1,),), 9))
+        emit(Ended("done"))
+    assert caplog.messages == [
+        "train: epoch   9/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  validation accuracy 0.8750  61 s left",
+        "train: epoch  10/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  31 s left",
+        "test: accuracy 0.8750, macro F1 0.8000",
+    ]
+
+
+def test_a_stage_that_is_left_half_done_takes_its_bar_away(caplog: pytest.LogCaptureFixture) -> None:
+    display = Display(quiet=True)
+    emit = Stream(Terminal(display).consume).emit
+    for stage in ("read", "pi"):
+        emit(StageBegan(stage, 10, "chunks"))
+        emit(PointsDrawn(0, 100, 0.5, 100, 3.1, 0.1))
+        emit(Advanced(3))
+        assert [task.description for task in display._progress.tasks] == [stage]
+    emit(Ended("cancelled"))
+    assert display._progress.tasks == []
+    assert caplog.messages == []

@@ -1,0 +1,281 @@
+"""Pull, push and the ledger of the shards. Their devices are in this process; the graphs are the product's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp16 import Fp16
+from cluster.engine.codecs.fp32 import Fp32
+from cluster.engine.codecs.topk import TopK
+from cluster.engine.runtime import trace
+from cluster.parameters import Layout, ParameterSpec
+from cluster.parameters.layout import Vector
+from ps_node import shard, shards
+from ps_node.optimizers.sgd import MomentumSGD
+from ps_node.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
+from ps_node.shards import ParameterShards
+
+import tensorflow as tf  # isort: skip
+
+TRAINED, STATISTICS = 2500, 1100
+HERE = "/device:CPU:0"
+
+
+@dataclass
+class Store:
+    """Shards and the two things a worker does with them, traced."""
+
+    shards: ParameterShards
+    pull: Callable[[], Any]
+    push: Callable[..., Any]
+
+    def send(
+        self, identifier: int, gradient: float = -1.0, statistics: float = 0.0, version: int = 0
+    ) -> tuple[int, int]:
+        """(shards that took it, staleness) of a constant gradient with rate 1."""
+        outcome = self.push(
+            tf.fill([TRAINED], gradient),
+            tf.fill([STATISTICS], statistics),
+            tf.constant(identifier, tf.int64),
+            tf.constant(1.0),
+            tf.fill([len(self.shards.shards)], tf.constant(version, tf.int64)),
+        )
+        return int(outcome[0]), int(outcome[1])
+
+    def parts(self) -> tuple[Vector, Vector]:
+        """Trained parameters and statistics."""
+        vector = self.shards.read()
+        return vector[:TRAINED], vector[TRAINED:]
+
+
+def store(
+    servers: int = 2, vector: Vector | None = None, momentum: float = 0.9, staleness_power: float = 0.0,
+    state: VectorState | None = None,
+) -> Store:  # fmt: skip
+    layout = Layout([ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)])
+    values = np.zeros(layout.size, np.float32) if vector is None else vector
+    made = ParameterShards(
+        layout, state or VectorState(values), MomentumSGD(), [HERE] * servers, statistics_rate=1 - momentum,
+        staleness_power=staleness_power,
+    )  # fmt: skip
+
+    def push(gradient: Any, statistics: Any, identifier: Any, rate: Any, versions: Any) -> Any:
+        outcome = made.push(gradient, statistics, identifier, rate, versions)
+        return tf.stack([outcome.fresh, outcome.staleness])
+
+    return Store(
+        made,
+        trace(made.pull),
+        trace(
+            push,
+            tf.TensorSpec([TRAINED], tf.float32),
+            tf.TensorSpec([STATISTICS], tf.float32),
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([servers], tf.int64),
+        ),
+    )
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_what_is_placed_is_what_is_pulled_and_read_however_many_servers(servers: int) -> None:
+    vector = np.random.default_rng(1).normal(size=TRAINED + STATISTICS).astype(np.float32)
+    placed = store(servers, vector)
+    trained, statistics, versions = placed.pull()
+    np.testing.assert_array_equal(trained, vector[:TRAINED])
+    np.testing.assert_array_equal(statistics, vector[TRAINED:])
+    assert versions.numpy().tolist() == [0] * servers
+    np.testing.assert_array_equal(placed.shards.read(), vector)
+
+
+@pytest.mark.parametrize("codec", [Fp32(), Fp16(), TopK(0.5)], ids=str)
+def test_an_exact_pull_has_every_bit_whatever_the_codec(codec: Codec) -> None:
+    vector = np.random.default_rng(3).normal(size=TRAINED).astype(np.float32)
+    layout = Layout([ParameterSpec("weights", (TRAINED,))])
+    made = ParameterShards(
+        layout, VectorState(vector), MomentumSGD(), [HERE] * 2, Wire(codec if codec.stateless else Fp32(), codec)
+    )
+    np.testing.assert_array_equal(trace(lambda: made.pull(exact=True))()[0], vector)
+    if codec == Fp16():
+        np.testing.assert_array_equal(trace(made.pull)()[0], codec.round(tf.constant(vector)))
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_second_push_of_an_update_changes_nothing(servers: int) -> None:
+    placed = store(servers)
+    assert placed.send(7) == (servers, 0)
+    assert placed.send(7, gradient=99.0, statistics=99.0) == (0, 1)
+    trained, statistics = placed.parts()
+    assert (trained == 1.0).all()
+    assert (statistics == 0.0).all()
+    totals = placed.shards.totals()
+    assert (totals.applied, totals.duplicates_dropped) == (1, 1)
+
+
+def test_a_new_update_may_come_late_but_not_later_than_the_ledger_remembers() -> None:
+    placed = store()
+    assert placed.send(LEDGER_SLOTS + 5)[0] == 2
+    assert placed.send(6)[0] == 2, "65,535 behind the newest, and not seen before"
+    assert placed.send(5)[0] == 0, "its place in the ledger belongs to the newer one"
+    assert placed.shards.totals().applied == 2
+
+
+def test_staleness_counts_what_others_applied_since_the_pull() -> None:
+    placed = store()
+    version = int(placed.pull()[2][0])
+    assert placed.send(0, version=version) == (2, 0)
+    assert placed.send(1, version=version) == (2, 1)
+    assert placed.send(2, version=version) == (2, 2)
+    version = int(placed.pull()[2][0])
+    assert version == 3
+    assert placed.send(3, version=version) == (2, 0)
+
+
+def test_a_worker_that_died_between_two_shards_is_made_good_by_the_next_attempt() -> None:
+    placed = store()
+    layout = placed.shards.layout
+    first = placed.shards.shards[0]
+    update = np.concatenate(
+        [
+            np.full(first.shard.trained[1], -1.0, np.float32),
+            np.zeros(first.shard.statistics[1], np.float32),
+            np.array([3, 0], "<i8").view("<f4"),
+            np.array([1.0], np.float32),
+        ]
+    )
+    assert trace(lambda tensor: first.push(tensor, 0.1), tf.TensorSpec([update.size]))(update)[0] == 1
+    assert placed.send(3)[0] == 1, "only the second shard still had to take it"
+    assert (placed.parts()[0] == 1.0).all()
+    assert layout.trained_size == TRAINED
+
+
+def test_shards_together_do_what_one_does() -> None:
+    generator = np.random.default_rng(2)
+    vector = generator.normal(size=TRAINED + STATISTICS).astype(np.float32)
+    one, three = store(1, vector), store(3, vector)
+    for identifier in [0, 1, 1, 2]:
+        gradient = generator.normal(size=TRAINED).astype(np.float32)
+        statistics = generator.normal(size=STATISTICS).astype(np.float32)
+        for placed in (one, three):
+            versions = np.zeros(len(placed.shards.shards), np.int64)
+            placed.push(gradient, statistics, np.int64(identifier), np.float32(0.1), versions)
+    np.testing.assert_array_equal(one.shards.read(), three.shards.read())
+
+
+def test_the_statistics_follow_new_values_by_their_momentum_and_no_optimizer_touches_them() -> None:
+    placed = store(momentum=0.75)
+    expected = 0.0
+    for identifier, value in enumerate([4.0, 8.0, -2.0]):
+        placed.send(identifier, statistics=value)
+        expected = 0.75 * expected + 0.25 * value
+    np.testing.assert_allclose(placed.parts()[1], expected, rtol=1e-6)
+
+
+def test_any_identifier_survives_its_way_in_a_float_tensor() -> None:
+    placed = store()
+    # The lower halves are a signalling NaN, a denormal, minus zero, infinity: arithmetic would change them.
+    for identifier in [1, 0x7F800001, 0x80000000, 0x1_7F800000, 0x7FC0_0000_7FA0_0000]:
+        assert placed.send(identifier)[0] == 2
+        assert placed.send(identifier)[0] == 0
+        slot = identifier % LEDGER_SLOTS
+        assert [int(part.ledger[slot]) for part in placed.shards.shards] == [identifier] * 2
+
+
+def test_a_reset_starts_over_from_a_vector_while_ids_go_on() -> None:
+    placed = store()
+    placed.send(0, statistics=5.0)
+    placed.send(1)
+    vector = np.arange(TRAINED + STATISTICS, dtype=np.float32)
+    placed.shards.reset(vector)
+    np.testing.assert_array_equal(placed.shards.read(), vector)
+    assert placed.send(1)[0] == 0
+    assert placed.send(2)[0] == 2
+    np.testing.assert_array_equal(placed.parts()[0], vector[:TRAINED] + 1.0)
+
+
+def test_a_vector_without_statistics_has_none() -> None:
+    layout = Layout([ParameterSpec("weights", (TRAINED,))])
+    made = ParameterShards(layout, VectorState(np.ones(TRAINED, np.float32)), MomentumSGD(), [HERE] * 2)
+    trained, statistics, _ = trace(made.pull)()
+    assert (trained.shape, statistics.shape) == ((TRAINED,), (0,))
+    np.testing.assert_array_equal(made.read(), np.ones(TRAINED, np.float32))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(order=st.lists(st.integers(0, 40), max_size=60))
+def test_the_ledger_applies_each_new_update_once_in_any_order_within_its_window(
+    order: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (shard, shards):
+        monkeypatch.setattr(module, "LEDGER_SLOTS", 16)
+    placed = store_of_sixteen()
+    placed.shards.reset(np.zeros(TRAINED + STATISTICS, np.float32))
+    for part in placed.shards.shards:
+        part.ledger.assign(tf.fill([16], tf.constant(-1, tf.int64)))
+    newest: dict[int, int] = {}
+    applied = 0
+    for identifier in order:
+        fresh = identifier > newest.get(identifier % 16, -1)
+        assert placed.send(identifier)[0] == 2 * fresh
+        if fresh:
+            newest[identifier % 16] = identifier
+            applied += 1
+    assert (placed.parts()[0] == applied).all()
+
+
+_KEPT: list[Store] = []
+
+
+def store_of_sixteen() -> Store:
+    """Traced once for all examples, while the ledger has sixteen slots."""
+    if not _KEPT:
+        _KEPT.append(store())
+    return _KEPT[0]
+
+
+@pytest.mark.parametrize(
+    ("power", "shares"), [(0.0, [1, 1, 1, 1]), (1.0, [1, 1, 1 / 2, 1 / 3]), (0.5, [1, 1, 2**-0.5, 3**-0.5])]
+)
+def test_the_rate_of_a_stale_update_is_divided_by_its_staleness_to_a_power(power: float, shares: list[float]) -> None:
+    placed = store(staleness_power=power)
+    before = placed.parts()[0]
+    for staleness, share in enumerate(shares):
+        assert placed.send(staleness) == (2, staleness)
+        after = placed.parts()[0]
+        np.testing.assert_allclose(after - before, share, rtol=1e-5)
+        before = after
+
+
+@pytest.mark.parametrize("next_id", [0, 1, 7, LEDGER_SLOTS - 1, LEDGER_SLOTS, LEDGER_SLOTS + 3, 5 * LEDGER_SLOTS - 2])
+def test_a_ledger_of_the_past_is_what_applying_all_of_it_would_have_left(next_id: int) -> None:
+    ledger = np.full(LEDGER_SLOTS, -1, np.int64)
+    applied = np.arange(max(0, next_id - 2 * LEDGER_SLOTS), next_id)
+    ledger[applied % LEDGER_SLOTS] = applied
+    np.testing.assert_array_equal(ledger_of(next_id), ledger)
+
+
+def test_a_state_goes_on_elsewhere_and_knows_what_was_applied() -> None:
+    first = store(2)
+    for identifier in (0, 2, 1):
+        first.send(identifier)
+    state = first.shards.state()
+    assert (state.next_id, state.optimizer_updates) == (3, 3)
+    onward = store(3, state=state)
+    assert [onward.send(identifier)[0] for identifier in (0, 2, 3)] == [0, 0, 3]
+    assert (onward.parts()[0] == 4.0).all()
+    assert onward.shards.totals().applied == 1
+    assert onward.shards.state().next_id == 4
+
+
+def test_shards_that_are_not_at_one_cut_give_no_state() -> None:
+    placed = store(2)
+    placed.send(0)
+    placed.shards.shards[1].counts.assign([0, 0, 0])
+    with pytest.raises(RuntimeError, match=r"not at one cut: they have applied \[1, 0\]"):
+        placed.shards.state()

@@ -1,0 +1,243 @@
+"""Synchronous steps at the shards: their devices are in this process, the graphs are the product's."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cluster.consistency.tree import largest_subtree, tree_sum
+from cluster.engine.codecs.fp16 import Fp16
+from cluster.engine.codecs.fp32 import Fp32
+from cluster.engine.codecs.topk import TopK
+from cluster.engine.reduction import block_norm
+from cluster.engine.runtime import trace
+from cluster.parameters import Layout, ParameterSpec
+from cluster.parameters.layout import Vector
+from ps_node.optimizers.adam import Adam
+from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers.sgd import MomentumSGD
+from ps_node.shard import VectorState, Wire
+from ps_node.steps import StepShards
+
+import tensorflow as tf  # isort: skip
+
+TRAINED, STATISTICS, SLOTS = 4500, 3100, 5
+HERE = "/device:CPU:0"
+LAYOUT = Layout([ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)])
+ALL = (1.0,) * SLOTS
+Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+def start() -> Vector:
+    return np.random.default_rng(1).normal(size=LAYOUT.size).astype(np.float32)
+
+
+def micro_batches(step: int) -> Rows:
+    """Gradients (SLOTS, TRAINED) of very different sizes, and statistics (SLOTS, STATISTICS)."""
+    random = np.random.default_rng(100 + step)
+    scales = 10.0 ** random.uniform(-6, 0, size=TRAINED)
+    gradients = random.normal(size=(SLOTS, TRAINED)) * scales
+    gradients[:, ::7] = -0.0
+    statistics = random.normal(size=(SLOTS, STATISTICS)) / SLOTS
+    return gradients.astype(np.float32), statistics.astype(np.float32)
+
+
+@dataclass
+class Placed:
+    """Shards and what workers do with them, traced."""
+
+    shards: StepShards
+    advance_: Callable[..., Any]
+    contribute_: Callable[..., Any]
+
+    def contribute(self, step: int, first: int, size: int, rows: Rows | None = None) -> int:
+        """How many shards kept the sum of `size` micro-batches from `first` on."""
+        gradients, statistics = rows or micro_batches(step)
+        leaves = [self.shards.leaf(gradients[k], statistics[k]) for k in range(first, first + size)]
+        return int(self.contribute_(tree_sum(leaves, self.shards.add), np.int64(step), np.int32(first)))
+
+    def advance(self, step: int, counted: Sequence[float] = ALL, share: float = 1.0, rate: float = 0.1) -> float:
+        """Finish the step; the norm of its gradient."""
+        told = self.advance_(np.int64(step), np.array(counted, np.float32), np.float32(share), np.float32(rate))
+        return float(told[2])
+
+    def whole_step(self, step: int, wanted: Sequence[int] = (SLOTS,), last_first: bool = False) -> None:
+        """All micro-batches in aligned parts of at most `wanted` each, then the end of the step."""
+        parts: list[tuple[int, int]] = []
+        first = 0
+        while first < SLOTS:
+            parts.append((first, largest_subtree(first, SLOTS, wanted[len(parts) % len(wanted)])))
+            first += parts[-1][1]
+        for first, size in reversed(parts) if last_first else parts:
+            assert self.contribute(step, first, size) == len(self.shards.shards)
+        self.advance(step)
+
+
+def placed(
+    servers: int = 2, optimizer: Optimizer | None = None, clip_norm: float | None = None, wire: Wire | None = None,
+    state: VectorState | None = None,
+) -> Placed:  # fmt: skip
+    shards = StepShards(
+        LAYOUT, state or VectorState(start()), optimizer or MomentumSGD(), [HERE] * servers, wire,
+        slots=SLOTS, clip_norm=clip_norm,
+    )  # fmt: skip
+
+    def advance(step: Any, counted: Any, share: Any, rate: Any) -> Any:
+        now = shards.advance(step, counted, share, rate)
+        return now.trained, now.statistics, now.norm
+
+    number = tf.TensorSpec([], tf.float32)
+    return Placed(
+        shards,
+        trace(advance, tf.TensorSpec([], tf.int64), tf.TensorSpec([SLOTS], tf.float32), number, number),
+        trace(
+            shards.contribute,
+            tf.TensorSpec([LAYOUT.size], tf.float32),
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.int32),
+        ),
+    )
+
+
+@pytest.mark.parametrize("codec", [Fp32(), Fp16()], ids=["fp32", "fp16"])
+def test_neither_servers_nor_how_a_step_was_cut_change_a_bit(codec: Fp32 | Fp16) -> None:
+    results = []
+    for servers, wanted, last_first in [(1, (5,), False), (1, (1,), True), (2, (2, 1), False), (3, (4,), True),
+                                        (4, (1, 2), True)]:  # fmt: skip
+        store = placed(servers, Adam(weight_decay=0.01), clip_norm=0.5, wire=Wire(codec, codec))
+        for step in range(3):
+            store.whole_step(step, wanted, last_first)
+        results.append(store.shards.read())
+        assert store.shards.totals().applied == 3
+    assert not np.array_equal(results[0], start())
+    for other in results[1:]:
+        np.testing.assert_array_equal(other.view(np.int32), results[0].view(np.int32))
+
+
+def test_a_part_that_comes_twice_counts_once() -> None:
+    once, twice = placed(), placed()
+    once.whole_step(0)
+    assert twice.contribute(0, 0, 4) == 2
+    assert twice.contribute(0, 0, 4, rows=micro_batches(9)) == 0
+    assert twice.contribute(0, 4, 1) == 2
+    assert twice.contribute(0, 4, 1) == 0
+    twice.advance(0)
+    np.testing.assert_array_equal(twice.shards.read(), once.shards.read())
+    assert twice.shards.totals().duplicates_dropped == 2
+
+
+def test_what_belongs_to_another_step_is_dropped() -> None:
+    store = placed()
+    assert store.contribute(1, 0, 4) == 0, "of a step that has not begun"
+    store.whole_step(0)
+    before = store.shards.read()
+    assert store.contribute(0, 0, 4) == 0, "of a step that is over"
+    store.advance(0)
+    store.advance(7)
+    np.testing.assert_array_equal(store.shards.read(), before)
+    assert store.shards.totals().applied == 1
+    assert store.contribute(1, 0, 4) == 2
+
+
+def test_a_worker_that_died_half_way_through_the_end_of_a_step_is_made_good_by_the_next() -> None:
+    store, whole = placed(clip_norm=0.5), placed(clip_norm=0.5)
+    whole.whole_step(0)
+    store.contribute(0, 0, SLOTS)
+    first = store.shards.shards[0]
+    closing = trace(first.close, tf.TensorSpec([2 + SLOTS], tf.float32))
+    halves = np.zeros(2, np.float32)
+    closing(np.concatenate([halves, ALL]).astype(np.float32))
+    assert store.contribute(0, 0, 1) == 0, "the first shard has closed the step, the second has it already"
+    store.advance(0)
+    np.testing.assert_array_equal(store.shards.read(), whole.shards.read())
+
+    halved, ended = placed(clip_norm=None), placed(clip_norm=None)
+    ended.whole_step(0)
+    halved.contribute(0, 0, SLOTS)
+    first = halved.shards.shards[0]
+    trace(first.close, tf.TensorSpec([2 + SLOTS], tf.float32))(np.concatenate([halves, ALL]).astype(np.float32))
+    request = np.concatenate([halves, [1.0, 1.0, 0.1]]).astype(np.float32)
+    trace(lambda value: first.advance(value, 0.1), tf.TensorSpec([5], tf.float32))(request)
+    halved.advance(0)
+    np.testing.assert_array_equal(halved.shards.read(), ended.shards.read())
+    assert halved.shards.totals().applied == 1
+
+
+def test_one_step_by_hand() -> None:
+    store = placed(3, clip_norm=0.5)
+    gradients, statistics = micro_batches(0)
+    store.contribute(0, 0, 4)
+    store.contribute(0, 4, 1)
+    norm = store.advance(0, rate=0.1)
+    total = gradients.astype(np.float64).sum(0)
+    assert norm == pytest.approx(np.linalg.norm(total), rel=1e-6)
+    assert norm > 0.5, "or nothing is cut here"
+    trained, kept = np.split(start(), [TRAINED])
+    expected = trained - 0.1 * total * 0.5 / norm
+    np.testing.assert_allclose(store.shards.read()[:TRAINED], expected, rtol=1e-5, atol=1e-6)
+    followed = kept + 0.1 * (statistics.sum(0) - kept)
+    np.testing.assert_allclose(store.shards.read()[TRAINED:], followed, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 4])
+def test_the_norm_has_the_bits_of_the_whole_vectors(servers: int) -> None:
+    store = placed(servers)
+    gradients, statistics = micro_batches(0)
+    leaves = [store.shards.leaf(gradient, new) for gradient, new in zip(gradients, statistics, strict=True)]
+    total = tree_sum(leaves, store.shards.add)[:TRAINED]
+    store.contribute(0, 0, SLOTS)
+    assert store.advance(0) == float(block_norm(total, TRAINED))
+
+
+def test_with_a_quorum_only_what_counts_is_in_the_mean() -> None:
+    some, others = placed(), placed()
+    counted = (1.0, 1.0, 0.0, 0.0, 1.0)
+    for store, extra in ((some, True), (others, False)):
+        store.contribute(0, 0, 2)
+        store.contribute(0, 4, 1)
+        if extra:
+            store.contribute(0, 2, 1)
+        store.advance(0, counted, share=5 / 3)
+    np.testing.assert_array_equal(some.shards.read(), others.shards.read())
+    gradients, _ = micro_batches(0)
+    expected = start()[:TRAINED] - 0.1 * gradients[[0, 1, 4]].astype(np.float64).sum(0) * 5 / 3
+    np.testing.assert_allclose(some.shards.read()[:TRAINED], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_leaves_the_parameters_alone_and_is_told(value: float) -> None:
+    store = placed(clip_norm=1.0)
+    gradients, statistics = micro_batches(0)
+    gradients[2, 3000] = value
+    statistics[1, 5] = value
+    store.contribute(0, 0, SLOTS, rows=(gradients, statistics))
+    assert not np.isfinite(store.advance(0))
+    np.testing.assert_array_equal(store.shards.read(), start())
+    store.whole_step(1)
+    assert np.isfinite(store.shards.read()).all()
+    assert store.shards.totals().applied == 2
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_state_goes_on_with_the_same_bits_on_another_number_of_servers(servers: int) -> None:
+    optimizer = Adam(weight_decay=0.01)
+    through = placed(2, optimizer)
+    for step in range(4):
+        through.whole_step(step)
+        if step == 1:
+            state = through.shards.state()
+    assert (state.next_id, state.optimizer_updates) == (2, 2)
+    onward = placed(servers, optimizer, state=state)
+    for step in (2, 3):
+        onward.whole_step(step)
+    np.testing.assert_array_equal(onward.shards.read(), through.shards.read())
+    assert onward.shards.totals().applied == 2
+    assert onward.shards.state().next_id == 4
+
+
+def test_a_codec_with_a_memory_is_refused() -> None:
+    with pytest.raises(ValueError, match="without memory, not topk"):
+        placed(wire=Wire(push=TopK(0.1, 0.0)))

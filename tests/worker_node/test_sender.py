@@ -1,0 +1,209 @@
+"""Nothing is lost and nothing is doubled of what workers keep back, whatever becomes of a push and of its reply."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.engine.codecs.codec import Codec
+from cluster.engine.codecs.fp16 import Fp16
+from cluster.engine.codecs.fp32 import Fp32
+from cluster.engine.codecs.topk import TopK
+from cluster.engine.runtime import trace
+from cluster.parameters import BLOCK, Layout, ParameterSpec
+from cluster.parameters.layout import Vector
+from ps_node.optimizers.sgd import MomentumSGD
+from ps_node.shard import VectorState, Wire
+from ps_node.shards import ParameterShards
+from worker_node import sender as sending
+from worker_node.sender import Sender
+
+import tensorflow as tf  # isort: skip
+
+HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
+SIZE = 2 * BLOCK
+"""Two shards of a block each."""
+
+WORKERS = 3
+
+
+def unreliable(push: Callable[..., Any], reached: Any) -> Callable[..., Any]:
+    """The push of a shard that what is sent reaches, or does not."""
+    return lambda update, rate: tf.cond(reached, lambda: push(update, rate), lambda: tf.zeros([2], tf.int64))
+
+
+class Cluster:
+    """Shards, and workers that push to them; a worker's memory is one of its own, in this process."""
+
+    def __init__(self, codec: Codec, size: int = SIZE, servers: int = 2, own: int = 0) -> None:
+        layout = Layout([ParameterSpec("weights", (size,))])
+        self.size, self.own = size, own
+        self.shards = ParameterShards(
+            layout, VectorState(np.zeros(size, np.float32)), MomentumSGD(), [HERE] * servers, Wire(push=codec),
+            remembering=bool(own) or not codec.stateless,
+        )  # fmt: skip
+        self.owner = int(np.random.SeedSequence().generate_state(1)[0])
+        self._calls = [self._traced(worker) for worker in range(WORKERS)]
+
+    def _traced(self, worker: int) -> dict[str, Callable[..., Any]]:
+        """The calls of one worker: a whole push, one that reaches only some shards, a look at the memory."""
+        shards, sender = self.shards, Sender(self.shards, self.own)
+        name, sending.NAME = sending.NAME, f"worker_{worker}_of_{self.owner}"
+
+        def push(identifier: Any, gradient: Any, owner: Any, reached: Any) -> Any:
+            """As a mode does it; a shard whose place in `reached` is 0 never gets its part."""
+            begun = sender.begin(owner)
+            _, statistics, versions = shards.pull()
+            own = begun.settled.rows[: self.own] + 1.0 if self.own else None
+            with pytest.MonkeyPatch.context() as patch:
+                for place, shard in enumerate(shards.shards):
+                    patch.setattr(shard, "push", unreliable(shard.push, tf.cast(reached[place], tf.bool)))
+                outcome = sender.push(begun, gradient, statistics, identifier, tf.constant(1.0), versions, own)
+            return tf.identity(outcome.fresh)
+
+        def look(owner: Any) -> Any:
+            settled = sender.begin(owner).settled
+            return settled.rows, settled.count
+
+        try:
+            whole = tf.TensorSpec([], tf.int64)
+            servers = len(shards.shards)
+            return {
+                "push": trace(push, whole, tf.TensorSpec([self.size]), whole, tf.TensorSpec([servers], tf.int32)),
+                "look": trace(look, whole),
+            }
+        finally:
+            sending.NAME = name
+
+    def push(self, worker: int, identifier: int, gradient: Vector, reached: tuple[bool, ...] = (True, True)) -> int:
+        """Shards that applied it."""
+        taken = np.array(reached[: len(self.shards.shards)], np.int32)  # arguments are words of 32 bits
+        return int(self._calls[worker]["push"](np.int64(identifier), gradient, np.int64(self.owner), taken))
+
+    def rows(self, worker: int) -> Vector:
+        """What the worker remembers: float32 (rows, size)."""
+        found: Vector = self._calls[worker]["look"](np.int64(self.owner))[0].numpy()
+        return found
+
+    def applied(self) -> Vector:
+        """Gradient that the shards have applied."""
+        return -self.shards.read()
+
+    def all_there_is(self) -> Vector:
+        """Applied, and kept back by the workers."""
+        total = self.applied().astype(np.float64)
+        for worker in range(WORKERS):
+            total += self.rows(worker)[-1]
+        return total.astype(np.float32)
+
+
+def test_a_gradient_delivered_twice_is_applied_once_and_what_is_kept_of_it_too() -> None:
+    """The review's example: the second delivery took the largest value out of the residual and added the others."""
+    cluster = Cluster(TopK(1 / 8), size=8, servers=1)
+    gradient = np.array([8, 7, 6, 5, 4, 3, 2, 1], np.float32)
+    assert [cluster.push(0, 0, gradient), cluster.push(0, 0, gradient)] == [1, 0]
+    np.testing.assert_array_equal(cluster.applied(), [8, 0, 0, 0, 0, 0, 0, 0])
+    for identifier in range(1, 8):
+        cluster.push(0, identifier, np.zeros(8, np.float32))
+    np.testing.assert_array_equal(cluster.applied(), gradient)
+    assert not cluster.rows(0).any()
+
+
+def test_a_batch_that_two_workers_computed_is_kept_by_the_one_whose_push_came_first() -> None:
+    cluster = Cluster(TopK(1 / 8), size=8, servers=1)
+    gradient = np.array([8, 7, 6, 5, 4, 3, 2, 1], np.float32)
+    assert [cluster.push(1, 0, gradient), cluster.push(0, 0, gradient)] == [1, 0]
+    np.testing.assert_array_equal(cluster.rows(1)[0], [0, 7, 6, 5, 4, 3, 2, 1])
+    assert not cluster.rows(0).any()
+
+
+def test_a_push_that_reached_one_shard_is_settled_shard_by_shard() -> None:
+    """The worker's call failed between the two, and the update ran again elsewhere."""
+    cluster = Cluster(TopK(1 / 4))
+    gradient = np.arange(1, SIZE + 1, dtype=np.float32)
+    assert cluster.push(0, 0, gradient, reached=(True, False)) == 1
+    assert cluster.push(1, 0, gradient) == 1
+    assert np.count_nonzero(cluster.rows(0)[0, :BLOCK]) == BLOCK - BLOCK // 4
+    assert not cluster.rows(0)[0, BLOCK:].any()
+    assert not cluster.rows(1)[0, :BLOCK].any()
+    np.testing.assert_array_equal(cluster.all_there_is(), gradient)
+
+
+def test_a_push_whose_sender_has_begun_another_is_refused_and_not_marked() -> None:
+    """A worker was stopped with its push on the way: the update runs again, here or elsewhere, and must be applied."""
+    cluster = Cluster(TopK(1 / 4), size=BLOCK, servers=1)
+    shard = cluster.shards.shards[0]
+    sender, turn = np.int64(1 << 40), np.int64(5)
+    update = np.concatenate(
+        [
+            np.zeros(shard.wire.push.words(BLOCK), np.float32),
+            np.array([3, 0], "<i8").view("<f4"),
+            np.array([1.0], np.float32),
+            np.array([sender, turn], "<i8").view("<f4"),
+        ]
+    )
+    push = trace(lambda words: shard.push(words, 0.1), tf.TensorSpec([update.size]))
+    take = trace(shard.take_turn, tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int64))
+    assert int(take(sender, turn)) == 0
+    assert int(take(sender, turn + 1)) == 0
+    assert int(push(update)[0]) == -1
+    assert cluster.push(0, 3, np.ones(BLOCK, np.float32)) == 1
+    update[-2:] = np.array([turn + 1], "<i8").view("<f4")
+    assert int(push(update)[0]) == 0, "its turn, and applied before"
+    assert int(take(sender, turn + 2)) == 0, "none of its pushes was applied"
+
+
+def test_rows_of_the_callers_own_advance_with_the_applied_push_alone() -> None:
+    """An inner optimizer's slots, with a codec that keeps nothing."""
+    cluster = Cluster(Fp32(), own=2)
+    gradient = np.ones(SIZE, np.float32)
+    for identifier, expected in [(0, 1.0), (0, 1.0), (1, 2.0), (1, 2.0)]:
+        cluster.push(0, identifier, gradient)
+        np.testing.assert_array_equal(cluster.rows(0), np.full((2, SIZE), expected))
+    assert cluster.push(0, 2, gradient, reached=(False, True)) == 1
+    np.testing.assert_array_equal(cluster.rows(0)[:, [0, -1]], [[2.0, 3.0]] * 2)
+
+
+@pytest.mark.parametrize("codec", [Fp32(), Fp16()], ids=str)
+def test_without_anything_to_remember_nothing_is_asked_of_the_shards(codec: Codec) -> None:
+    cluster = Cluster(codec)
+    assert not cluster.shards.remembering
+    assert [cluster.push(0, 0, np.ones(SIZE, np.float32)) for _ in range(2)] == [2, 0]
+    np.testing.assert_array_equal(cluster.applied(), np.ones(SIZE))
+
+
+_ONE: list[Cluster] = []
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    deliveries=st.lists(
+        st.tuples(st.integers(0, WORKERS - 1), st.integers(0, 11), st.booleans(), st.booleans()), max_size=40
+    ),
+    seed=st.integers(0, 2**32),
+)
+def test_whatever_is_delivered_to_whom_and_however_far_it_gets(
+    deliveries: list[tuple[int, int, bool, bool]], seed: int
+) -> None:
+    """Updates come in any order, again, on other workers, and reach none, one or both shards.
+
+    In the end each is delivered once more, as the dispatcher does until somebody answers. Gradients are small integers,
+    whose float32 sums are exact.
+    """
+    if not _ONE:
+        _ONE.append(Cluster(TopK(0.2)))
+    cluster = _ONE[0]
+    cluster.shards.reset(np.zeros(SIZE, np.float32))
+    for shard in cluster.shards.shards:
+        shard.ledger.assign(tf.fill(shard.ledger.shape, tf.constant(-1, tf.int64)))
+    cluster.owner += 1  # new memories
+    generator = np.random.default_rng(seed)
+    gradients = generator.integers(-1000, 1000, (12, SIZE)).astype(np.float32)
+    for worker, identifier, *reached in deliveries:
+        cluster.push(worker, identifier, gradients[identifier], tuple(reached))
+    for identifier, gradient in enumerate(gradients):
+        cluster.push(int(generator.integers(WORKERS)), identifier, gradient)
+    np.testing.assert_array_equal(cluster.all_there_is(), gradients.sum(0))
