@@ -22,8 +22,6 @@ ALLOWED = frozenset(
         "deploy/commands/jobs.py:pi",
         "deploy/commands/jobs.py:train",
         "deploy/commands/logs.py:logs",
-        "deploy/converge/fact_script.py:fact_script",
-        "deploy/converge/reset.py:reset_script",
         "tests/pages/example.py:training",
     }
 )
