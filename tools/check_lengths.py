@@ -16,11 +16,7 @@ LIMIT_PARAMETERS = 8
 
 ALLOWED = frozenset(
     {
-        "cluster/jobs/modes/allreduce.py:__init__",
-        "cluster/jobs/modes/asynchronous.py:__init__",
-        "cluster/jobs/modes/local.py:__init__",
         "cluster/jobs/modes/synchronous.py:train",
-        "cluster/jobs/train.py:run",
         "deploy/commands/actions.py:start",
         "deploy/commands/jobs.py:evaluate",
         "deploy/commands/jobs.py:pi",

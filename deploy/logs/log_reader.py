@@ -85,6 +85,7 @@ class ClusterLogs:
     """The logs at some places, by node, each with a column for its name."""
 
     def __init__(self, places: Sequence[LogPlace], query: LogQuery) -> None:
+        self._run = query.run
         names = tuple(dict.fromkeys(place.node for place in places))
         self.has_journals = journals = any(place.unit for place in places)
         node_columns = max(map(len, names), default=0)
@@ -122,12 +123,12 @@ class ClusterLogs:
                 code = fleet.nodes[name].stream(log.following(), one, root=log.root, user=log.user, stop=stop)
                 if code > 0:
                     raise ClusterError(
-                        f"{name}: a log of it is followed no more, the command ended with {code}; "
+                        f"{name}: cannot follow one of its logs any more, the command ended with {code}; "
                         f"`fab deploy ssh --node {name}` looks at it by hand"
                     )
             except ClusterError as problem:
                 with arriving:
-                    waiting.put(Entry(time.time(), name, str(problem), "", None), time.monotonic())
+                    waiting.put(Entry(time.time(), name, str(problem), self._run, None), time.monotonic())
 
         threads = [
             threading.Thread(target=pass_on, args=(name, log), daemon=True)

@@ -16,11 +16,14 @@ from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
 from cluster.logs import Speaker, formatter, last_line
 from cluster.logs.lines import utc
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
+from deploy.cluster.services import LogPlace
 from deploy.commands.logs import not_before, seconds_of
 from deploy.common.project import ROOT
 from deploy.logs.file_log import FileLog, Place, log_of_latest_run, log_of_run
 from deploy.logs.log_merge import DatedLog, Entry, Interleaver, Shown, in_order, readable, with_beginning
+from deploy.logs.log_reader import ClusterLogs, LogQuery
 from tests.deploy.typed import Fab
 
 AT = 1795305600.0
@@ -268,6 +271,16 @@ def test_a_run_is_followed_on_this_machine_until_ctrl_c(logged: Path) -> None:
         finally:
             fab.kill()
     assert not any(readers(path) for path in (coordinator, *roles.iterdir()))
+
+
+def test_a_log_that_cannot_be_followed_is_a_line_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileLog, "following", lambda _: ["sh", "-c", "exit 3"])
+    logs = ClusterLogs([LogPlace("ps:0", "here", path=tmp_path / "ps-0.log")], LogQuery(20, run=RUN))
+    shown: list[Entry] = []
+    logs.follow(Fleet([Local("here")], parallel=1), shown.append)
+    (entry,) = shown
+    assert entry.text.startswith("here: cannot follow one of its logs any more, the command ended with 3; ")
+    assert Shown(8, RUN).wants(entry)
 
 
 def readers(log: Path) -> list[str]:
