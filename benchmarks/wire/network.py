@@ -35,6 +35,11 @@ class ResidualBidirectional(Network):
         layers = [part for pair in self._layers for part in pair]
         super().__init__(ResidualModel(hidden=HIDDEN, layers=LAYERS), problem, [self._projection, *layers, self._head])
 
+    @classmethod
+    def widest_layer(cls, options: ResidualModel) -> int:
+        """See `ModelFacts.widest_layer`."""
+        return 2 * options.hidden
+
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
         """See `Network.apply`."""
         hidden = self._projection(parameters, tf.transpose(windows, [1, 0, 2]))

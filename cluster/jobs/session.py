@@ -12,8 +12,8 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from cluster.control.actions import DrainRequests
+from cluster.engine.changes import Drain
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
-from cluster.engine.drains import Drain
 from cluster.engine.membership import Timing
 from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur

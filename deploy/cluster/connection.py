@@ -7,22 +7,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from deploy.cluster.address import SshAddress
+from deploy.cluster.address import TRIES, SshAddress, server_was_busy, wait_a_little, why_no_ssh
 from deploy.cluster.connector import (
     DEADLINE_CODES,
     KEPT_BYTES,
     KEPT_ERROR_BYTES,
     LINE_BYTES,
     READ_BYTES,
+    Kept,
     NodeDeadlineError,
     NodeOutputError,
     NodeUnreachableError,
+    NotKeptError,
     Outcome,
     shortened,
 )
 from deploy.cluster.host_keys import PinnedKeys
-from deploy.cluster.kept import Kept, NotKeptError
-from deploy.cluster.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
 from deploy.common.command_line import Words, as_account, checked, quoted, shell
 from deploy.rooted.commands import write_file
 
@@ -188,7 +188,7 @@ class NodeConnection:
             raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(outcome.last_lines)}")
 
     def hang_up(self) -> None:
-        """Close it for good: whoever waits for a command, or begins another one, gets NodeUnreachableError."""
+        """Close it for good: a command under way, and every later one, raises NodeUnreachableError."""
         self._over = True
         self.close()
 
@@ -253,8 +253,8 @@ class NodeConnection:
         where = f"{self.name} ({address.user}@{address.host}:{address.port})"
         if isinstance(error, BadHostKeyException):
             return (
-                f"{where}: its host key is not the one that is pinned: somebody else may answer there, or the system "
-                "was installed anew; after comparing the fingerprints, `fab deploy trust` pins the new one"
+                f"{where}: its host key is not the one that is pinned: another machine may answer there, or the system "
+                "was installed again; after comparing the fingerprints, `fab deploy trust` pins the new one"
             )
         if isinstance(error, SSHException) and "not found in known_hosts" in str(error):
             return f"{where}: its host key is not known: `fab deploy trust` shows the fingerprints and records them"
@@ -286,7 +286,7 @@ def _end_when_silent(connected: object) -> None:
 
 
 def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
-    """Send all of `stdin` while reading both streams to their ends: any order of the two could block for ever.
+    """Send all of `stdin` while reading both streams to their ends: any order of the two could block without an end.
 
     What comes on stdout goes to `output`; returns what came on stderr.
     """
@@ -325,7 +325,7 @@ def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
     return errors
 
 
-# sshd leaves a command alone when its channel goes; a `tail -f` that nobody reads would stay for ever.
+# sshd leaves a command alone when its channel goes; a `tail -f` without a reader would stay.
 _DIES_WITH_ITS_INPUT = (
     'exec 3<&0; { exec "$@"; } </dev/null & child=$!; '
     "{ cat <&3 >/dev/null; kill $child 2>/dev/null; } & watcher=$!; "

@@ -9,6 +9,48 @@ from typing import BinaryIO, Protocol
 from cluster.errors import ClusterError
 from deploy.common.command_line import Words
 
+
+class NotKeptError(Exception):
+    """More came than may go into the file, or the file's disk does not take it; says which."""
+
+
+class Kept:
+    """At most `most_bytes`, and a line about what was left out between the two halves."""
+
+    def __init__(self, most_bytes: int, into: BinaryIO | None = None) -> None:
+        self._half_bytes, self._most_bytes, self._into = most_bytes // 2, most_bytes, into
+        self._head, self._tail = bytearray(), bytearray()
+        self._bytes = 0
+
+    @property
+    def left_out_bytes(self) -> int:
+        """What came and is not kept."""
+        return 0 if self._into is not None else self._bytes - len(self._head) - min(len(self._tail), self._half_bytes)
+
+    def add(self, piece: bytes) -> None:
+        """Take what came. Raises NotKeptError where it goes into a file."""
+        self._bytes += len(piece)
+        if self._into is not None:
+            if self._bytes > self._most_bytes:
+                raise NotKeptError(f"expected at most {self._most_bytes} bytes, more came")
+            try:
+                self._into.write(piece)
+            except OSError as problem:
+                raise NotKeptError(f"cannot be kept on this machine: {problem.strerror}") from problem
+            return
+        room = max(0, self._half_bytes - len(self._head))
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if len(self._tail) > 2 * self._half_bytes:  # now and then: each cut copies what stays
+            del self._tail[: len(self._tail) - self._half_bytes]
+
+    def content(self) -> bytes:
+        """Both halves, with a line between them where something is missing."""
+        left_out = self.left_out_bytes
+        tail = bytes(self._tail[-self._half_bytes :]) if self._tail else b""
+        return bytes(self._head) + (f"\n... {left_out} bytes left out\n".encode() if left_out else b"") + tail
+
+
 DEADLINE_CODES = frozenset({124, 137})
 """Exit codes of coreutils' `timeout`: 124, or 137 after SIGKILL."""
 
@@ -37,7 +79,7 @@ class NodeOutputError(ClusterError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A command that ended by itself. `stdout` lacks `left_out_bytes` in its middle, and says so there."""
+    """A command that ended by itself. `stdout` lacks `left_out_bytes` in its middle; a line there counts them."""
 
     command: str
     return_code: int

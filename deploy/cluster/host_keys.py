@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from deploy.cluster.address import SshAddress
+from deploy.cluster.address import TRIES, SshAddress, server_was_busy, wait_a_little, why_no_ssh
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.cluster.patience import TRIES, server_was_busy, wait_a_little, why_no_ssh
 
 if TYPE_CHECKING:
     from paramiko import HostKeys, PKey
@@ -77,7 +76,7 @@ class PinnedKeys:
 
 
 def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
-    """The key that the node's SSH server shows; nobody logs in. `through` is an open connection to a jump host.
+    """The key that the node's SSH server shows, without a login. `through` is an open connection to a jump host.
 
     Raises NodeUnreachableError.
     """

@@ -1,4 +1,4 @@
-"""Which inventory a command is about: the flag, then $PSCLUSTER_INVENTORY, then ./inventory.yaml; told first."""
+"""The inventory of a command: the flag, then $PSCLUSTER_INVENTORY, then ./inventory.yaml. Its name is said first."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ class InventoryOpener:
         path = choice.path.resolve()
         if self._used not in (None, path):
             raise UsageError(
-                f"this call began with {self._used} and goes on with {path}: give --inventory to every task, "
+                f"this call began with {self._used} and names {path} now: give --inventory to every task, "
                 "or make two calls"
             )
         self._used = path

@@ -18,13 +18,14 @@ from deploy.cluster.connector import (
     KEPT_ERROR_BYTES,
     LINE_BYTES,
     READ_BYTES,
+    Kept,
     NodeDeadlineError,
     NodeOutputError,
     NodeUnreachableError,
+    NotKeptError,
     Outcome,
     shortened,
 )
-from deploy.cluster.kept import Kept, NotKeptError
 from deploy.common.command_line import Words, checked, quoted
 from deploy.common.parent_death import die_with_parent
 from deploy.common.project import environment_for_any_folder

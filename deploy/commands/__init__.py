@@ -1,5 +1,5 @@
 """The `fab` commands: flags in, one line or one table out. What they do is in the modules of `deploy`."""
 
-from deploy.commands.namespace import namespace
+from deploy.commands.dispatcher import namespace
 
 __all__ = ["namespace"]

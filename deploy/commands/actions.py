@@ -120,13 +120,13 @@ def restart(
 ) -> None:
     """Stop and start every role, or only some, `--serial` nodes at a time. Runs no jobs.
 
-    The workers of a batch are drained first, if a job runs and other workers can go on with it. A batch that does not
+    The workers of a batch are drained first, if a job runs and other workers can take over. A batch that does not
     come up ends the command.
     """
     count = whole_number("--serial", serial, 0, 1024)
     opened = open_cluster(inventory, set_)
     from deploy.cluster.selection import select
-    from deploy.commands.drain import drain
+    from deploy.converge.draining import drain
     from deploy.converge.systemd import batches, kept_tasks
     from deploy.converge.this_machine import require_ready
 
@@ -219,8 +219,8 @@ def _show_plan(opened: Opened, wanted: bool | None, limit: Names, retry: bool, j
     from deploy.converge.deployment import LOOKING, look
 
     order = _order(opened, "start", limit, retry, wanted)
-    with opened.cluster.fleet() as fleet, waiting_for(LOOKING) as tell:
-        outlook = look(fleet, opened.desired, order, tell)
+    with opened.cluster.fleet() as fleet, waiting_for(LOOKING) as update:
+        outlook = look(fleet, opened.desired, order, update)
     code = opened.view.plan(outlook, wanted, json_)
     if code:
         raise Exit(None, code)

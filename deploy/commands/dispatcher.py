@@ -15,7 +15,10 @@ from invoke.tasks import Task, task
 
 from cluster.errors import ExitCode
 from cluster.logs.terminal import visible
+from deploy.commands.actions import ACTIONS
 from deploy.commands.flags import HELP, OPTIONAL, REPEATABLE
+from deploy.commands.init import init
+from deploy.commands.jobs import JOB_ACTIONS, REPORT_HELP, report
 
 Body = Callable[..., None]
 
@@ -82,4 +85,14 @@ def _dispatcher(name: str, positional: str, actions: Mapping[str, Body]) -> Task
         help={positional: HELP[positional], **{flag: HELP[flag] for flag in flags}},
         auto_shortflags=False,
     )(dispatch)
+    return made
+
+
+def namespace() -> Collection:
+    """`deploy ACTION`, `job ACTION`, `init` and `report`."""
+    made = Collection()
+    made.add_collection(collection("deploy", "action", ACTIONS))
+    made.add_collection(collection("job", "action", JOB_ACTIONS))
+    made.add_task(as_task(init))
+    made.add_task(as_task(report, own_help=REPORT_HELP, repeatable=frozenset({"run"})))
     return made

@@ -112,9 +112,9 @@ def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
     from deploy.cluster.cluster import over_ssh
     from deploy.commands.monitor import run_on_its_node
     from deploy.commands.views import ViewOfMachines
+    from deploy.converge.code import ReleaseChoice
     from deploy.converge.desired import Machines
     from deploy.converge.prepared_data import PublishedData
-    from deploy.converge.release_choice import ReleaseChoice
     from deploy.converge.systemd import Systemd
     from deploy.jobs.attached_job import SubmittedJobs
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
 from deploy.cluster.connector import Connector
-from deploy.commands.drain import drain
 from deploy.commands.edge import DegradedError
 from deploy.common.command_line import shell
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
+from deploy.converge.draining import drain
 from deploy.converge.rollback_plan import (
     Need,
     Rollback,
@@ -102,13 +102,13 @@ def _look(node: Connector, tasks: Sequence["Task"]) -> Standing:
 
 
 def _where_to(cluster: "Cluster", standings: Mapping[str, Standing]) -> Rollback | None:
-    """Where this call goes: on with the last one, if that has not come to its end, else to what was current before."""
+    """The target: that of an interrupted rollback, else the release that was current before."""
     now = {name: one.installed.current for name, one in standings.items()}
     was = {name: current for name, current in now.items() if current is not None}
     unfinished = UnfinishedRollback.of(cluster).read()
     if unfinished is not None and goes_on(unfinished, standings):
         say(
-            f"going on with the rollback to release {unfinished.release}, which did not come to its end "
+            f"resuming the interrupted rollback to release {unfinished.release} "
             "(`fab deploy start` or `push` ends it otherwise)"
         )
         return replace(unfinished, was={**was, **unfinished.was})
@@ -139,7 +139,7 @@ def _state(cluster: "Cluster", to: Rollback, names: Sequence[str]) -> str:
     again = "deploy rollback" if all_of_them else f"deploy rollback --limit {','.join(to.left)}"
     return (
         f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)}; "
-        f"`{command(again, cluster.inventory.path)}` goes on with these, "
+        f"`{command(again, cluster.inventory.path)}` resumes with these, "
         f"`{command('deploy start', cluster.inventory.path)}` brings nodes to the checkout's own release"
     )
 

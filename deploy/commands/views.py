@@ -226,7 +226,7 @@ class ViewOfMachines:
             nodes = len(stopped.roles)
             say(f"stopped {stopped.count} roles on {nodes} nodes" if stopped.count else "nothing was running")
         if stopped.count and self._inventory.monitor_node is not None:
-            say(f"the monitor on {self._inventory.monitor_node} goes on, and says that they are down")
+            say(f"the monitor on {self._inventory.monitor_node} stays, and reports them as down")
 
     def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
         """See `View`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 _PROBE_SECONDS = 1.0
-"""How long to try: somebody asking `held_by` holds the lock for an instant too."""
+"""How long to try: a caller of `held_by` holds the lock for an instant too."""
 
 
 class LockHeldError(Exception):
@@ -50,7 +50,7 @@ class FileLock:
 
 
 def held_by(path: Path) -> int | None:
-    """Pid of the process that holds the lock on `path`, None when nobody does."""
+    """Pid of the process that holds the lock on `path`, None without one."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:

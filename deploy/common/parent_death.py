@@ -20,7 +20,7 @@ def die_with_parent() -> Callable[[], None]:
     def before_exec() -> None:
         if prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
             os._exit(127)
-        if os.getppid() != parent:  # it died before prctl could be told
+        if os.getppid() != parent:  # it died before the call of prctl
             os._exit(127)
         # A shell's `command &` ignores SIGINT, and exec would hand that down: the child must be interruptible.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

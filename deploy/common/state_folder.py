@@ -51,7 +51,7 @@ class StateFolder:
 
     @property
     def run_file(self) -> Path:
-        """Where a running training names its run folder, so that it is continued there if it has to be brought back."""
+        """Where a running training names its run folder, so that a restarted coordinator continues there."""
         return self.path / "job.run"
 
     @property
@@ -84,7 +84,7 @@ class StateFolder:
     def create(self) -> None:
         """Make the folders, readable by their owner only: who can write to the socket can stop the cluster.
 
-        Raises ClusterError when the place cannot be written or the socket folder belongs to somebody else.
+        Raises ClusterError when the place cannot be written or the socket folder belongs to another account.
         """
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class StateFolder:
         for path in (self.control_socket, self.notify_socket):
             path.unlink(missing_ok=True)
         if self._socket_folder() != self.path:
-            with contextlib.suppress(OSError):  # never there, or somebody else put something in
+            with contextlib.suppress(OSError):  # never there, or another process put something in
                 self._socket_folder().rmdir()
 
     def _socket_folder(self) -> Path:

@@ -11,7 +11,7 @@ Say = Callable[[str], None]
 
 @contextmanager
 def waiting_for(words: str, *, quiet: bool = False) -> Iterator[Say]:
-    """Say on standard error what is waited for, and whatever is told meanwhile; it goes when the wait is over."""
+    """Say on standard error what is waited for, and each update; the line goes when the wait is over."""
     if quiet or not is_animated(sys.stderr):
         yield lambda words: None
         return

@@ -59,7 +59,7 @@ def _check(wish: NodeWish, facts: MachineFacts) -> Found:
 
 @dataclass(frozen=True)
 class ServiceUser:
-    """The account of all processes, with the same uid and gid everywhere; nobody can log in as it."""
+    """The account of all processes, with the same uid and gid everywhere; it has no login."""
 
     uid: int
 

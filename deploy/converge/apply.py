@@ -1,17 +1,106 @@
-"""Carrying out the steps of changes on one node."""
+"""Carrying out the steps of changes on one node.
 
+Several steps travel in one command: each SSH command with sudo costs a busy Pi some tenths of a second.
+"""
+
+import base64
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.errors import ClusterError
 from deploy.cluster.connector import DEADLINE_CODES, Connector, Outcome
-from deploy.common.command_line import Words, shell
-from deploy.converge import batch
+from deploy.common.command_line import Words, quoted, shell
 from deploy.converge.change import SILENT, Call, Change, Progress, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
+
+MARK = "@@step"
+SMALL_BYTES = 48 * 1024
+"""Of a file that travels inside the script: with its program, a word of a command line has at most 128 KiB."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A step, and the position of the change it belongs to."""
+
+    change: int
+    step: Step
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a batch says of one of its steps: its return code and how long it took."""
+
+    position: int
+    return_code: int
+    seconds: float
+
+
+def batches(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """The items in their order; those that can share one command together, the others alone."""
+    together: list[Item] = []
+    for item in items:
+        if script_of(item.step) is not None:
+            together.append(item)
+            continue
+        if together:
+            yield together
+            together = []
+        yield [item]
+    if together:
+        yield together
+
+
+def script_of(step: Step) -> str | None:
+    """A step as shell commands; None for one that needs a connection of its own."""
+    match step:
+        case Shell(stdin=None):
+            return step.script
+        case Upload(content=bytes() as content) if len(content) <= SMALL_BYTES:
+            written = quoted(*write_file(step.path, step.mode, step.owner))
+            return f"printf %s {quoted(base64.b64encode(content).decode())} | base64 -d | {written}"
+        case _:
+            return None
+
+
+def batch_script(items: Sequence[Item]) -> str:
+    """Runs the steps in order until one fails; says after each how it ended. Every step has its own deadline."""
+    lines = ["now() { cut -d' ' -f1 /proc/uptime; }"]
+    for position, item in enumerate(items):
+        script = script_of(item.step)
+        assert script is not None  # `batches` keeps the others apart
+        deadline = item.step.deadline_seconds
+        lines.append(
+            f"begun=$(now); timeout -k 5 {deadline:.0f} sh -c {quoted(script)} </dev/null; code=$?; "
+            f'printf "\\n{MARK} {position:d} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
+        )
+    return "\n".join(lines) + "\n"
+
+
+def batch_seconds(items: Sequence[Item]) -> float:
+    """Of the whole batch."""
+    return sum(item.step.deadline_seconds for item in items) + 10.0
+
+
+def read_batch(stdout: str) -> tuple[Ran, ...]:
+    """What a batch's output says of the steps that ended."""
+    ran = []
+    for line in stdout.splitlines():
+        words = line.split()
+        if len(words) == 5 and words[0] == MARK:
+            with contextlib.suppress(ValueError):  # another program's line
+                ran.append(Ran(int(words[1]), int(words[2]), max(0.0, float(words[4]) - float(words[3]))))
+    return tuple(ran)
+
+
+def output_of_last(stdout: str) -> str:
+    """What the last step that ended printed itself."""
+    parts = stdout.split(f"\n{MARK} ")
+    return parts[-2].partition("\n")[2] if len(parts) > 2 else parts[0]
+
 
 _SECONDS_A_MEGABYTE = 2.0
 """Longest for a megabyte on its way: a Pi 3 on a bad switch."""
@@ -58,21 +147,21 @@ Done = Callable[[Change, float], None]
 
 def apply(node: Connector, phase: str, changes: Sequence[Change], done: Done, progress: Progress = SILENT) -> None:
     """Carry out changes in their order, with as many steps as possible in one command. Raises StepFailedError."""
-    items = [batch.Item(position, step) for position, change in enumerate(changes) for step in change.steps]
+    items = [Item(position, step) for position, change in enumerate(changes) for step in change.steps]
     left = [len(change.steps) for change in changes]
     seconds = [0.0 for _ in changes]
 
-    def count(item: batch.Item, took: float) -> None:
+    def count(item: Item, took: float) -> None:
         left[item.change] -= 1
         seconds[item.change] += took
         if not left[item.change]:
             done(changes[item.change], seconds[item.change])
 
-    for group in batch.batches(items):
+    for group in batches(items):
         step = group[0].step
         begun = time.monotonic()
         try:
-            if batch.script_of(step) is not None:
+            if script_of(step) is not None:
                 step = _run_batch(node, group, count)
             else:
                 _carry_out(node, step, progress)
@@ -98,14 +187,14 @@ class _RefusedError(Exception):
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        said = self.outcome.stderr.strip() or batch.output_of_last(self.outcome.text).strip()
+        said = self.outcome.stderr.strip() or output_of_last(self.outcome.text).strip()
         return tuple(said.splitlines()[-LAST_LINES:])
 
 
-def _run_batch(node: Connector, group: Sequence[batch.Item], count: Callable[[batch.Item, float], None]) -> Step:
-    script = batch.batch_script(group).encode()
-    outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=batch.deadline_seconds(group), root=True)
-    ran = [one for one in batch.read(outcome.text) if 0 <= one.position < len(group)]
+def _run_batch(node: Connector, group: Sequence[Item], count: Callable[[Item, float], None]) -> Step:
+    script = batch_script(group).encode()
+    outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=batch_seconds(group), root=True)
+    ran = [one for one in read_batch(outcome.text) if 0 <= one.position < len(group)]
     for one in ran:
         if one.return_code == 0:
             count(group[one.position], one.seconds)

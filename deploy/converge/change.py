@@ -128,7 +128,7 @@ class Change:
 
 
 class Resource(Protocol):
-    """Something that has to be so on a node."""
+    """One thing that the inventory wants of a node."""
 
     def changes(self, facts: Any) -> tuple[Change, ...]:
         """What to change; empty where it is so already. `facts` are those of the cluster's kind (`Desired.ask`)."""

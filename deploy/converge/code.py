@@ -1,16 +1,24 @@
-"""The environment, the release and which one is current, as they have to be on a node. Pure."""
+"""Environment, release and the current one as a node has to have them, and the pruning of old ones."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from deploy.cluster.places import CURRENT, DATA
-from deploy.common.command_line import quoted
+from cluster.errors import ClusterError
+from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.places import CURRENT, DATA, SERVICE_USER, SharedFolders
+from deploy.common.command_line import quoted, shell
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.publication import Publication
-from deploy.release.code_wheel import CodeWheel
+from deploy.release.code_wheel import CodeWheel, build_code_wheel
 from deploy.release.environment_script import install_environment
-from deploy.release.release_scripts import make_current, unpack_release
-from deploy.release.script import script
+from deploy.release.history import ListingError, read, unneeded
+from deploy.release.publish_scripts import prune_folders
+from deploy.release.release_scripts import list_releases, make_current, remove, unpack_release
+from deploy.release.requirements import committed, environment_key
+from deploy.release.script import RefusedError, outcome, script
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.rooted.commands import PYTHON, file_program, listed
 
@@ -122,3 +130,66 @@ def copy_data(publication: Publication, seen: str) -> str:
     files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
     values = {"root": DATA, "key": publication.key, "seen": seen, "files": files, "python": PYTHON}
     return script(_COPY, {**values, "program": file_program()})
+
+
+@dataclass(frozen=True)
+class ReleaseChoice:
+    """The code, by the hash of its wheel, and for each kind of node the environment, by the hash of its lock."""
+
+    code: CodeWheel
+    requirements: str
+
+    @classmethod
+    def of_this_checkout(cls) -> Self:
+        """The release that the files here make."""
+        return cls(build_code_wheel(), committed())
+
+    def environment_for(self, facts: MachineFacts) -> str | None:
+        """The environment of a node; None for one that has no Python we have wheels for."""
+        if facts.python_version is None:
+            return None
+        return environment_key(self.requirements, facts.python_version, facts.machine)
+
+
+_LIST_SECONDS = 60.0
+_REMOVE_SECONDS = 600.0
+_JOB_RUNS = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", "pscluster-job@*")
+
+
+def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
+    """Keep the last `kept` releases on each node, and the environments they need; what was removed, by node.
+
+    A node on which a job runs is left alone: the job's process may be of an old release.
+    """
+
+    def one(node: Connector) -> str:
+        if "pscluster-job@" in node.run(_JOB_RUNS).text:
+            return ""
+        listing = node.run(shell(list_releases()), root=True, deadline_seconds=_LIST_SECONDS)
+        try:
+            outcome(listing.return_code, listing.text, listing.stderr)
+            gone = unneeded(read(listing.text), kept=kept)
+            if not gone.releases and not gone.environments:
+                return ""
+            done = node.run(
+                shell(remove(gone.releases, gone.environments)), root=True, deadline_seconds=_REMOVE_SECONDS
+            )
+            return outcome(done.return_code, done.text, done.stderr).line
+        except (RefusedError, ListingError, ValueError) as error:  # a key that is none
+            raise ClusterError(f"{node.name}: {error}") from error
+
+    return fleet.each(one, names)
+
+
+def prune_wheels(node: Connector, folders: SharedFolders, needed: Collection[str]) -> None:
+    """Of the published wheelhouses, keep those of the environments that some node has or is to have.
+
+    Raises ClusterError.
+    """
+    user = None if folders.server is not None else SERVICE_USER
+    try:
+        script = prune_folders(f"{folders.publish_folder}/wheels", needed)
+    except ValueError as error:
+        raise ClusterError(f"{node.name}: of the environments that nodes named one is none: {error}") from error
+    done = node.run(shell(script), root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
+    outcome(done.return_code, done.text, done.stderr)

@@ -16,7 +16,7 @@ from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change, Progress, Resource
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
-from deploy.converge.reachability import unreachable
+from deploy.converge.quorum import unreachable
 from deploy.converge.recap import Recap
 from deploy.converge.rollback_plan import UnfinishedRollback
 from deploy.converge.survey import Survey, failure_of, survey
@@ -34,7 +34,7 @@ START_KINDS = frozenset({"unit", "link", "role"})
 
 LOOKING = "looking at the nodes"
 Plans = Mapping[str, Mapping[str, Sequence[Change]]]
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Desired(Protocol):
     def refuse(self, seen: Survey[Any]) -> None:
         """Raise ClusterError where a start would make a cluster that no inventory describes."""
 
-    def supplied(self, fit: Mapping[str, Any], order: Order, tell: Tell) -> "Desired":
-        """The same with everything that the nodes will need for the order; `tell` gets what takes time."""
+    def supplied(self, fit: Mapping[str, Any], order: Order, say: Say) -> "Desired":
+        """The same with everything that the nodes will need for the order; `say` gets what takes time."""
 
     def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
         """The resources of one phase on one node, in order; empty where the phase means nothing there."""
@@ -119,15 +119,15 @@ class Result:
     """Of the recap."""
 
 
-def look(fleet: Fleet, desired: Desired, order: Order, tell: Tell) -> Outlook:
-    """Survey and plan. `tell` gets what takes time."""
+def look(fleet: Fleet, desired: Desired, order: Order, say: Say) -> Outlook:
+    """Survey and plan. `say` gets what takes time."""
     seen = survey(fleet, desired.ask, desired.asked(order.names, order.phases))
     unfit = dict(seen.lost)
     for one in desired.findings(seen):
         if one.level == "problem" and one.node not in unfit:
             unfit[one.node] = StepFailure(one.node, "facts", one.topic, "", None, (one.line,), "")
     fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
-    desired = desired.supplied(fit, order, tell)
+    desired = desired.supplied(fit, order, say)
     plans = plan(desired, fit)
     if desired.publisher not in order.names:
         for phase in set(PHASES) - set(STORAGE_PHASES):
@@ -210,7 +210,7 @@ def _verify(fleet: Fleet, outlook: Outlook, deployment: "Deployment", phases: Se
 
 
 class Deployment:
-    """Carries out plans. A node that fails a step leaves the run, and the others go on."""
+    """Carries out plans. A node that fails a step leaves the run; the others stay."""
 
     def __init__(
         self, fleet: Fleet, desired: Desired, recap: Recap, progress: Progress, begun: float | None = None

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Self
 
 from cluster.errors import ClusterError
-from cluster.logs.terminal import say
+from cluster.logs import terminal
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
@@ -27,10 +27,9 @@ from deploy.cluster.places import (
 from deploy.common.command_line import quoted
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
-from deploy.converge.check import Finding
-from deploy.converge.code import Current, Environment, LocalData, Release
-from deploy.converge.deployment import Order, Tell
-from deploy.converge.facts import recordings_of
+from deploy.converge.check import Finding, recordings_of
+from deploy.converge.code import Current, Environment, LocalData, Release, ReleaseChoice, prune, prune_wheels
+from deploy.converge.deployment import Order, Say
 from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import MachineFacts, Questions
@@ -38,9 +37,7 @@ from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
 from deploy.converge.packages import PLANNED, Packages
 from deploy.converge.preflight import examine
-from deploy.converge.pruning import prune, prune_wheels
 from deploy.converge.publication import Publication, Published, of_wheelhouse, publisher, room_needed
-from deploy.converge.release_choice import ReleaseChoice
 from deploy.converge.subject import NodeWish
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import Survey, machine_facts, survey
@@ -130,7 +127,7 @@ class Machines:
         data = recordings_of(Local("this machine"), self.inventory.jobs.train.data.source)
         return (*found, Finding("ok" if data.holds else "problem", "data", data.line))
 
-    def supplied(self, fit: Mapping[str, MachineFacts], order: Order, tell: Tell) -> Self:
+    def supplied(self, fit: Mapping[str, MachineFacts], order: Order, say: Say) -> Self:
         """See `Desired`: wheels that a node needs and the cache lacks are downloaded, recordings prepared."""
         publications: list[Publication] = []
         wheelhouses: dict[str, Wheelhouse] = {}
@@ -141,14 +138,14 @@ class Machines:
                 if self.release.environment_for(facts) not in facts.environments
             }
             for python, machine in sorted(missing):
-                tell(f"packages for Python {python} on {machine}: downloading what the cache lacks")
+                say(f"packages for Python {python} on {machine}: downloading what the cache lacks")
                 wheelhouse = make_wheelhouse(
-                    self.release.requirements, python, machine, say=lambda line: say(line, error=True)
+                    self.release.requirements, python, machine, say=lambda line: terminal.say(line, error=True)
                 )
                 wheelhouses[wheelhouse.key] = wheelhouse
                 publications.append(of_wheelhouse(wheelhouse))
         if order.publications is not None:
-            tell("preparing the recordings, if they are not yet")
+            say("preparing the recordings, if they are not yet")
             publications += order.publications()
         return replace(self, publications=tuple(publications), wheelhouses=wheelhouses)
 
@@ -339,7 +336,7 @@ def stale_units(facts: MachineFacts, wanted: set[str]) -> tuple[Absent, ...]:
 
 def _nfsd_settings(settings: str) -> Shell:
     threads = settings.partition("threads=")[2].split()[0]
-    # A restart stalls whoever writes for the grace period: only where nothing is exported yet.
+    # A restart stalls writers for the grace period: only where nothing is exported yet.
     script = (
         "systemctl -q is-active nfs-server.service || exit 0; "
         f'if [ -z "$(exportfs -s)" ]; then systemctl restart nfs-server.service; else rpc.nfsd {quoted(threads)}; fi'

@@ -1,6 +1,6 @@
-"""Having the job that runs give a worker nothing new before the worker is restarted. Pure.
+"""Draining workers before their restart: a running job gives them no new work.
 
-The coordinator takes such a wish from its own node only, so that a script asks there.
+The coordinator takes such a request from its own node only, so that a script on that node asks for it.
 """
 
 import re
@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.control.client import program
+from cluster.errors import ClusterError
+from cluster.logs.terminal import say
+from deploy.cluster.fleet import Fleet
 
 if TYPE_CHECKING:
-    from cluster.inventory import Task
+    from cluster.inventory import Inventory, Task
 
 DRAIN_SECONDS = 60.0
 """How long a worker is waited for: most items take a second or two, the first on a Raspberry Pi longer."""
@@ -43,7 +46,7 @@ SCRIPT = program(_MAIN)
 
 @dataclass(frozen=True)
 class Drained:
-    """What came of it. `trouble` are lines for the person; without a job there is nothing to say."""
+    """The result. `trouble` are lines for the person; without a job there are none."""
 
     job: bool
     workers: tuple[str, ...] = ()
@@ -54,7 +57,7 @@ def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> 
     """Names of those worth the wait before all of `restarted` are, of the cluster's `workers`.
 
     With a parameter server among them none: the job loses everything since its last checkpoint anyway. None either if
-    no worker is left to go on: the job stands still until they are back, drained or not.
+    no worker would remain: the job stands still until they are back, drained or not.
     """
     ours = [task.name for task in restarted if task.role == "worker"]
     servers = any(task.role == "ps" for task in restarted)
@@ -67,7 +70,7 @@ def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DR
 
 
 def read_answers(text: str, workers: Sequence[str]) -> Drained:
-    """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: nobody listens) and words."""
+    """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: the port is closed) and words."""
     answers: dict[str, tuple[int, str]] = {}
     for line in text.splitlines():
         name, _, answer = line.partition(" ")
@@ -83,13 +86,13 @@ def read_answers(text: str, workers: Sequence[str]) -> Drained:
     trouble = []
     for name in workers:
         status, words = answers.get(name, (0, "no answer"))
-        if status not in (200, -1):  # nobody listens any more: the job has ended meanwhile
-            trouble.append(f"{name} could not be drained ({words}): restarted all the same, others take over its work")
+        if status not in (200, -1):  # the port is closed: the job has ended meanwhile
+            trouble.append(f"{name} could not be drained ({words}): restarted anyway, others take over its work")
     return Drained(True, drained, tuple(trouble))
 
 
 def nothing_drained(why: object) -> str:
-    """That nobody knows whether a job runs."""
+    """The line for a coordinator's node that does not answer."""
     return f"nothing was drained, should a job be running: {why}"
 
 
@@ -98,5 +101,39 @@ def lost_parameters(servers: Sequence[str]) -> str:
     word = "holds" if len(servers) == 1 else "hold"
     return (
         f"{', '.join(servers)} {word} the parameters of the job that runs: a training goes back to its last "
-        "checkpoint, another job begins anew"
+        "checkpoint, another job starts over"
     )
+
+
+def drain(inventory: "Inventory", fleet: Fleet, tasks: Sequence["Task"], seconds: float = DRAIN_SECONDS) -> None:
+    """Have the workers among `tasks`, about to be restarted, drained if a job runs; print what could not be.
+
+    That ends nothing: the engine copes without a worker that was not drained.
+    """
+    servers = [task.name for task in tasks if task.role == "ps"]
+    workers = workers_to_drain(tasks, inventory.of_role("worker"))
+    if not servers and not workers:
+        return
+    found = _asked(inventory, fleet, workers, seconds)
+    if found.workers:
+        say(f"drained {', '.join(found.workers)}")
+    for line in found.trouble:
+        say(line)
+    if found.job and servers:
+        say(lost_parameters(servers))
+
+
+def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds: float) -> Drained:
+    coordinator = inventory.of_role("coordinator")[0]
+    try:
+        done = fleet.nodes[coordinator.node].run(
+            drain_words(coordinator, workers, seconds),
+            stdin=SCRIPT,
+            root=True,  # a firewall may let the cluster's own account and root alone reach the port
+            deadline_seconds=seconds + SPARE_SECONDS,
+        )
+    except ClusterError as error:
+        return Drained(job=False, trouble=(nothing_drained(error),))
+    if not done.ok:
+        return Drained(job=False, trouble=(nothing_drained(" | ".join(done.last_lines[-1:])),))
+    return read_answers(done.text, workers)

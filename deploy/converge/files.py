@@ -1,4 +1,4 @@
-"""Files, folders and links that have to be so on a node. Pure."""
+"""Files, folders and links of a node as the inventory wants them. Pure."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Folder:
     owner: str = "root"
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Make it, or set owner and mode: never through a link, whoever put that there."""
+        """Make it, or set owner and mode: never through a link of any account."""
         now = facts.files.get(self.path)
         if now is not None and (now.kind, now.mode, now.owner) == ("folder", self.mode, self.owner):
             return ()
@@ -37,7 +37,7 @@ class File:
     then: tuple[Shell, ...] = ()
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write it anew unless content, owner and mode are as wanted."""
+        """Write it unless content, owner and mode are as wanted."""
         now = facts.files.get(self.path)
         if now is not None and (now.content, now.mode, now.owner) == (self.content, self.mode, "root"):
             return ()
@@ -76,7 +76,7 @@ class FstabLines:
     lines: tuple[str, ...]
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write our part anew."""
+        """Replace our part."""
         wanted = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
         if own_fstab_lines(facts.fstab) == wanted:
             return ()
@@ -99,7 +99,7 @@ WITHOUT_OURS = (
     f'$0 == "{FSTAB_END}" && held {{ held = 0; lines = ""; next }} '
     'held { lines = lines $0 "\\n"; next } { print } END { printf "%s", lines }'
 )
-"""For awk. Where somebody removed the second mark, what follows the first is theirs as well as ours, and stays."""
+"""For awk. Where a person removed the second mark, what follows the first is theirs as well as ours, and stays."""
 
 
 def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:

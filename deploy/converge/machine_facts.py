@@ -16,7 +16,7 @@ class Questions:
     published: tuple[str, ...] = ()
     """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
 
-    For the node that publishes alone: below a hard mount whose server is gone whoever looks waits for good.
+    For the node that publishes alone: below a hard mount whose server is gone every look waits without an end.
     """
     space: tuple[str, ...] = ()
     """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
@@ -79,7 +79,7 @@ class MountFact:
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing is mounted yet, and systemd does so when somebody looks."""
+        """Whether nothing is mounted yet, and systemd mounts it at the first look."""
         return (self.source, self.kind) == ("systemd-1", "autofs")
 
 
@@ -122,7 +122,7 @@ class MachineFacts:
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)
     leftover_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Below a folder, what attempts that did not end left: the next one removes it, or goes on with it."""
+    """Below a folder, what attempts that did not end left: the next one removes or completes it."""
     real_paths: Mapping[str, str] = field(default_factory=dict)
     """Folders that are mounted elsewhere as well, with all links followed."""
     shared_answers: bool = True

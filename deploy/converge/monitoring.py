@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _OURS = "the cluster runs it from a unit of its own"
 READ_MARK = f"{monitor_unit.FOLDER}/read"
-"""Which texts a running Prometheus was told to read, as their SHA-256."""
+"""The SHA-256 of the texts that a running Prometheus has read."""
 _HINT = f"`journalctl -u {monitor_unit.MONITOR_UNIT}` there says more"
 
 
@@ -30,7 +30,7 @@ class MonitorFiles:
     texts: tuple[tuple[str, str], ...]
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write what differs; with the last one lists of other clusters go, and Prometheus reads all of it anew.
+        """Write what differs; with the last one lists of other clusters go, and Prometheus reads all of it again.
 
         That it has read these very texts says a mark, written last: a deployment may have been cut off before that.
         """
@@ -70,7 +70,7 @@ class MonitorFiles:
         return (
             f"find {monitor_unit.FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
             f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload {unit} ;; '
-            # It may have read what was there before, and is not up yet to be told.
+            # It may have read what was there before, and is not up yet for a reload.
             f"activating) systemctl try-restart --no-block {unit} ;; esac"
         )
 
@@ -81,7 +81,7 @@ def files_on_node(inventory: "Inventory") -> tuple[tuple[str, str], ...]:
 
 
 def paths_on_node(inventory: "Inventory") -> tuple[str, ...]:
-    """The files that tell what is so there."""
+    """The files that a node is asked for."""
     return (*(path for path, _ in files_on_node(inventory)), READ_MARK)
 
 

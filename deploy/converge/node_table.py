@@ -62,7 +62,7 @@ def _row(wish: Machines, survey: Survey[MachineFacts], name: str, roles: tuple[R
         for port in (task.port, task.metrics_port):
             ports.append(f"{port}{'' if port in facts.listening else '!'}")
             if port not in facts.listening and not trouble:
-                trouble.append(f"nobody listens on port {port} of {task.name}")
+                trouble.append(f"no process listens on port {port} of {task.name}")
     running = [f"{role.name} {role.state}" for role in roles]
     if name == wish.inventory.monitor_node:
         watching, port = facts.unit(MONITOR_UNIT), wish.inventory.monitor.port

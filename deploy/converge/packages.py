@@ -18,10 +18,10 @@ if [ -n "$(dpkg --audit 2>/dev/null)$(ls -A /var/lib/dpkg/updates 2>/dev/null)" 
     dpkg --configure -a --force-confdef --force-confold </dev/null >/dev/null 2>&1 || :
 fi
 """
-"""Where an installation was cut off apt refuses everything until dpkg has gone on with it."""
+"""Where an installation was cut off, apt refuses everything until dpkg has completed it."""
 
 PLANNED = f"{DEPLOY_STATE}/packages.planned"
-"""What apt was about to add; as long as it is there, nobody has noted how much of that was added.
+"""What apt was about to add; while it exists, what was added of that is not noted yet.
 
 Not what there was before: after an installation that was cut off a person may install what they like.
 """

@@ -150,7 +150,7 @@ def _monitor(wish: NodeWish, facts: MachineFacts) -> Found:
         return
     ours, theirs = facts.unit(MONITOR_UNIT), facts.unit(PACKAGE_UNIT)
     if theirs is not None and theirs.running:
-        line = f"{PACKAGE_UNIT} runs here for somebody else, and the cluster's own would take its place"
+        line = f"{PACKAGE_UNIT} runs here for another user, and the cluster's own would take its place"
         remedy = "`sudo systemctl disable --now prometheus` there, or give the role to another node and this one's"
         yield "problem", "monitor", f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`"
     elif (ours is None or not ours.running) and wish.monitor.port in facts.listening:

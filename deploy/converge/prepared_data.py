@@ -18,8 +18,8 @@ from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.change import PublishedFile
+from deploy.converge.check import recordings_of
 from deploy.converge.code import COPY_SECONDS, copy_data
-from deploy.converge.facts import recordings_of
 from deploy.converge.publication import Publication, publish_changes, publisher
 from deploy.jobs.request import needs_data
 

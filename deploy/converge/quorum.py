@@ -1,7 +1,12 @@
-"""Whether the nodes that are left make a cluster. Pure."""
+"""Whether the nodes that are left make a cluster, and whether the coordinator reaches their roles."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError
+from deploy.cluster.fleet import Fleet
+from deploy.converge.apply import StepFailure
+from deploy.render.roles import MODULES
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -17,7 +22,7 @@ def missing(inventory: "Inventory", lost: Collection[str]) -> str:
     """Why no roles may be started without the nodes `lost`, empty when they may.
 
     Every parameter server holds a part of the parameters, the coordinator runs the jobs, and without the storage server
-    nobody has the windows; of the workers some may be missing.
+    no worker has the windows; of the workers some may be missing.
     """
     reasons = [
         f"{task.name} is on {task.node}"
@@ -33,3 +38,47 @@ def missing(inventory: "Inventory", lost: Collection[str]) -> str:
     if left < needed:
         reasons.append(f"{left} of {len(workers)} workers are left, {needed} are needed (`deployment.minimum_workers`)")
     return "; ".join(reasons)
+
+
+_PROBE = """\
+import socket, sys
+from concurrent.futures import ThreadPoolExecutor
+def probe(word):
+    name, host, port = word.split(",")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        return f"{name} {error}"
+print("\\n".join(line for line in ThreadPoolExecutor(16).map(probe, sys.argv[1:]) if line))
+"""
+_SECONDS = 60.0
+
+
+def unreachable(inventory: "Inventory", fleet: Fleet, names: Collection[str]) -> list[StepFailure]:
+    """The roles on nodes `names` whose TensorFlow port does not answer the coordinator's node."""
+    coordinator = inventory.of_role("coordinator")[0].node
+    if coordinator not in names:
+        return []
+    tasks = [task for task in inventory.tasks() if task.role in MODULES and task.node in names]
+    words = [f"{task.name},{task.host},{task.port}" for task in tasks]
+    node = fleet.nodes[coordinator]
+    try:
+        # The firewall lets the service account and root through, and not the account that logged in.
+        outcome = node.run(["python3", "-", *words], stdin=_PROBE.encode(), deadline_seconds=_SECONDS, root=True)
+    except ClusterError as error:
+        return [StepFailure(coordinator, "verify", "reach the roles", "", None, (str(error),), "")]
+    if not outcome.ok:
+        hint = f"`fab deploy ssh --node {coordinator}` looks at it by hand"
+        command, code, said = "python3 - ...", outcome.return_code, outcome.last_lines
+        return [StepFailure(coordinator, "verify", "reach the roles", command, code, said, hint)]
+    of_name = {task.name: task for task in tasks}
+    made = []
+    for line in outcome.text.splitlines():
+        name, _, what = line.partition(" ")
+        if name not in of_name:  # a start file of the account printed it
+            continue
+        task = of_name[name]
+        unreached = f"{coordinator} does not reach {name} at {task.address}: {what}"
+        hint = "look at the cable, the switch and the node's own firewall"
+        made.append(StepFailure(task.node, "verify", "reach the roles", "", None, (unreached,), hint))
+    return made

@@ -28,7 +28,7 @@ class Recap:
     chosen: tuple[str, ...] = ()
     """The nodes that were asked for; `nodes` may have the storage server besides. Empty: all of `nodes`."""
     complete: bool = False
-    """Whether it went on to its end; a retry of one that did not is for all of `chosen`."""
+    """Whether every phase ran; a retry of an incomplete one takes all of `chosen`."""
     phases: list[str] = field(default_factory=list)
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
     failures: dict[str, StepFailure] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Recap:
 
 @dataclass(frozen=True)
 class Again:
-    """The nodes that a retry is for, and whether that is because the last deployment did not go on to its end."""
+    """The nodes that a retry takes, and whether the last deployment was cut short."""
 
     nodes: tuple[str, ...] = ()
     cut_short: bool = False
@@ -120,7 +120,7 @@ class Again:
 def to_do_again(folder: Path) -> Again:
     """What the newest recap of `folder` leaves to a retry: all its nodes when it was cut short, else those that failed.
 
-    Nobody without a recap that can be read.
+    None without a readable recap.
     """
     newest = max(folder.glob("*.json"), default=None, key=lambda path: path.name)
     if newest is None:

@@ -38,7 +38,7 @@ class Traces:
 def reset_script(traces: Traces, node: str) -> str:
     """Stops and removes everything of ours; prints what was removed, in a line.
 
-    It does not stop at a failure: whatever can go, goes, and what is left over is told at the end. While packages are
+    It does not stop at a failure: it removes what it can, and prints what is left at the end. While packages are
     left that could not be removed, the node keeps what it remembers, so that a repeated reset finishes.
     """
     mount = quoted(traces.folders.mount)

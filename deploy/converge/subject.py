@@ -108,9 +108,9 @@ class Subject:
     check: Callable[[NodeWish, MachineFacts], Found] = _no_findings
     """What would make a start fail on the node, and what else is worth knowing."""
     resources: "Callable[[Inventory, str, MachineFacts], Sequence[Resource]]" = _no_resources
-    """What has to be so on the node, after the phase's own resources. A subject whose order matters has none here:
+    """Resources of the node, after the phase's own. A subject whose order matters has none here:
 
     `desired` names its resources where they belong.
     """
     undo: str = ""
-    """Shell for `reset`, which goes on whatever it returns. It may add to `notes` and `problems`."""
+    """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""

@@ -97,7 +97,7 @@ class Mounted:
 
 
 def _taken_down(path: str) -> str:
-    """Whoever has a file open there keeps it. Until systemd has seen that it is gone, a start would find it still up.
+    """A process keeps its open files. Until systemd has seen the end of the mount, a start would find it still up.
 
     The mount's own unit is not stopped: that would end a job, which requires it.
     """
@@ -118,7 +118,7 @@ class Exports:
     text: str
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write and export anew. Never a restart: it would hold up whoever writes for up to ninety seconds."""
+        """Write and export again. Never a restart: it would stall writers for up to ninety seconds."""
         now = facts.files.get(self.path)
         before = None if now is None else now.content
         known = {(line.split(" ")[0], word) for line in facts.exports for word in _clients(line)}
@@ -161,7 +161,7 @@ class UnitFiles:
             diff = text_diff(path, None if now is None else now.content, text.encode())
             made.append(Change("unit", path, action, "unit file", steps, diff))
         # A unit that is new is read when it is started. A new drop-in of one that runs is not, and the firewall's runs
-        # by then, which no fact tells yet.
+        # by then, which no fact shows yet.
         ours = any(name.startswith("pscluster-") and unit.running for name, unit in facts.units.items())
         if made and (ours or any(change.action == "change" or ".d/" in change.subject for change in made)):
             last = made[-1]

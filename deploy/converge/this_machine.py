@@ -17,9 +17,8 @@ from deploy.common.file_lock import held_by
 from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
 from deploy.converge.change import Call, Change, Progress, Resource
-from deploy.converge.check import Finding, check_node, open_to_accounts
-from deploy.converge.deployment import Order, Tell
-from deploy.converge.facts import gather, guard_of
+from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
+from deploy.converge.deployment import Order, Say
 from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.survey import Survey
 from deploy.supervisor.launches import kept_tasks
@@ -229,7 +228,7 @@ class ThisMachine:
         job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
         return check_node(tasks, self.services.state(), facts, memory, job is not None)
 
-    def supplied(self, fit: Mapping[str, ClusterStatus], order: Order, tell: Tell) -> Self:
+    def supplied(self, fit: Mapping[str, ClusterStatus], order: Order, say: Say) -> Self:
         """See `Desired`: everything is on this machine."""
         return self
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from signal import Signals
 
 from cluster.errors import ExitCode
-from deploy.common.return_code import named
+from deploy.common.hints import named
 
 _ASKED_TO_END = frozenset({-Signals.SIGINT, -Signals.SIGTERM})
 """A running coordinator catches these and ends with 130; it dies of them only before it has handlers."""

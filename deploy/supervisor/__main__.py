@@ -13,7 +13,7 @@ from cluster.logs import LogSettings
 from cluster.logs.terminal import say
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.launches import role_launches
-from deploy.supervisor.serve import serve
+from deploy.supervisor.supervisor import serve
 
 
 def main() -> int:

@@ -49,12 +49,12 @@ class ControlServer:
         self._path.chmod(0o600)
 
     def changed(self) -> None:
-        """Tell the watchers that some role's state is another now."""
+        """Notify the watchers of a changed role."""
         for watcher in self._watchers:
             watcher.set()
 
     async def close(self) -> None:
-        """Finish the answers under way (whoever asked for the end wants to hear of it), hang up, remove the socket."""
+        """Finish the answers under way (the caller of `stop` waits for one), hang up, remove the socket."""
         if self._server is not None:
             self._server.close()
         with suppress(TimeoutError):
@@ -109,7 +109,7 @@ class ControlServer:
     async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         watcher = asyncio.Event()
         self._watchers.add(watcher)
-        # A healthy cluster changes never: without asking, whoever hung up would be kept until the next failure.
+        # A healthy cluster changes never: without a look, a client that hung up would be kept until the next failure.
         hung_up = asyncio.create_task(_end_of(reader))
         hung_up.add_done_callback(lambda _: watcher.set())
         try:

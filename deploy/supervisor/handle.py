@@ -16,8 +16,8 @@ from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers
 from deploy.supervisor.control_client import ControlClient, NobodyListensError
-from deploy.supervisor.log_file import last_lines, set_aside_if_large
 from deploy.supervisor.role import Deadlines
+from deploy.supervisor.role_process import last_lines, set_aside_if_large
 
 _LAUNCH_DEADLINE_SECONDS = 60.0
 """From its launch to its first answer: it reads the inventory, and ends what an earlier one left behind."""

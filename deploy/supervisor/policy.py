@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from signal import Signals
 
 from cluster.errors import ExitCode
-from deploy.common.return_code import named
+from deploy.common.hints import named
 
 HOPELESS_AT_ANY_TIME = frozenset({ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION})
 """Exit codes that the same command on the same machine gives every time."""
@@ -50,7 +50,7 @@ class Decision:
 class RestartPolicy:
     """Doubling delays between restarts, forgotten after a healthy minute, and an end to hopeless ones.
 
-    A role that was never ready gets `unready_limit` attempts: whoever typed `start` is waiting for the answer.
+    A role that was never ready gets `unready_limit` attempts: a person waits for the answer of `start`.
     One that has worked before gets `limit`, because the others' training can outlast a bad patch of it.
     """
 
@@ -83,7 +83,7 @@ class RestartPolicy:
         return Decision(True, delay, f"{what}; failure {now.failures} of {allowed}", now)
 
     def revived(self, history: History, reached_ready: bool = False) -> History:
-        """The history of a role that somebody asked to be started anew: its failures are forgiven."""
+        """The history of a role after a requested restart: its failures are forgiven."""
         return History(failures=0, ever_ready=history.ever_ready or reached_ready)
 
     @staticmethod

@@ -46,7 +46,7 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def frozen(pid: int) -> bool:
-    """Whether the process is stopped by SIGSTOP or a debugger: it holds its port and answers nobody."""
+    """Whether the process is stopped by SIGSTOP or a debugger: it holds its port and answers no client."""
     fields = _stat_fields(pid)
     return fields is not None and fields[0] in {"T", "t"}
 

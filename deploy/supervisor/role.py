@@ -1,7 +1,8 @@
-"""One role kept running: the thin shell around `RestartPolicy`, on an event loop."""
+"""One role kept running: the thin shell around `RestartPolicy` on an event loop."""
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,12 +11,37 @@ from signal import Signals
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
+from cluster.logs import read_line
 from cluster.server.sockets import cut
 from deploy.cluster.role_status import RoleState, RoleStatus
-from deploy.supervisor.last_words import last_words
 from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
 from deploy.supervisor.process_facts import ProcessIdentity, anonymous_memory_bytes, frozen
 from deploy.supervisor.role_process import LaunchPlan, RoleProcess
+
+_SILENT = frozenset({-Signals.SIGKILL, -Signals.SIGTERM, -Signals.SIGINT})
+"""Return codes of a process that was ended by a signal: its last line is about something else."""
+
+_OF_TENSORFLOW = re.compile(r"(?P<level>[IWEF]) ")
+_NOTHING_WRONG = frozenset({"debug", "info", "I"})
+
+
+def last_words(line: str, role: str, address: str, return_code: int) -> str:
+    """Why the role ended, without the time and the role's own name and address; empty when `line` does not say.
+
+    `role` is `ps:0`, `address` its `host:port`; `return_code` as `subprocess` gives it, negative for a signal.
+    """
+    if return_code in _SILENT:
+        return ""
+    logged = read_line(line)
+    if logged:
+        line, foreign = logged.message, _OF_TENSORFLOW.match(logged.message)
+        if (foreign["level"] if foreign and not logged.level else logged.level) in _NOTHING_WRONG:
+            return ""
+        line = line[foreign.end() :] if foreign and not logged.level else line.partition("\n")[0]
+    for own in (f"{role} {address}: ", f"{role}: "):
+        line = line.removeprefix(own)
+    return line
+
 
 _COMMAND_NOT_FOUND = 127
 
@@ -95,7 +121,7 @@ class Role:
             self._become(RoleState.READY)
 
     async def fence(self) -> int | None:
-        """Kill the process at once and wait until it is dead; it is then started anew. Returns the pid killed."""
+        """Kill the process at once and wait until it is dead; it is then started again. Returns the pid killed."""
         process = self._process
         if process is None:
             return None
@@ -105,7 +131,7 @@ class Role:
         return process.pid
 
     async def send_signal(self, number: Signals) -> int:
-        """For whoever injects faults: stop the process, let it go on, or `fence` it (SIGKILL); its pid.
+        """For fault injection: stop the process, continue it, or `fence` it (SIGKILL); its pid.
 
         Raises ClusterError when the role has no process at the moment.
         """
@@ -119,7 +145,7 @@ class Role:
         return pid
 
     def cut_off(self, peer: Task) -> int | None:
-        """For whoever injects faults: shut the process's connections to `peer`; its pid, None if it had none.
+        """For fault injection: shut the process's connections to `peer`; its pid, None if it had none.
 
         Raises ClusterError when the role has no process, or the kernel does not let us.
         """

@@ -1,4 +1,4 @@
-"""One run of one role process: started with its log, its readiness socket and the promise to die with us."""
+"""One run of one role process, with its log and its readiness socket. It dies with its supervisor."""
 
 import asyncio
 import os
@@ -9,8 +9,33 @@ from pathlib import Path
 from signal import Signals
 
 from deploy.common.parent_death import die_with_parent
-from deploy.supervisor.log_file import last_lines, set_aside_if_large
 from deploy.supervisor.process_facts import ProcessIdentity, identify
+
+LARGEST_BYTES = 8 * 2**20
+"""A log beyond this is set aside as `<name>.log.1` when its process starts: an SD card is small."""
+
+_LOOK_BACK_BYTES = 65536
+
+
+def set_aside_if_large(log: Path) -> None:
+    """Make way for a new log when this one is beyond LARGEST_BYTES; one earlier log is kept."""
+    try:
+        if log.stat().st_size > LARGEST_BYTES:
+            log.replace(log.with_name(log.name + ".1"))
+    except FileNotFoundError:
+        return
+
+
+def last_lines(log: Path, count: int, since: int = 0) -> list[str]:
+    """Up to `count` last non-empty lines, looking at most 64 KiB back and not before byte `since`."""
+    try:
+        with log.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(since, end - _LOOK_BACK_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()][-count:]
 
 
 @dataclass(frozen=True)

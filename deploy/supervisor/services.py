@@ -64,7 +64,7 @@ class Supervised:
         return self._restarted(down, names, report) if down else self._settled(names, report)
 
     def restart(self, fleet: Fleet, tasks: "Sequence[Task]") -> ClusterStatus:
-        """See `ServiceManager`. With all roles the supervisor starts anew, with the inventory as it is now.
+        """See `ServiceManager`. With all roles a new supervisor starts, with the inventory as it is now.
 
         Raises ClusterError when nothing runs and only some roles are meant.
         """

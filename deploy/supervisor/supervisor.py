@@ -1,7 +1,8 @@
-"""All roles of one cluster, the signals and sockets that concern them, and the end of it all."""
+"""All roles of one cluster, their signals and sockets, and the life of the process that keeps them."""
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,10 @@ from typing import Any
 
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory.task import Task
+from cluster.logs import LogSettings, Speaker, begin
 from deploy.cluster.role_status import ClusterStatus
+from deploy.common.file_lock import FileLock, LockHeldError
+from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers
 from deploy.supervisor.control_server import ControlServer
@@ -25,7 +29,7 @@ log = logging.getLogger("pscluster.supervisor")
 
 
 class Supervisor:
-    """Keeps `launches` running until it is told to stop. The caller holds the cluster's lock."""
+    """Keeps `launches` running until a `stop`. The caller holds the cluster's lock."""
 
     def __init__(
         self,
@@ -143,7 +147,7 @@ class Supervisor:
         try:
             leftovers.remember(self._folder.roles, [identity for identity in alive if identity is not None])
         except OSError as error:  # a full disk must not end a running cluster
-            log.warning("%s cannot be written (%s): go on", self._folder.roles, error.strerror)
+            log.warning("%s cannot be written (%s): ignored", self._folder.roles, error.strerror)
         self._server.changed()
 
 
@@ -152,3 +156,43 @@ def _injectable(name: Any) -> signal.Signals:
         if name == number.name:
             return number
     raise UsageError(f"expected the signal {', '.join(number.name for number in _INJECTABLE)}, got {name!r}")
+
+
+log = logging.getLogger("pscluster.supervisor")
+
+
+def serve(
+    cluster: str,
+    launches: Sequence[tuple[Task, LaunchPlan]],
+    folder: StateFolder,
+    inventory: Path,
+    policy: RestartPolicy = RestartPolicy(),  # noqa: B008  all are frozen
+    deadlines: Deadlines = Deadlines(),  # noqa: B008
+    logs: LogSettings = LogSettings(),  # noqa: B008
+) -> None:
+    """Be the supervisor of `cluster`, started from the file `inventory`, until it is stopped.
+
+    Raises ClusterError when it already has one.
+    """
+    begin(Speaker("supervisor"), logs)
+    folder.create()
+    try:
+        lock = FileLock(folder.lock)
+    except LockHeldError as error:
+        raise ClusterError(
+            f"cluster {cluster} already has a supervisor (pid {error.pid}): "
+            f"`{command('deploy status', inventory)}` shows it"
+        ) from error
+    with lock:
+        folder.create()  # again: a `stop` that ends meanwhile removes the sockets' own folder, under the lock
+        killed = leftovers.clear(folder.roles)
+        log.info("supervisor of cluster %s started with pid %d", cluster, os.getpid())
+        if killed:
+            log.warning("processes %s of an earlier supervisor were still there: killed", list(killed))
+        folder.pid.write_text(f"{os.getpid()}\n")
+        try:
+            asyncio.run(Supervisor(cluster, launches, folder, inventory, os.getpid(), policy, deadlines).run())
+        finally:
+            folder.remove_sockets()
+            folder.pid.unlink(missing_ok=True)
+    log.info("supervisor of cluster %s ended", cluster)

@@ -47,10 +47,7 @@ def test_the_script_is_told_where_the_coordinator_listens() -> None:
             Drained(
                 True,
                 ("worker:2",),
-                (
-                    "worker:1 could not be drained (still at its work): restarted all the same, others take over its "
-                    "work",
-                ),
+                ("worker:1 could not be drained (still at its work): restarted anyway, others take over its work",),
             ),
         ),
     ],

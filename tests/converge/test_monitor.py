@@ -122,7 +122,7 @@ def test_a_prometheus_of_somebody_else_s_is_left_alone(tmp_path: Path) -> None:
     (problem,) = [
         line for level, line in lines_about(tmp_path, units={"prometheus.service": running}) if level == "problem"
     ]
-    assert "prometheus.service runs here for somebody else" in problem
+    assert "prometheus.service runs here for another user" in problem
     assert "--out DIR" in problem
 
 

@@ -51,7 +51,7 @@ def test_a_cluster_that_runs_is_well(running: dict[str, MachineFacts]) -> None:
 def test_what_is_wrong_with_a_node_is_in_its_row(running: dict[str, MachineFacts]) -> None:
     facts = running["rpi01"]
     assert row_of(replace(facts, mounts={})).trouble == "/mnt/pscluster/shared is not mounted"
-    assert row_of(replace(facts, listening={2223: "x"})).trouble == "nobody listens on port 9201 of worker:0"
+    assert row_of(replace(facts, listening={2223: "x"})).trouble == "no process listens on port 9201 of worker:0"
     assert row_of(replace(facts, listening={2223: "x"})).ports == "2223 9201!"
     hot = row_of(replace(facts, temperature_celsius=84.6, throttled=0x4))
     assert hot.temperature == "85 °C throttled"

@@ -9,7 +9,7 @@ from fabric.main import program
 from deploy.cluster.inventory_choice import InventoryOpener
 from deploy.commands import opening
 from deploy.common.project import ROOT
-from deploy.converge.release_choice import ReleaseChoice
+from deploy.converge.code import ReleaseChoice
 from tests.deploy.playing import PlayedCluster
 from tests.deploy.three_nodes import HOSTS, THREE, write
 from tests.deploy.typed import Fab, Outcome

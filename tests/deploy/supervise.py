@@ -10,7 +10,7 @@ from deploy.common.state_folder import StateFolder
 from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.role import Deadlines
 from deploy.supervisor.role_process import LaunchPlan
-from deploy.supervisor.serve import serve
+from deploy.supervisor.supervisor import serve
 
 root, state, ready_seconds, *names = sys.argv[1:]
 folder = StateFolder(Path(state))

@@ -10,7 +10,7 @@ from deploy.cluster.inventory_choice import Choice, InventoryOpener, choose
 from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import LONGEST_SOCKET_PATH_BYTES, StateFolder
-from deploy.supervisor import log_file
+from deploy.supervisor import role_process
 
 INVENTORY = """schema: 1
 cluster: {name}
@@ -37,7 +37,7 @@ def test_one_call_means_one_inventory_and_says_which(tmp_path: Path, capsys: pyt
     assert opener.open(one, ()).cluster == "one"
     assert capsys.readouterr().out == f"cluster one: {one} (from --inventory)\n"
     assert opener.open(one, ()).cluster == "one"
-    with pytest.raises(UsageError, match=r"this call began with .*one.yaml and goes on with .*two.yaml"):
+    with pytest.raises(UsageError, match=r"this call began with .*one.yaml and names .*two.yaml"):
         opener.open(str(tmp_path / "two.yaml"), ())
 
 
@@ -95,25 +95,25 @@ def test_a_lock_is_held_by_one_process_until_it_dies(tmp_path: Path) -> None:
 
 def test_a_large_log_is_set_aside_and_one_earlier_log_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "ps-0.log"
-    log_file.set_aside_if_large(path)
+    role_process.set_aside_if_large(path)
     for text in ("first\n", "second\n"):
         path.write_text(text)
-        os.truncate(path, log_file.LARGEST_BYTES)
-        log_file.set_aside_if_large(path)
+        os.truncate(path, role_process.LARGEST_BYTES)
+        role_process.set_aside_if_large(path)
         assert path.exists()
-        os.truncate(path, log_file.LARGEST_BYTES + 1)
-        log_file.set_aside_if_large(path)
+        os.truncate(path, role_process.LARGEST_BYTES + 1)
+        role_process.set_aside_if_large(path)
         assert not path.exists()
     assert (tmp_path / "ps-0.log.1").read_bytes().startswith(b"second\n")
 
 
 def test_last_words_are_those_of_this_run(tmp_path: Path) -> None:
     path = tmp_path / "ps-0.log"
-    assert log_file.last_lines(path, 1) == []
+    assert role_process.last_lines(path, 1) == []
     path.write_text("of an earlier run\n")
     before = path.stat().st_size
-    assert log_file.last_lines(path, 1, since=before) == []
+    assert role_process.last_lines(path, 1, since=before) == []
     with path.open("a") as log:
         log.write("one\n\n  two  \n\n")
-    assert log_file.last_lines(path, 5, since=before) == ["one", "two"]
-    assert log_file.last_lines(path, 1) == ["two"]
+    assert role_process.last_lines(path, 5, since=before) == ["one", "two"]
+    assert role_process.last_lines(path, 1) == ["two"]

@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from cluster.logs import Speaker, last_line
-from deploy.supervisor.last_words import last_words
+from deploy.supervisor.role import last_words
 
 
 @pytest.mark.parametrize(

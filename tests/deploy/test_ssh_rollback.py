@@ -82,7 +82,7 @@ def test_one_that_was_interrupted_is_finished_by_the_next(
     done = fab("deploy rollback --serial 1")
 
     assert done.code == 0, done.stderr
-    assert f"going on with the rollback to release {OLD}" in done.stdout
+    assert f"resuming the interrupted rollback to release {OLD}" in done.stdout
     assert f"pi-1: on release {OLD} already" in done.stdout
     assert all_run(machines, OLD)
     assert machines[0].pids == before

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.inventory.free_ports import free_ports
 
+from cluster.inventory.templates import free_ports
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Outcome

@@ -51,7 +51,7 @@ BETTER = {
 }  # fmt: skip
 PATTERN = re.compile(r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BETTER) + r")\b", re.IGNORECASE)
 
-PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/*.md", "docs/conf.py",
+PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/**/*.md", "docs/conf.py",
          "inventories/*.yaml", "tools/*.sh", ".ci/run")  # fmt: skip
 PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py")
 HELPERS = ("tests/conftest.py", "tests/lab/[!t]*.py", "tests/lab_kernel/*.py", "tests/habits/[!t]*.py")
@@ -89,7 +89,8 @@ def better(phrase: str) -> str:
 def files(patterns: tuple[str, ...]) -> Iterator[Path]:
     """The files of the patterns, but for those that list the phrases themselves."""
     for pattern in patterns:
-        yield from sorted(path for path in PROJECT.glob(pattern) if "plain_english" not in path.name)
+        paths = PROJECT.glob(pattern)
+        yield from sorted(path for path in paths if "plain_english" not in path.name and "_build" not in path.parts)
 
 
 def name(path: Path) -> str:

@@ -176,4 +176,4 @@ def test_a_later_python_serves_when_the_first_does_not(project: Path, tmp_path: 
 def test_a_named_python_that_is_not_there(project: Path) -> None:
     done = make_venv(project, PYTHON="python3.99")
     assert done.returncode == 1
-    assert "PYTHON=python3.99 is not there" in done.stderr
+    assert "PYTHON=python3.99 does not exist" in done.stderr

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from cluster.inventory import load
+from deploy.converge.code import ReleaseChoice
 from deploy.converge.desired import Machines
-from deploy.converge.release_choice import ReleaseChoice
 from tests.lab.lab import Lab
 from tests.lab.places import PROJECT
 from tests.lab.waiting import eventually

@@ -20,7 +20,7 @@ from playwright.sync_api import expect
 
 from cluster.inventory import load
 from deploy.cluster.local import Local
-from deploy.converge.facts import recordings_of
+from deploy.converge.check import recordings_of
 from tests.lab import cgroups
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab

@@ -13,7 +13,7 @@ from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
 from deploy.cluster.fleet import Fleet
-from deploy.commands.drain import drain
+from deploy.converge.draining import drain
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
 
@@ -67,7 +67,7 @@ def test_workers_are_drained_and_who_could_not_be_is_one_line(
     assert sorted(asked) == [("worker:0", 7.5), ("worker:1", 7.5), ("worker:2", 7.5)]
     assert capsys.readouterr().out.splitlines() == [
         "drained worker:0, worker:1",
-        "worker:2 could not be drained (no other worker was there to take its work): restarted all the same, others "
+        "worker:2 could not be drained (no other worker was there to take its work): restarted anyway, others "
         "take over its work",
     ]
 

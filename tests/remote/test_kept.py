@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from deploy.cluster import connector
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.connector import NodeOutputError
-from deploy.cluster.kept import Kept, NotKeptError
+from deploy.cluster.connector import Kept, NodeOutputError, NotKeptError
 from deploy.common.command_line import shell
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.converge.pruning import prune
+from deploy.converge.code import prune
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import GREETING, Sshd, running_sshd
 
