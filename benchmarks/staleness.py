@@ -22,7 +22,7 @@ from cluster.engine.runtime import trace
 from cluster.inventory.training import TrainJob
 from cluster.jobs.batches import Plan
 from cluster.jobs.modes.mode import optimizer_of
-from cluster.jobs.solo import DEVICE
+from cluster.jobs.session import DEVICE
 from cluster.models.network import build
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 else:
 
     class _Lazy:
+        Tensor = Any  # an annotation is no reason to import TensorFlow
+
         def __init__(self, name: str, *first: str) -> None:
             self._name, self._first = name, first
 

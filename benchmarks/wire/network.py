@@ -25,6 +25,11 @@ LEARNING_RATE = 1e-3
 class ResidualBidirectional(Network):
     """The network as the engine trains it: a pure function of the flat vector."""
 
+    @classmethod
+    def widest_layer(cls, options: ResidualModel) -> int:
+        """See ModelFacts."""
+        return 2 * options.hidden
+
     def __init__(self, problem: Problem = PROBLEM) -> None:
         self._projection = Dense("projection", problem.channels, HIDDEN)
         self._layers = [
@@ -34,11 +39,6 @@ class ResidualBidirectional(Network):
         self._head = Dense("head", HIDDEN, problem.classes)
         layers = [part for pair in self._layers for part in pair]
         super().__init__(ResidualModel(hidden=HIDDEN, layers=LAYERS), problem, [self._projection, *layers, self._head])
-
-    @classmethod
-    def widest_layer(cls, options: ResidualModel) -> int:
-        """See `ModelFacts.widest_layer`."""
-        return 2 * options.hidden
 
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
         """See `Network.apply`."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.asking import serve
 from cluster.inventory import Inventory
-from cluster.jobs.wire import Traffic, WireMeter, traffic_of
+from cluster.jobs.role_metrics import Traffic, WireMeter, traffic_of
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ _TYPES: Mapping[str, tuple[str, str]] = {
     "string_unicode": ("expected text", "remove the characters that are no Unicode"),
     "bool_type": ("expected true or false", "write true or false, without quotes"),
     "tuple_type": ("expected a list", "write every entry on a line of its own behind `- `"),
-    "model_type": ("expected a section with keys", "write its keys below it, indented"),
-    "model_attributes_type": ("expected a section with keys", "write its keys below it, indented"),
-    "dict_type": ("expected a section with keys", "write its keys below it, indented"),
+    **dict.fromkeys(
+        ("model_type", "model_attributes_type", "dict_type"),
+        ("expected a section with keys", "write its keys below it, indented"),
+    ),
 }
 
 _BOUNDS: Mapping[str, tuple[str, str]] = {
@@ -75,10 +76,10 @@ def _explain(detail: ErrorDetails, sources: Sources) -> Problem:
     return sources.problem(path, problem, remedy)
 
 
-def _choice(expected: str, value: object) -> tuple[str, str]:
+def _choice(kind: str, expected: str, value: object) -> tuple[str, str]:
     choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
     near = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
-    return f"expected {expected}", f"did you mean `{near[0]}`?" if near else "write one of them"
+    return f"unknown {kind}, expected {expected}", f"did you mean `{near[0]}`?" if near else "write one of them"
 
 
 def _words(
@@ -100,7 +101,8 @@ def _words(
         name, words = _BOUNDS[kind]
         return "out of range", f"write {words} {context[name]}"
     if kind in ("literal_error", "union_tag_invalid"):
-        return _choice(str(context.get("expected") or context.get("expected_tags")), value)
+        word = str(location[-2]) if key == "name" else key
+        return _choice(word, str(context.get("expected") or context.get("expected_tags")), value)
     if kind == "too_short":
         return f"expected at least {context['min_length']} in the list", "add an entry"
     if kind == "too_long":

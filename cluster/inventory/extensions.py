@@ -104,4 +104,4 @@ class ModelFacts:
 MODES = Registry("mode", "cluster.consistency", ModeFacts)
 CODECS = Registry("codec", "cluster.engine.codecs", CodecFacts)
 OPTIMIZERS = Registry("optimizer", "ps_node.optimizers", OptimizerFacts)
-MODELS = Registry("model", "cluster.models", ModelFacts)  # type: ignore[type-abstract]  # the facts, not a model
+MODELS: Registry[ModelFacts] = Registry("model", "cluster.models", ModelFacts)  # type: ignore[type-abstract]

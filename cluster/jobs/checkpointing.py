@@ -12,7 +12,7 @@ from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
-from cluster.jobs.wire import WireMeter
+from cluster.jobs.role_metrics import WireMeter
 from cluster.status.events import CheckpointWritten, Consumer
 from ps_node.shard import PlacedVector, Totals, VectorState
 
@@ -131,20 +131,20 @@ class RunKeeper:
 
     @property
     def every_seconds(self) -> float:
-        """See training.Keeper."""
+        """Time between two checkpoints."""
         return self._job.checkpoint.every_seconds
 
     def due(self) -> bool:
-        """See training.Keeper."""
+        """Whether it is time for a checkpoint."""
         return time.monotonic() - self._last >= self.every_seconds
 
     def progress(self, updates: int) -> None:
-        """See training.Keeper. Survives a SIGKILL of this process, which is all it has to: no fsync."""
+        """Note that `updates` more are applied. It survives a SIGKILL of this process; no fsync is needed for that."""
         self._updates += updates
         os.pwrite(self._progress, b"%020d" % self._updates, 0)
 
     def keep(self) -> None:
-        """See training.Keeper. Raises ClusterError if the disk does not take it: the older ones stay."""
+        """Write a checkpoint. Every scheduled update is applied. Raises ClusterError if the disk refuses it."""
         begin = time.monotonic()
         state = self._shards.state()
         tensors = {VECTOR: state.vector, **{f"{SLOT}{name}": value for name, value in state.slots.items()}}

@@ -3,11 +3,11 @@
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
@@ -23,47 +23,41 @@ NARROW_COLUMNS = 110
 """A terminal of 80 columns keeps its bar, its count and the time left by giving up most of the bar's width."""
 
 
-class _Count(MofNCompleteColumn):
+class _Column(ProgressColumn):
+    """A column whose text a function makes of the task."""
+
+    def __init__(self, text_of: Callable[[Task], Text], *, no_wrap: bool = True) -> None:
+        super().__init__(Column(no_wrap=no_wrap))
+        self._text_of = text_of
+
+    def render(self, task: Task) -> Text:
+        """See `rich.progress.ProgressColumn`."""
+        return self._text_of(task)
+
+
+def _count(task: Task) -> Text:
     """`3/12`; nothing where the total is unknown."""
-
-    def render(self, task: Task) -> Text:
-        """See `rich.progress.ProgressColumn`."""
-        return Text() if task.total is None else super().render(task)
-
-
-class _Left(ProgressColumn):
-    """`0:42`, the time left; nothing where it is unknown."""
-
-    def render(self, task: Task) -> Text:
-        """See `rich.progress.ProgressColumn`."""
-        pace = task.fields.get("pace")
-        left = None if pace is None else pace.remaining_seconds(time.monotonic())
-        if left is None:
-            return Text()
-        minutes, seconds = divmod(int(left), 60)
-        hours, minutes = divmod(minutes, 60)
-        return Text(f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}", "progress.remaining")
+    if task.total is None:
+        return Text()
+    return Text(f"{int(task.completed):{len(str(int(task.total)))}}/{int(task.total)}", "progress.download")
 
 
-class _Name(ProgressColumn):
-    """What the task is."""
-
-    def render(self, task: Task) -> Text:
-        """See `rich.progress.ProgressColumn`."""
-        return words(task.description)
-
-
-class _Facts(ProgressColumn):
+def _facts(task: Task) -> Text:
     """Words about a task: the first column to give way where the terminal is narrow, and never in two rows."""
+    text = words(str(task.fields["facts"]))
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
 
-    def __init__(self) -> None:
-        super().__init__(Column(no_wrap=False))
 
-    def render(self, task: Task) -> Text:
-        """See `rich.progress.ProgressColumn`."""
-        text = words(str(task.fields["facts"]))
-        text.no_wrap, text.overflow = True, "ellipsis"
-        return text
+def _left(task: Task) -> Text:
+    """`0:42`, the time left; nothing where it is unknown."""
+    pace = task.fields.get("pace")
+    left = None if pace is None else pace.remaining_seconds(time.monotonic())
+    if left is None:
+        return Text()
+    minutes, seconds = divmod(int(left), 60)
+    hours, minutes = divmod(minutes, 60)
+    return Text(f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}", "progress.remaining")
 
 
 class Display:
@@ -74,11 +68,11 @@ class Display:
         self.console = Screen(stderr=True, quiet=quiet, soft_wrap=not sys.stderr.isatty())
         narrow = self.console.width < NARROW_COLUMNS
         self._progress = Progress(
-            _Name(Column(no_wrap=True)),
+            _Column(lambda task: words(task.description)),
             BarColumn(bar_width=8 if narrow else 24),
-            _Count(),
-            _Facts(),
-            _Left(),
+            _Column(_count),
+            _Column(_facts, no_wrap=False),
+            _Column(_left),
             console=self.console,
             disable=quiet or not is_animated(sys.stderr),
             transient=True,

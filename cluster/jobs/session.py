@@ -1,20 +1,22 @@
-"""What every job needs from a running cluster: the connection, the port guard, metrics, and a clean end."""
+"""Where a job computes: on a running cluster, with its connection, port guard and clean end, or in this process."""
 
 import logging
 import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cluster.control.actions import DrainRequests
 from cluster.engine.changes import Drain
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
+from cluster.engine.lost import first_line
 from cluster.engine.membership import Timing
+from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
 from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
@@ -23,10 +25,10 @@ from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Bar, Display
-from cluster.jobs.role_metrics import ANSWER_SECONDS, cores_of, processor_of
+from cluster.jobs.role_metrics import ANSWER_SECONDS, Traffic, cores_of, processor_of, traffic_of
 from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
-from cluster.jobs.wire import Traffic, traffic_of
+from cluster.metrics.processor import processor, usable_cores
 from cluster.server.port_guard import PortGuard
 from cluster.server.ports import check_free
 from cluster.server.probe import answers
@@ -214,3 +216,69 @@ def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTT
     if dispatcher is None:
         return HTTPStatus.CONFLICT, "the job is still starting or over: no worker has work"
     return DRAIN_ANSWERS[dispatcher.drain(int(name.removeprefix("worker:")), seconds)]
+
+
+DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+class Alone:
+    """Runs items one after the other, as the only worker."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._functions = functions
+
+    @property
+    def live(self) -> frozenset[int]:
+        """This process, as worker 0."""
+        return frozenset({0})
+
+    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+        """Yield the outcome of each item; none is begun once `stop()` is true. Raises ClusterError."""
+        source = InOrder(items) if isinstance(items, Iterable) else items
+        while not stop() and (item := source.draw(0)) is not None:
+            begin = time.monotonic()
+            try:
+                value = self._functions[item.function](*item.arguments)
+            except tf.errors.OpError as problem:
+                raise ClusterError(f"{item.function} (item {item.id}) failed: {first_line(problem)}") from None
+            value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
+            yield Outcome(item, 0, value, time.monotonic() - begin, 1)
+
+
+class Solo:
+    """What a Session is to a cluster: places for parameters, and what runs items. A context manager."""
+
+    def __init__(self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics) -> None:
+        """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
+        self._cancel = cancel
+        # One thread an operation: how many cores there are must not change a bit of the result.
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        metrics.serve(inventory.task("coordinator", 0))
+        self.places = (DEVICE,)
+        self.workers = 1
+
+    def __enter__(self) -> "Solo":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held."""
+
+    def dispatch(
+        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
+    ) -> Alone:
+        """What runs the functions; without workers there is nothing for `chaos` to strike."""
+        del first_reply_seconds, chaos
+        self._cancel.check()
+        return Alone(functions)
+
+    def processors(self) -> set[str | None]:
+        """Ours."""
+        return {processor()}
+
+    def worker_cores(self) -> list[int]:
+        """Ours."""
+        return [usable_cores()]
+
+    def server_traffic(self) -> Traffic | None:
+        """Nothing goes over any wire."""
+        return None

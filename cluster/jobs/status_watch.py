@@ -21,25 +21,10 @@ from cluster.inventory import Inventory
 from cluster.jobs.lifecycle import Job, Watch
 from cluster.jobs.role_metrics import RoleReader
 from cluster.server.ports import explain
+from cluster.status import events
 from cluster.status.apply import apply, replay
 from cluster.status.derived import counted, events_of, implied
-from cluster.status.events import (
-    Began,
-    Ended,
-    EpochEnded,
-    Event,
-    FaultInjected,
-    FiguresComputed,
-    Looked,
-    Noted,
-    Restored,
-    Resumed,
-    StageBegan,
-    Stamped,
-    Stepped,
-    Updated,
-    WorkerChanged,
-)
+from cluster.status.events import Event, Stamped
 from cluster.status.history_file import HistoryFile, is_kept, read_events
 from cluster.status.parts import NodeTasks, Seen
 from cluster.status.state import ENDED, LONGEST_TEXT, RunState
@@ -64,9 +49,9 @@ PATIENCE_SECONDS = 30.0
 LAST_SECONDS = 5.0
 LOOPBACK = "127.0.0.1"
 
-URGENT = (EpochEnded, FaultInjected)
+URGENT = (events.EpochEnded, events.FaultInjected)
 """Written at once: a checkpoint may follow the one, the end of this process the other."""
-CHANGES = (WorkerChanged, EpochEnded, FiguresComputed, Ended, Resumed)
+CHANGES = (events.WorkerChanged, events.EpochEnded, events.FiguresComputed, events.Ended, events.Resumed)
 """Events with which the numbers are written too."""
 
 
@@ -85,7 +70,7 @@ class RunClock:
         return time.monotonic() - self._began
 
 
-def began(inventory: Inventory, job: str, started: datetime) -> Began:
+def began(inventory: Inventory, job: str, started: datetime) -> events.Began:
     """The first event of a run, from what the inventory says."""
     train = inventory.jobs.train if job == "train" else None
     nodes = tuple(
@@ -95,7 +80,7 @@ def began(inventory: Inventory, job: str, started: datetime) -> Began:
         )
         for node in inventory.nodes
     )  # fmt: skip
-    return Began(
+    return events.Began(
         inventory.cluster, job, started, nodes,
         None if train is None else train.mode, None if train is None else train.model.name,
         inventory.jobs.pi.samples if job == "pi" else None, train is not None and not train.facts.needs_roles(),
@@ -143,17 +128,17 @@ class RunStatus:
         latest = max(at for at, _ in found)
         with self._lock:
             self._applied()
-            seen = [event for _, event in self._kept if not isinstance(event, Began)]
+            seen = [event for _, event in self._kept if not isinstance(event, events.Began)]
             self.clock = RunClock(earlier.started, latest)
             self._state, self._kept, now = earlier, [], self.clock()
-            for event in (began(self._inventory, self._job, self.clock.started), Resumed(latest), *seen):
+            for event in (began(self._inventory, self._job, self.clock.started), events.Resumed(latest), *seen):
                 self._apply(event, now)
 
     def _applied(self) -> RunState:
         busy: list[Stamped] = []
         for _ in range(len(self._pending)):
             at, event = self._pending.popleft()
-            if isinstance(event, Stepped | Updated):
+            if isinstance(event, events.Stepped | events.Updated):
                 busy.append((at, event))
                 continue
             self._state = replay(busy, self._state)
@@ -190,7 +175,7 @@ class RunHistory:
         """Write what there is, from any thread; whether the disk took it."""
         with self._writing:
             found = self._status.take_kept()
-            if any(isinstance(event, Restored) for _, event in found):
+            if any(isinstance(event, events.Restored) for _, event in found):
                 return self._file.rewrite()  # without the epochs that are trained again
             now, state = self._status.clock(), self._status.state()
             due = now - self._counted >= max(COUNT_SECONDS, state.samples.interval_seconds)
@@ -218,7 +203,7 @@ class _Warnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._status.consume(Noted("warning", record.getMessage()[: 2 * LONGEST_TEXT]))
+            self._status.consume(events.Noted("warning", record.getMessage()[: 2 * LONGEST_TEXT]))
         except Exception:  # a log line that cannot be formatted
             self.handleError(record)
 
@@ -253,14 +238,14 @@ class StatusWatch(Watch):
         looking.start()
         self._stack.callback(looking.join)
         self._stack.callback(self._end.set)
-        self.status.consume(StageBegan("preparing"))
+        self.status.consume(events.StageBegan("preparing"))
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, value: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if self.status.state().state not in ENDED:
-            self.status.consume(Ended("failed", str(value) if value is not None else None))
+            self.status.consume(events.Ended("failed", str(value) if value is not None else None))
         self.ended()
         self._stack.close()
 
@@ -268,7 +253,7 @@ class StatusWatch(Watch):
         """See Watch."""
         self._job = job
         found = list(read_events(folder)) if resumed else []
-        if any(isinstance(event, Began) for _, event in found):
+        if any(isinstance(event, events.Began) for _, event in found):
             self.status.resume(found)
         self._history = RunHistory(self.status, folder)
 
@@ -289,7 +274,9 @@ class StatusWatch(Watch):
         workers = membership.workers if membership is not None else {}
         training = self.status.state().training
         pieces = training.micro_batches if training is not None else 1
-        self.status.consume(Looked({f"worker:{task}": _seen(worker, pieces) for task, worker in workers.items()}))
+        self.status.consume(
+            events.Looked({f"worker:{task}": _seen(worker, pieces) for task, worker in workers.items()})
+        )
         self.status.state()
 
     def _keep_looking(self) -> None:

@@ -30,8 +30,7 @@ from cluster.jobs.model_store import store
 from cluster.jobs.modes.mode import Mode, Setup, mode_of, policy_of, wire_codecs
 from cluster.jobs.progress import Display, Terminal
 from cluster.jobs.run_folder import RunFolder, latest_calibration, speeds_of
-from cluster.jobs.session import Session
-from cluster.jobs.solo import Solo
+from cluster.jobs.session import Session, Solo
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport
 from cluster.jobs.training import Trainer

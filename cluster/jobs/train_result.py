@@ -15,8 +15,8 @@ from cluster.inventory.micro_batches import MicroBatches
 from cluster.jobs.chaos_log import ChaosLog
 from cluster.jobs.checkpointing import Resumption
 from cluster.jobs.fit import Fit, Staleness
+from cluster.jobs.role_metrics import WireMeter
 from cluster.jobs.run_folder import latest_calibration
-from cluster.jobs.wire import WireMeter
 from cluster.models.network import Network
 from cluster.status.parts import Figures
 from ps_node.shard import Totals

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import cos, isfinite, log, pi
-from typing import Protocol
 
 from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
@@ -13,10 +12,11 @@ from cluster.errors import ClusterError
 from cluster.inventory.training import Constant, OneCycle, TrainJob
 from cluster.jobs.batches import Plan, Update
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.checkpointing import RunKeeper
 from cluster.jobs.evaluation import Runner
 from cluster.jobs.fit import Cursor, Fit
 from cluster.jobs.modes.mode import Mode, Reply, Step, Stretch
-from cluster.jobs.wire import WireMeter
+from cluster.jobs.role_metrics import WireMeter
 from cluster.status.events import Consumer, Diverged, EpochEnded, Planned, Stepped, TrafficCounted, Updated
 from cluster.status.parts import Figures
 from cluster.status.state import Pace
@@ -31,27 +31,6 @@ FIRST_STRETCH = 16
 
 class DivergedError(ClusterError):
     """The loss is not finite, or far above that of guessing."""
-
-
-class Keeper(Protocol):
-    """Keeps checkpoints."""
-
-    @property
-    def every_seconds(self) -> float:
-        """Time between two of them."""
-        ...
-
-    def due(self) -> bool:
-        """Whether it is time for one."""
-        ...
-
-    def keep(self) -> None:
-        """Keep all there is now. Everything that was scheduled is applied."""
-        ...
-
-    def progress(self, updates: int) -> None:
-        """Note that `updates` more are applied since the last checkpoint."""
-        ...
 
 
 class WorkSource:
@@ -98,7 +77,7 @@ class Trainer:
 
     def __init__(
         self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, emit: Consumer, wire: WireMeter,
-        keeper: Keeper, classes: int,
+        keeper: RunKeeper, classes: int,
     ) -> None:  # fmt: skip
         self._runner, self._mode, self._job = runner, mode, job
         self._cancel, self._emit, self._wire, self._keeper = cancel, emit, wire, keeper

@@ -1,7 +1,5 @@
 """`conv-lstm`: two strided convolutions shorten the window to a quarter, bi-LSTM layers read what is left."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

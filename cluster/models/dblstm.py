@@ -3,8 +3,6 @@
 618,118 parameters on nine channels and six classes with Keras's LSTM conventions, as Kimm's network has.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

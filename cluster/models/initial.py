@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cluster.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Values: TypeAlias = "NDArray[np.float64]"
+    Values = NDArray[np.float64]
+else:
+    Values = Any
+
 Initializer: TypeAlias = "Callable[[Draws, tuple[int, ...]], Values]"
 """Makes the initial values of one parameter of a given shape."""
 

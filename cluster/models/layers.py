@@ -1,7 +1,5 @@
 """Layers without state: each has its parameters' names and shapes and is applied to the tensors of those names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cluster.lazy import tf

@@ -1,11 +1,9 @@
 """What every network is: named parameters, their initial values, and a pure function of them and some windows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from cluster.inventory.extensions import MODELS, ModelFacts
 from cluster.inventory.fields import Choice
@@ -13,7 +11,7 @@ from cluster.lazy import tf
 from cluster.models.initial import Draws, Initializer
 from cluster.parameters.layout import Layout, ParameterSpec, Vector
 
-Tensors: TypeAlias = "Mapping[str, tf.Tensor]"
+Tensors = Mapping[str, tf.Tensor]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`residual`: a pre-norm stack of bi-LSTM layers with true residual connections, x + f(norm(x)), averaged over time."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -4,8 +4,6 @@ After the public code the thesis builds on, HAR-stacked-residual-bidir-LSTMs; `d
 deviates from it and why.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

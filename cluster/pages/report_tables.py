@@ -69,22 +69,18 @@ def _per(value: float | None, seconds: float) -> float | None:
     return value / seconds if value is not None and seconds > 0 else None
 
 
+_SETTINGS = {
+    "mode": "", "workers": "", "ps": "", "seed": "", "dataset": "dataset.name", "dataset.sha256": "",
+    "dataset.train_windows": "", "dataset.test_windows": "", "model.parameters": "", "samples": "planned_samples",
+    "evaluated_run": "",
+}  # fmt: skip
+"""Keys of a result that are shown as settings, and where their values stand if not under the same key."""
+
+
 def settings_of(run: Run) -> dict[str, str]:
     """Everything the run was set to, by the key that the inventory has for it."""
     result = run.result
-    found = {
-        "mode": part_of(result, "mode"),
-        "workers": part_of(result, "workers"),
-        "ps": part_of(result, "ps"),
-        "seed": part_of(result, "seed"),
-        "dataset": part_of(result, "dataset", "name"),
-        "dataset.sha256": part_of(result, "dataset", "sha256"),
-        "dataset.train_windows": part_of(result, "dataset", "train_windows"),
-        "dataset.test_windows": part_of(result, "dataset", "test_windows"),
-        "model.parameters": part_of(result, "model", "parameters"),
-        "samples": part_of(result, "planned_samples"),
-        "evaluated_run": part_of(result, "evaluated_run"),
-    }
+    found = {key: part_of(result, *(path or key).split(".")) for key, path in _SETTINGS.items()}
     found |= dict(_flat(part_of(result, "settings") or {}))
     return {key: _text(value) for key, value in found.items() if value is not None}
 
@@ -152,25 +148,20 @@ def survived_rows(run: Run) -> list[Row]:
     ]
 
 
+_VERSIONS = {
+    "pscluster": "version of this project", "tensorflow": "version of TensorFlow", "python": "version of Python",
+    "numpy": "version of NumPy",
+}  # fmt: skip
+
+
 def environment_rows(run: Run) -> list[Row]:
     """What the run ran on, as far as it was written down."""
-    found = run.environment
-    named = {
-        "pscluster": "version of this project",
-        "tensorflow": "version of TensorFlow",
-        "python": "version of Python",
-        "numpy": "version of NumPy",
-        "system": "of the coordinator's machine",
-        "processor": "of the coordinator's machine",
-        "cores": "of the coordinator's machine",
-        "memory_bytes": "of the coordinator's machine",
-    }
-    rows = []
-    for key, hint in named.items():
+    found, rows = run.environment, list[Row]()
+    for key in ("pscluster", "tensorflow", "python", "numpy", "system", "processor", "cores", "memory_bytes"):
         value = part_of(found, key)
         if value is not None:
             shown = amount(float(value)) if key == "memory_bytes" else str(value)
-            rows.append(Row(key.removesuffix("_bytes"), shown, hint))
+            rows.append(Row(key.removesuffix("_bytes"), shown, _VERSIONS.get(key, "of the coordinator's machine")))
     return rows
 
 
@@ -206,16 +197,10 @@ def epoch_table(epochs: tuple[EpochView, ...]) -> tuple[list[str], list[list[str
     heads = ["epoch", "stage", "loss", "accuracy", "held-out loss", "held-out accuracy", "held-out F1", "learning rate"]
     rows = [
         [
-            str(epoch.epoch),
-            epoch.stage,
-            figure(epoch.loss),
-            percent(epoch.accuracy),
-            figure(epoch.validation_loss),
-            percent(epoch.validation_accuracy),
-            figure(epoch.validation_f1_macro),
-            f"{epoch.learning_rate:.2g}",
+            str(epoch.epoch), epoch.stage, figure(epoch.loss), percent(epoch.accuracy), figure(epoch.validation_loss),
+            percent(epoch.validation_accuracy), figure(epoch.validation_f1_macro), f"{epoch.learning_rate:.2g}",
         ]
         for epoch in epochs
-    ]
+    ]  # fmt: skip
     kept = [place for place in range(len(heads)) if any(row[place] != NOTHING for row in rows)]
     return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from cluster.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Vector = NDArray[np.float32]
+else:
+    Vector = Any
+
 BLOCK = 1024
 """Elements of a block. Shard borders lie on block borders, and norms are summed by block, so that neither the
 number of shards nor of workers changes a bit of the result."""
-
-Vector: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from cluster.status.state import (
     LOST,
     UNKNOWN,
     UP,
-    Epoch,
     Pace,
     Progress,
     Role,
@@ -31,7 +30,7 @@ from cluster.status.state import (
     line_of,
 )
 from cluster.status.thinning import AWAY, SUSPECTED, WORKING, Estimates, live_workers, mean, with_epoch, with_line
-from cluster.status.view import ConfusionView, NodeView, PiPoint
+from cluster.status.view import NodeView, PiPoint
 
 SPAN_OF_CHANGE = {"working": WORKING, "joined": WORKING, "answers": WORKING, "suspected": SUSPECTED}
 
@@ -62,10 +61,8 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
             return _looked(state, event, seconds)
         case events.Sampled():
             return _sampled(state, event, seconds)
-        case events.RoleAnswered():
-            return _answered(state, event)
-        case events.RoleSilent(task):
-            return _silent(state, task)
+        case events.RoleSeen():
+            return _role_seen(state, event)
         case events.WorkerChanged():
             return _changed_worker(_noted(state, event, seconds), event, seconds)
         case events.Validating(begins):
@@ -93,8 +90,8 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
         case events.StageBegan(name, total, unit):
             began = replace(state, progress=Progress(name, unit, Pace(total)))
             return _noted(replace(began, drawing_since=seconds) if name == "pi" else began, event, seconds)
-        case events.Estimated():
-            return replace(state, estimates=_with_estimate(state.estimates, event))
+        case events.Estimated(point):
+            return replace(state, estimates=state.estimates.with_one(point))
         case events.Noted() | events.Diverged() | events.FaultInjected() | events.Calibrated():
             return _noted(state, event, seconds)
         case events.Began():
@@ -112,9 +109,6 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
         case events.Counted():
             return _counted(state, event, seconds)
     assert_never(event)
-
-
-# Work.
 
 
 def _worked(state: RunState, task: str, windows: int, taken: Sequence[float]) -> RunState:
@@ -177,14 +171,6 @@ def _drawn(state: RunState, event: events.PointsDrawn, seconds: float) -> RunSta
     return replace(state, estimates=Estimates(state.estimates.kept, point))
 
 
-def _with_estimate(estimates: Estimates, event: events.Estimated) -> Estimates:
-    point = PiPoint(event.samples, event.drawing_seconds, event.estimate, event.standard_error)
-    return Estimates((*estimates.kept, point) if estimates.keeps(point.samples) else estimates.kept, point)
-
-
-# Training.
-
-
 def _training(state: RunState, **changes: Any) -> RunState:
     return state if state.training is None else replace(state, training=replace(state.training, **changes))
 
@@ -206,11 +192,10 @@ def _traffic(state: RunState, event: events.TrafficCounted) -> RunState:
 
 
 def _epoch(state: RunState, event: events.EpochEnded, seconds: float) -> RunState:
-    figures = {**state.figures, "train": {"loss": event.loss, "accuracy": event.accuracy}}
-    if state.training is not None:
-        epochs = with_epoch(state.training.epochs, Epoch(seconds, event))
-        state = _counted_training(_training(state, epochs=epochs), epoch=event.epoch)
-    return replace(state, figures=figures)
+    if state.training is None:
+        return state
+    epochs = with_epoch(state.training.epochs, (seconds, event))
+    return _counted_training(_training(state, epochs=epochs), epoch=event.epoch)
 
 
 def _restored(state: RunState, event: events.Restored) -> RunState:
@@ -226,24 +211,13 @@ def _restored(state: RunState, event: events.Restored) -> RunState:
         else (at, line)
         for at, line in state.lines
     )
-    epochs = tuple(epoch for epoch in (state.training.epochs if state.training else ()) if not lost(epoch.event))
-    figures = {split: found for split, found in state.figures.items() if split != "train"}
-    if epochs:
-        figures["train"] = {"loss": epochs[-1].event.loss, "accuracy": epochs[-1].event.accuracy}
-    return _training(replace(state, lines=lines, figures=figures), epochs=epochs)
+    epochs = tuple((at, epoch) for at, epoch in (state.training.epochs if state.training else ()) if not lost(epoch))
+    return _training(replace(state, lines=lines), epochs=epochs)
 
 
 def _evaluated(state: RunState, event: events.FiguresComputed, seconds: float) -> RunState:
     others = {split: found for split, found in state.evaluations.items() if split != event.split}
-    return replace(
-        state,
-        confusion=ConfusionView(event.split, event.labels, event.rows, event.epoch),
-        figures={**state.figures, event.split: event.figures.describe()},
-        evaluations={**others, event.split: (seconds, event)},
-    )
-
-
-# The roles.
+    return replace(state, evaluations={**others, event.split: (seconds, event)})
 
 
 def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
@@ -278,34 +252,23 @@ def _changed_worker(state: RunState, event: events.WorkerChanged, seconds: float
     )  # fmt: skip
 
 
-def _answered(state: RunState, event: events.RoleAnswered) -> RunState:
+def _role_seen(state: RunState, event: events.RoleSeen) -> RunState:
     role = state.roles.get(event.task)
-    if role is None:
+    if role is None or (event.task == COORDINATOR and not event.answers):
         return state
-    nodes = state.nodes
+    nodes, now = state.nodes, role.state
     if event.processor:
         name = state.places[event.task]
         nodes = tuple(replace(node, processor=event.processor) if node.name == name else node for node in nodes)
-    answered = replace(
-        role, memory_bytes=event.memory_bytes, sent_bytes_per_second=event.sent_bytes_per_second,
+    if not event.answers:
+        now = LOST if now == UP else now
+    elif not event.task.startswith("worker:"):  # the membership says how a worker is
+        now = UP
+    seen = replace(
+        role, state=now, memory_bytes=event.memory_bytes, sent_bytes_per_second=event.sent_bytes_per_second,
         received_bytes_per_second=event.received_bytes_per_second,
-        state=role.state if event.task.startswith("worker:") else UP,  # the membership says how a worker is
     )  # fmt: skip
-    return replace(state, nodes=nodes, roles={**state.roles, event.task: answered})
-
-
-def _silent(state: RunState, task: str) -> RunState:
-    role = state.roles.get(task)
-    if role is None or task == COORDINATOR:
-        return state
-    silent = replace(
-        role, sent_bytes_per_second=None, received_bytes_per_second=None, memory_bytes=None,
-        state=LOST if role.state == UP else role.state,
-    )  # fmt: skip
-    return replace(state, roles={**state.roles, task: silent})
-
-
-# The life of the run.
+    return replace(state, nodes=nodes, roles={**state.roles, event.task: seen})
 
 
 def _noted(state: RunState, event: Event, seconds: float) -> RunState:
@@ -370,9 +333,6 @@ def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
     )  # fmt: skip
 
 
-# The history.
-
-
 def _counted(state: RunState, event: events.Counted, seconds: float) -> RunState:
     roles, progress = dict(state.roles), state.progress
     for task, known in event.roles.items():
@@ -390,5 +350,5 @@ def _counted(state: RunState, event: events.Counted, seconds: float) -> RunState
         samples=replace(state.samples, interval_seconds=max(state.samples.interval_seconds, event.interval_seconds)),
     )  # fmt: skip
     if event.estimate is not None:
-        state = replace(state, estimates=_with_estimate(state.estimates, event.estimate))
+        state = replace(state, estimates=state.estimates.with_one(event.estimate))
     return state if event.train is None else _training(state, count=event.train, parts=())

@@ -27,7 +27,7 @@ def implied(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
             yield seconds, events.Sampled(None, 0.0, None, idle, 0)
         case events.PointsDrawn() if state.estimates.keeps(event.drawn):
             drawing = seconds - (seconds if state.drawing_since is None else state.drawing_since)
-            yield seconds, events.Estimated(event.drawn, drawing, event.estimate, event.standard_error)
+            yield seconds, events.Estimated(PiPoint(event.drawn, drawing, event.estimate, event.standard_error))
 
 
 def changes_of(state: RunState, task: str, seen: Seen) -> Iterator[events.WorkerChanged]:
@@ -71,7 +71,7 @@ def _sample(state: RunState, workers: Mapping[str, Seen], since: float) -> event
 
 def counted(state: RunState) -> events.Counted:
     """The event that stands for all that is only a number now."""
-    training, progress, latest = state.training, state.progress, state.estimates.latest
+    training, progress = state.training, state.progress
     return events.Counted(
         interval_seconds=state.samples.interval_seconds,
         progress=None if progress is None else replace(progress, validating=False).view(),
@@ -81,12 +81,8 @@ def counted(state: RunState) -> events.Counted:
         },
         processors={node.name: node.processor for node in state.nodes},
         train=None if training is None else replace(training.count, part_seconds=training.part_seconds()),
-        estimate=None if latest is None else _estimated(latest),
+        estimate=state.estimates.latest,
     )
-
-
-def _estimated(point: PiPoint) -> events.Estimated:
-    return events.Estimated(point.samples, point.seconds, point.estimate, point.standard_error)
 
 
 def events_of(state: RunState, seconds: float) -> list[Stamped]:
@@ -105,9 +101,9 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
     if state.run and not any(isinstance(event, events.Opened) for _, event in found):
         found.append((0.0, events.Opened(state.run, state.job, training.parameters if training else None)))
     shown = {(at, event.stage, event.epoch) for at, event in found if isinstance(event, events.EpochEnded)}
-    for epoch in training.epochs if training else ():
-        if (epoch.seconds, epoch.stage, epoch.epoch) not in shown:
-            found.append((epoch.seconds, epoch.event))
+    for at, epoch in training.epochs if training else ():
+        if (at, epoch.stage, epoch.epoch) not in shown:
+            found.append((at, epoch))
     found += state.evaluations.values()
     found += [
         (sample.seconds, events.Sampled(
@@ -116,7 +112,7 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
         for sample in state.samples.kept
     ]  # fmt: skip
     # An estimate has the second at which it was drawn; only their order counts.
-    found += [(point.seconds, _estimated(point)) for point in state.estimates.kept]
+    found += [(point.seconds, events.Estimated(point)) for point in state.estimates.kept]
     found.sort(key=lambda stamped: stamped[0])
     found += [(seconds, events.TimelineKept(task, spans)) for task, spans in state.spans.by_task.items()]
     return [(0.0, began), *found, (seconds, counted(state))]

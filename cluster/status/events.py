@@ -24,12 +24,9 @@ from cluster.status.parts import (
     Text,
     TrainCount,
 )
-from cluster.status.view import ProgressView, SampleView, SpanView
+from cluster.status.view import PiPoint, ProgressView, SampleView, SpanView
 
 log = logging.getLogger(__name__)
-
-
-# The life of a run.
 
 
 @dataclass(frozen=True)
@@ -90,9 +87,6 @@ class Noted:
     text: Text
 
 
-# Progress.
-
-
 @dataclass(frozen=True)
 class StageBegan:
     """A stage begins: `train`, `refit`, `test`, `pi`, or words for a person. `total` is 0 where it is unknown."""
@@ -114,9 +108,6 @@ class Validating:
     """The stage waits while the model is evaluated on held-out people (true), and continues after it (false)."""
 
     begins: bool
-
-
-# Training.
 
 
 @dataclass(frozen=True)
@@ -233,9 +224,6 @@ class Diverged:
     reason: Text
 
 
-# Other jobs, and faults.
-
-
 @dataclass(frozen=True)
 class Evaluated:
     """A worker has evaluated `windows` windows, in a job that does nothing else."""
@@ -259,12 +247,9 @@ class PointsDrawn:
 
 @dataclass(frozen=True)
 class Estimated:
-    """The estimate of pi after `samples` points and `drawing_seconds`, kept each time they have grown by 2 %."""
+    """An estimate of pi, kept each time the points have grown by 2 %."""
 
-    samples: Count
-    drawing_seconds: Seconds
-    estimate: Number
-    standard_error: Number
+    point: PiPoint
 
 
 @dataclass(frozen=True)
@@ -280,9 +265,6 @@ class FaultInjected:
 
     fault: Name
     target: Name
-
-
-# What is seen of the roles.
 
 
 @dataclass(frozen=True)
@@ -302,24 +284,15 @@ class WorkerChanged:
 
 
 @dataclass(frozen=True)
-class RoleAnswered:
-    """A role process says how it is; rates are those of its own sockets."""
+class RoleSeen:
+    """A role process answers, or does not; rates are those of its own sockets."""
 
     task: str
-    memory_bytes: int | None
-    sent_bytes_per_second: float | None
-    received_bytes_per_second: float | None
+    answers: bool
+    memory_bytes: int | None = None
+    sent_bytes_per_second: float | None = None
+    received_bytes_per_second: float | None = None
     processor: str | None = None
-
-
-@dataclass(frozen=True)
-class RoleSilent:
-    """A role process did not answer."""
-
-    task: str
-
-
-# What sums up, for the history.
 
 
 @dataclass(frozen=True)
@@ -356,14 +329,14 @@ class Counted:
     roles: Mapping[Name, RoleCount]
     processors: Mapping[Name, Name | None]
     train: TrainCount | None
-    estimate: Estimated | None
+    estimate: PiPoint | None
 
 
 Event = (
     Began | Opened | Resumed | Restored | Ended | Noted | StageBegan | Advanced | Validating | BatchesCut | Planned
     | Stepped | Updated | EpochEnded | FiguresComputed | UpdatesCounted | TrafficCounted | CheckpointWritten | Diverged
-    | Evaluated | PointsDrawn | Estimated | Calibrated | FaultInjected | Looked | WorkerChanged | RoleAnswered
-    | RoleSilent | Sampled | TimelineKept | Counted
+    | Evaluated | PointsDrawn | Estimated | Calibrated | FaultInjected | Looked | WorkerChanged | RoleSeen
+    | Sampled | TimelineKept | Counted
 )  # fmt: skip
 
 Consumer = Callable[[Event], None]

@@ -12,8 +12,8 @@ from cluster.status.apply import apply, replay
 from cluster.status.events import Began, Ended, EpochEnded, Resumed, Stamped
 from cluster.status.history_file import NAME, read_events
 from cluster.status.parts import Figures
-from cluster.status.state import ENDED, Epoch, RunState, Training
-from cluster.status.thinning import with_epoch
+from cluster.status.state import ENDED, RunState, Training
+from cluster.status.thinning import StampedEpoch, with_epoch
 from cluster.status.view import ConfusionView, PiPoint, RunView, StalenessView, TrainView
 
 RESULT, OLD_EPOCHS, LOG = "result.json", "events.jsonl", "coordinator.log"
@@ -64,21 +64,19 @@ def _without_history(folder: Path, result: Mapping[str, Any]) -> tuple[RunState,
     """Of a run of an earlier version: what its result says, and its epochs."""
     job = str(result.get("job") or folder.name.partition("-")[2].partition("-")[0])
     model, settings = result.get("model") or {}, result.get("settings") or {}
-    training, epochs, started = None, tuple[Epoch, ...](), _started(folder)
+    training, epochs, started = None, tuple[StampedEpoch, ...](), _started(folder)
     if job == "train":
         for epoch in _epochs(folder, started):
             epochs = with_epoch(epochs, epoch)
         training = Training(str(result.get("mode") or "unknown"), str(model.get("name") or "unknown"), epochs=epochs)
         planned = int(settings.get("epochs") or 0)
-        done = epochs[-1].epoch if epochs else 0
+        done = epochs[-1][1].epoch if epochs else 0
         training = replace(training, count=replace(training.count, planned_epochs=planned, epoch=done))
-    last = epochs[-1].event if epochs else None
     state = RunState(
         cluster=str(result.get("cluster") or "unknown"), job=job, run=folder.name, started=started, training=training,
         planned_samples=int(result.get("planned_samples") or 0) if job == "pi" else None,
-        figures={"train": {"loss": last.loss, "accuracy": last.accuracy}} if last else {},
     )  # fmt: skip
-    return state, max(float(result.get("elapsed_seconds") or 0.0), *(epoch.seconds for epoch in epochs), 0.0)
+    return state, max(float(result.get("elapsed_seconds") or 0.0), *(at for at, _ in epochs), 0.0)
 
 
 def _started(folder: Path) -> datetime:
@@ -88,7 +86,7 @@ def _started(folder: Path) -> datetime:
         return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
 
 
-def _epochs(folder: Path, started: datetime) -> Iterator[Epoch]:
+def _epochs(folder: Path, started: datetime) -> Iterator[StampedEpoch]:
     """Earlier versions left a line an epoch."""
     try:
         lines = (folder / OLD_EPOCHS).read_bytes().splitlines()
@@ -103,7 +101,7 @@ def _epochs(folder: Path, started: datetime) -> Iterator[Epoch]:
                 float(found["rate"]), float(found["windows_per_second"]), 0.0,
                 None if held_out["accuracy"] is None else Figures(**held_out),
             )  # fmt: skip
-            yield Epoch((datetime.fromisoformat(found["time"]) - started).total_seconds(), event)
+            yield (datetime.fromisoformat(found["time"]) - started).total_seconds(), event
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             continue
 

@@ -9,9 +9,7 @@ from cluster.status import events, view
 from cluster.status.history_file import KEPT
 
 PAGE = Path("docs/page.md")
-BEGIN, END = "<!-- /api/status: made by `python -m cluster.status.reference --write` -->", "<!-- end of /api/status -->"
-EVENTS_BEGIN = "<!-- events: made by `python -m cluster.status.reference --write` -->"
-EVENTS_END = "<!-- end of events -->"
+MADE = "made by `python -m cluster.status.reference --write`"
 HEADING = "| field | type | meaning |\n|---|---|---|"
 
 
@@ -65,16 +63,14 @@ def render_events() -> str:
 
 def with_reference(page: str) -> str:
     """The page with the tables between their marks. Raises ValueError if it has no marks."""
-    page = _between(page, BEGIN, END, render_reference())
-    return _between(page, EVENTS_BEGIN, EVENTS_END, render_events())
-
-
-def _between(page: str, begin: str, end: str, tables: str) -> str:
-    before, found_begin, rest = page.partition(begin)
-    _, found_end, after = rest.partition(end)
-    if not found_begin or not found_end:
-        raise ValueError(f"{PAGE}: expected the lines {begin!r} and {end!r}")
-    return f"{before}{begin}\n\n{tables}\n\n{end}{after}"
+    for name, tables in (("/api/status", render_reference()), ("events", render_events())):
+        begin, end = f"<!-- {name}: {MADE} -->", f"<!-- end of {name} -->"
+        before, found_begin, rest = page.partition(begin)
+        _, found_end, after = rest.partition(end)
+        if not found_begin or not found_end:
+            raise ValueError(f"{PAGE}: expected the lines {begin!r} and {end!r}")
+        page = f"{before}{begin}\n\n{tables}\n\n{end}{after}"
+    return page
 
 
 if __name__ == "__main__":

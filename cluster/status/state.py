@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from cluster.status import events
 from cluster.status.events import EpochEnded, Event, FiguresComputed, Stamped
 from cluster.status.parts import PARTS, STALENESS_BOUNDS, TrainCount
-from cluster.status.thinning import Estimates, Samples, Spans, mean
+from cluster.status.thinning import Estimates, Samples, Spans, StampedEpoch, mean
 from cluster.status.view import (
     ConfusionView,
     EpochView,
@@ -119,31 +119,13 @@ class Role:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """A finished epoch with the second at which it ended."""
-
-    seconds: float
-    event: EpochEnded
-
-    @property
-    def stage(self) -> str:
-        """Of its training."""
-        return self.event.stage
-
-    @property
-    def epoch(self) -> int:
-        """Its number, from 1."""
-        return self.event.epoch
-
-    def view(self) -> EpochView:
-        """The entry of the picture."""
-        found, of = self.event, self.event.validation
-        held_out = (None, None, None) if of is None else (of.loss, of.accuracy, of.f1_macro)
-        return EpochView(
-            found.stage, found.epoch, found.loss, found.accuracy, found.rate, found.windows_per_second, self.seconds,
-            *held_out,
-        )  # fmt: skip
+def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
+    """The entry of the picture for an epoch that ended at this second."""
+    of = event.validation
+    held_out = (None, None, None) if of is None else (of.loss, of.accuracy, of.f1_macro)
+    return EpochView(
+        event.stage, event.epoch, event.loss, event.accuracy, event.rate, event.windows_per_second, seconds, *held_out
+    )
 
 
 @dataclass(frozen=True)
@@ -156,7 +138,7 @@ class Training:
     alone: bool = False
     """Without workers."""
     micro_batches: int = 1
-    epochs: tuple[Epoch, ...] = ()
+    epochs: tuple[StampedEpoch, ...] = ()
     parts: tuple[Mapping[str, float], ...] = ()
     """Of the latest steps of this coordinator."""
     count: TrainCount = field(default_factory=TrainCount)
@@ -174,7 +156,7 @@ class Training:
         staleness = StalenessView(STALENESS_BOUNDS, stale.counts, stale.total / max(1, total), stale.maximum)
         return TrainView(
             self.mode, self.model, self.parameters, count.epoch, count.planned_epochs, count.learning_rate,
-            dict(self.part_seconds()), tuple(epoch.view() for epoch in self.epochs), staleness if total else None,
+            dict(self.part_seconds()), tuple(epoch_view(*epoch) for epoch in self.epochs), staleness if total else None,
             count.pulled_bytes / steps if steps else None, count.pushed_bytes / steps if steps else None,
             count.updates_applied, count.duplicates_dropped, count.rolled_back, count.resumptions, count.checkpoints,
         )  # fmt: skip
@@ -218,9 +200,7 @@ class RunState:
     spans: Spans = field(default_factory=Spans)
     lines: tuple[Stamped, ...] = ()
     """Events of the event log."""
-    confusion: ConfusionView | None = None
-    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    evaluations: Mapping[str, tuple[float, FiguresComputed]] = field(default_factory=dict)
+    evaluations: dict[str, tuple[float, FiguresComputed]] = field(default_factory=dict)
     """The latest by split, in the order in which they came."""
     live: int = 0
 
@@ -238,6 +218,20 @@ class RunState:
             return mean(sample.windows_per_second for sample in self.samples.kept if sample.windows_per_second > 0)
         known = [rate for role in self.roles.values() if (rate := role.rate()) is not None]
         return sum(known) if known else None
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """The latest figures by split."""
+        epochs = self.training.epochs if self.training is not None else ()
+        figures = {split: found.figures.describe() for split, (_, found) in self.evaluations.items()}
+        if epochs:
+            figures["train"] = {"loss": epochs[-1][1].loss, "accuracy": epochs[-1][1].accuracy}
+        return figures
+
+    def confusion(self) -> ConfusionView | None:
+        """The matrix of the latest evaluation."""
+        for _, found in reversed(self.evaluations.values()):
+            return ConfusionView(found.split, found.labels, found.rows, found.epoch)
+        return None
 
     def event_log(self) -> Iterator[EventView]:
         """The lines of the event log."""
@@ -261,7 +255,7 @@ class RunState:
             elapsed_seconds=elapsed, remaining_seconds=self.remaining_seconds(seconds),
             windows_per_second=self.rate(), progress=self.progress.view() if self.progress is not None else None,
             nodes=nodes, samples=self.samples.kept, spans=self.spans.all(), events=tuple(self.event_log()),
-            confusion=self.confusion, figures={split: dict(found) for split, found in self.figures.items()},
+            confusion=self.confusion(), figures=self.figures(),
             train=self.training.view() if self.training is not None else None,
             pi=PiView(self.planned_samples, self.estimates.points()) if self.planned_samples is not None else None,
         )  # fmt: skip

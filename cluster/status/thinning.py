@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
 
-from cluster.status.events import Stamped
+from cluster.status.events import EpochEnded, Stamped
 from cluster.status.parts import Seen
 from cluster.status.view import PiPoint, SampleView, SpanView
 
@@ -33,6 +32,9 @@ SPAN_OF_PHASE = {
 def live_workers(workers: Mapping[str, Seen]) -> int:
     """How many of them are in the cluster."""
     return sum(SPAN_OF_PHASE.get(seen.phase, AWAY) != AWAY for seen in workers.values())
+
+
+StampedEpoch = tuple[float, EpochEnded]
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Estimates:
         """Whether an estimate after this many samples is kept for good."""
         return not self.kept or samples >= self.kept[-1].samples * GROWTH
 
+    def with_one(self, point: PiPoint) -> "Estimates":
+        """One more, which is the latest."""
+        return Estimates((*self.kept, point) if self.keeps(point.samples) else self.kept, point)
+
     def points(self) -> tuple[PiPoint, ...]:
         """All there are to draw."""
         if self.latest is None or (self.kept and self.kept[-1].samples >= self.latest.samples):
@@ -93,32 +99,13 @@ class Estimates:
         return (*self.kept, self.latest)
 
 
-class Numbered(Protocol):
-    """An epoch of a stage."""
-
-    @property
-    def stage(self) -> str:
-        """`train` or `refit`."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """Its number, from 1."""
-        ...
-
-
-_Epoch = TypeVar("_Epoch", bound=Numbered)
-
-
-def with_epoch(epochs: Sequence[_Epoch], added: _Epoch) -> tuple[_Epoch, ...]:
+def with_epoch(epochs: Sequence[StampedEpoch], added: StampedEpoch) -> tuple[StampedEpoch, ...]:
     """The epochs and one more. What a resumed run trains again takes the place of what was lost."""
-    stages = [epoch.stage for epoch in epochs]
-    begins = stages.index(added.stage) if added.stage in stages else len(epochs)
-    kept = (
-        *epochs[:begins],
-        *(epoch for epoch in epochs[begins:] if epoch.stage == added.stage and epoch.epoch < added.epoch),
-        added,
-    )
+    _, new = added
+    stages = [epoch.stage for _, epoch in epochs]
+    begins = stages.index(new.stage) if new.stage in stages else len(epochs)
+    again = [(at, epoch) for at, epoch in epochs[begins:] if epoch.stage == new.stage and epoch.epoch < new.epoch]
+    kept = (*epochs[:begins], *again, added)
     return kept[::-2][::-1] if len(kept) > MOST_EPOCHS else kept  # the newest one stays
 
 

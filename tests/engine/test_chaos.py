@@ -161,7 +161,7 @@ def test_what_only_a_supervisor_makes_good_is_refused_without_one(fault: Fault) 
 
 
 def test_what_ends_the_coordinator_is_only_for_jobs_that_go_on() -> None:
-    with pytest.raises(UsageError, match="only train goes on"):
+    with pytest.raises(UsageError, match="only train resumes"):
         ChaosPlan.parse("kill-ps:0.1").refuse("pi", supervised=True, goes_on=False)
 
 

@@ -52,8 +52,9 @@ BETTER = {
 PATTERN = re.compile(r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BETTER) + r")\b", re.IGNORECASE)
 
 PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/**/*.md", "docs/conf.py",
-         "inventories/*.yaml", "tools/*.sh", ".ci/run")  # fmt: skip
-PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py")
+         "inventories/*.yaml", "tools/*.sh", ".ci/run", "cluster/pages/templates/*.html")  # fmt: skip
+PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py",
+           "benchmarks/**/*.py", "tools/*.py")  # fmt: skip
 HELPERS = ("tests/conftest.py", "tests/lab/[!t]*.py", "tests/lab_kernel/*.py", "tests/habits/[!t]*.py")
 """Modules beside the tests: a test may repeat a message of the product."""
 
@@ -99,7 +100,7 @@ def name(path: Path) -> str:
 
 
 def counted() -> Counter[str]:
-    """How often each file of the product and each generated page has one of the phrases; only those with one."""
+    """How often each listed file has one of the phrases: product, benchmarks, tools, generated pages; without zeros."""
     paths = [*files(PRODUCT), *(PROJECT / page for page in GENERATED)]
     return +Counter({name(path): len(found(path)) for path in paths})
 

@@ -44,7 +44,7 @@ def touched(before: dict[str, str], after: dict[str, str]) -> tuple[list[str], l
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the examples of all four pages."""
     root = tmp_path_factory.mktemp("extended")
-    for package in PACKAGES:
+    for package in (*PACKAGES, "tools"):
         shutil.copytree(PROJECT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("fabfile.py", "pyproject.toml"):
         shutil.copy(PROJECT / name, root / name)

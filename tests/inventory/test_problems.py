@@ -80,7 +80,13 @@ MISTAKES = {
         "half of an even number",
         "write 34",
     ),
-    "misspelt mode": (("epochs: 30", "mode: synch"), 21, "jobs.train.mode", "'ssp'", "did you mean `sync`?"),
+    "misspelt mode": (
+        ("epochs: 30", "mode: synch"),
+        21,
+        "jobs.train.mode",
+        "unknown mode, expected 'async'",
+        "`sync`?",
+    ),
     "misspelt codec": (("epochs: 30", "codec: {name: topc}"), 21, "jobs.train.codec.name", "'fp16'", "`topk`"),
     "codec that goes by the worker in a mode that must not": (
         ("epochs: 30", "mode: sync\n    codec: {name: topk}"),

@@ -12,7 +12,7 @@ from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.checkpointing import FOLDER, Resumption, RunKeeper, resume
 from cluster.jobs.fit import Cursor, Fit, Staleness
-from cluster.jobs.wire import WireMeter
+from cluster.jobs.role_metrics import WireMeter
 from cluster.parameters import Layout, ParameterSpec
 from cluster.status.parts import Figures
 from ps_node.optimizers.adam import Adam

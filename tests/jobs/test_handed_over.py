@@ -8,7 +8,7 @@ import pytest
 from cluster.data import Dataset, open_prepared
 from cluster.data.publish import publishable
 from cluster.errors import DataError
-from cluster.jobs.handed_over import handed_over
+from cluster.jobs.sources import handed_over
 from cluster.server.accounts import ROLES_ACCOUNT
 from tests.habits import needs
 from tests.jobs.cluster import own_recordings

@@ -70,7 +70,7 @@ def test_faults_are_refused_where_there_is_no_worker_to_strike(here: Path) -> No
     ("job", "faults", "words"),
     [
         ("train", "kill-worker:0.1", "--chaos kill-worker needs a supervisor"),
-        ("pi", "kill-ps:0.1", "only train goes on after that"),
+        ("pi", "kill-ps:0.1", "only train resumes after that"),
         ("pi", "kill-everybody:0.1", "no fault is called 'kill-everybody'"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from cluster.errors import ClusterError
-from cluster.jobs.wire import Traffic, WireMeter, traffic_of
+from cluster.jobs.role_metrics import Traffic, WireMeter, traffic_of
 from cluster.metrics.exporter import serve
 from tests.jobs.cluster import free_port
 

@@ -13,7 +13,7 @@ from cluster.status.events import (
     Looked,
     Opened,
     PointsDrawn,
-    RoleAnswered,
+    RoleSeen,
     StageBegan,
     Stamped,
     Stepped,
@@ -110,7 +110,7 @@ def whole() -> Played:
     played.work(50, 60)
     played.emit(ended(1), 60.0)
     played.emit(MATRIX, 60.0)
-    played.emit(RoleAnswered("ps:0", 88_000_000, 1000.0, 2000.0, "Cortex-A53"), 60.0)
+    played.emit(RoleSeen("ps:0", True, 88_000_000, 1000.0, 2000.0, "Cortex-A53"), 60.0)
     return played
 
 

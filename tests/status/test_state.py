@@ -13,8 +13,7 @@ from cluster.status.events import (
     Ended,
     Noted,
     Opened,
-    RoleAnswered,
-    RoleSilent,
+    RoleSeen,
     StageBegan,
     Stepped,
     Updated,
@@ -156,13 +155,13 @@ def test_progress_and_the_time_left() -> None:
 
 def test_a_role_that_answers_no_longer() -> None:
     state = begun()
-    state.emit(RoleSilent("ps:0"), 2.0)
+    state.emit(RoleSeen("ps:0", answers=False), 2.0)
     assert role(state.view(2.0), "ps:0").state == "unknown"
-    state.emit(RoleAnswered("ps:0", 1, 2.0, 3.0), 2.0)
-    state.emit(RoleSilent("ps:0"), 3.0)
+    state.emit(RoleSeen("ps:0", True, 1, 2.0, 3.0), 2.0)
+    state.emit(RoleSeen("ps:0", answers=False), 3.0)
     assert role(state.view(3.0), "ps:0").state == "lost"
     assert role(state.view(3.0), "ps:0").memory_bytes is None
-    state.emit(RoleAnswered("worker:0", 5, None, None), 3.0)
+    state.emit(RoleSeen("worker:0", True, 5, None, None), 3.0)
     assert role(state.view(3.0), "worker:0").state == "idle"
 
 

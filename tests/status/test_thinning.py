@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.status.events import Event, Noted, Stamped
+from cluster.status.events import EpochEnded, Event, Noted, Stamped
 from cluster.status.thinning import (
     AGAIN_SECONDS,
     FIRST_LINES,
@@ -16,21 +16,23 @@ from cluster.status.thinning import (
     Estimates,
     Samples,
     Spans,
+    StampedEpoch,
     halved,
     with_epoch,
     with_line,
 )
-from cluster.status.view import EpochView, PiPoint, SampleView
+from cluster.status.view import PiPoint, SampleView
 
 
 def sample(seconds: float, rate: float = 10.0, loss: float | None = 1.0) -> SampleView:
     return SampleView(seconds, loss, rate, None, {"worker:0": rate}, 1)
 
 
-def epoch(number: int, stage: str = "train", loss: float = 1.0) -> EpochView:
-    return EpochView(stage, number, loss, 0.5, 0.1, 100.0, float(number))
+def epoch(number: int, stage: str = "train", loss: float = 1.0) -> StampedEpoch:
+    return float(number), EpochEnded(stage, number, loss, 0.5, 0.1, 100.0, 0.0, None)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4000))
 def test_samples_of_a_run_of_any_length_fit_and_do_not_lie(count: int) -> None:
     samples = Samples()
@@ -55,8 +57,7 @@ def test_neighbours_become_one_with_their_means() -> None:
 def test_estimates_are_kept_so_that_a_logarithmic_axis_shows_them() -> None:
     estimates = Estimates()
     for chunk in range(1, 100_001):
-        point = PiPoint(chunk * 1000, float(chunk), 3.1, 0.1)
-        estimates = Estimates((*estimates.kept, point) if estimates.keeps(point.samples) else estimates.kept, point)
+        estimates = estimates.with_one(PiPoint(chunk * 1000, float(chunk), 3.1, 0.1))
     points = estimates.points()
     assert len(points) < 700
     assert points[0].samples == 1000
@@ -68,23 +69,23 @@ def test_estimates_are_kept_so_that_a_logarithmic_axis_shows_them() -> None:
 
 
 def test_epochs_that_are_trained_again_replace_those_that_were_lost() -> None:
-    epochs: tuple[EpochView, ...] = ()
+    epochs: tuple[StampedEpoch, ...] = ()
     for number in (1, 2, 3):
         epochs = with_epoch(epochs, epoch(number))
     epochs = with_epoch(epochs, epoch(2, loss=0.5))
-    assert [(found.epoch, found.loss) for found in epochs] == [(1, 1.0), (2, 0.5)]
+    assert [(found.epoch, found.loss) for _, found in epochs] == [(1, 1.0), (2, 0.5)]
     epochs = with_epoch(epochs, epoch(1, "refit"))
     epochs = with_epoch(epochs, epoch(2, "refit"))
-    assert [(found.stage, found.epoch) for found in epochs] == [
+    assert [(found.stage, found.epoch) for _, found in epochs] == [
         ("train", 1), ("train", 2), ("refit", 1), ("refit", 2)
     ]  # fmt: skip
 
 
 def test_many_epochs_are_thinned_and_the_newest_stays() -> None:
-    epochs: tuple[EpochView, ...] = ()
+    epochs: tuple[StampedEpoch, ...] = ()
     for number in range(1, 3 * MOST_EPOCHS):
         epochs = with_epoch(epochs, epoch(number))
-        assert epochs[-1].epoch == number
+        assert epochs[-1][1].epoch == number
         assert len(epochs) <= MOST_EPOCHS
 
 
