@@ -29,7 +29,7 @@ class JobProcess:
     """What to start: the job's command line and environment; its name and the inventory for messages.
 
     `run_file` is where the coordinator names its run folder, None without one. A `resumable` job is started again in
-    that folder, another one anew. `shown` turns the folder into what a person types for it.
+    that folder, another one from the start. `shown` turns the folder into what a person types for it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class JobProcess:
 
     @property
     def run_to_resume(self) -> str:
-        """The folder that the coordinator named; empty before it has one, or where the job begins anew."""
+        """The folder that the coordinator named; empty before it has one, or where the job starts over."""
         try:
             return "" if self.run_file is None or not self.resumable else self.run_file.read_text().strip()
         except FileNotFoundError:
