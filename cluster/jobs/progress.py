@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
-from cluster.logs.screen import Screen, words
+from cluster.logs.screen import Screen, coloured, words
 from cluster.logs.terminal import is_animated
 from cluster.status import events
 from cluster.status.events import Event
@@ -39,7 +39,7 @@ def _count(task: Task) -> Text:
     """`3/12`; nothing where the total is unknown."""
     if task.total is None:
         return Text()
-    return Text(f"{int(task.completed):{len(str(int(task.total)))}}/{int(task.total)}", "progress.download")
+    return coloured(f"{int(task.completed):{len(str(int(task.total)))}}/{int(task.total)}", "progress.download")
 
 
 def _facts(task: Task) -> Text:
@@ -57,7 +57,8 @@ def _left(task: Task) -> Text:
         return Text()
     minutes, seconds = divmod(int(left), 60)
     hours, minutes = divmod(minutes, 60)
-    return Text(f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}", "progress.remaining")
+    shown = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return coloured(shown, "progress.remaining")
 
 
 class Display:

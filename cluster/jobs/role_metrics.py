@@ -161,7 +161,7 @@ def traffic_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_SEC
 
 @dataclass
 class WireMeter:
-    """Adds up traffic over the stretches in which only training went on."""
+    """Adds up traffic over the stretches in which only training ran."""
 
     sent: int = 0
     received: int = 0

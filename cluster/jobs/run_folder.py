@@ -44,7 +44,7 @@ class RunFolder:
     def _take_number(self, runs: Path) -> None:
         """Write the place in the order of starts: names are out of order once a clock is set back."""
         number = 1 + max((_number(path.parent) for path in runs.glob(f"*/{SEQUENCE}")), default=0)
-        with suppress(OSError):  # a disk that does not take it takes no checkpoint either, and says so then
+        with suppress(OSError):  # a disk that refuses it refuses the checkpoint too, which is an error
             (self.path / SEQUENCE).write_text(f"{number}\n", encoding="ascii")
 
     @property

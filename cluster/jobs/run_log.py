@@ -61,7 +61,7 @@ class JobLogging:
 
 
 class _Patient(logging.FileHandler):
-    """Loses a line that the disk does not take, instead of telling the terminal or ending the job."""
+    """Drops a line that the disk refuses. The terminal shows nothing of it and the job continues."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError):

@@ -167,7 +167,7 @@ class RunHistory:
         self._thread.start()
 
     def close(self) -> None:
-        """Write the rest. Does not wait for ever: the folder may lie on a server that is gone."""
+        """Write the rest. Waits a few seconds at most: the folder may lie on a server that is gone."""
         self._end.set()
         self._thread.join(LAST_SECONDS)
 

@@ -70,7 +70,7 @@ def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
         line("updates applied", "", count, result_number("updates", "applied")),
         line("pulled a step", "bytes, from the servers", amount, result_number("wire", "pull_bytes_per_step")),
         line("pushed a step", "bytes, to the servers", amount, result_number("wire", "push_bytes_per_step")),
-        line("resumptions", "times the job was brought back", count, result_number("resumptions")),
+        line("resumptions", "times the job was resumed", count, result_number("resumptions")),
         line("samples", "random points drawn", short, result_number("samples")),
         line("estimate of pi", "", pi_digits, result_number("estimate")),
         line("standard error", "of the estimate", pi_digits, result_number("standard_error")),

@@ -140,7 +140,7 @@ def survived_rows(run: Run) -> list[Row]:
             ),
             Row("sent twice", count(number_of(updates, "duplicates_dropped")), "dropped: each update counts once"),
             Row("rolled back", count(number_of(updates, "rolled_back")), "lost with a server, and done again"),
-            Row("resumptions", count(number_of(result, "resumptions")), "times the job was brought back"),
+            Row("resumptions", count(number_of(result, "resumptions")), "times the job was resumed"),
         ]
     injected = part_of(result, "chaos", "injected") or {}
     return rows + [

@@ -103,7 +103,7 @@ class PageServer:
             closing = self.viewers.close()
             try:
                 asyncio.run_coroutine_threadsafe(closing, self._loop).result(CLOSE_SECONDS)
-            except TimeoutError:  # held up: it ends all the same
+            except TimeoutError:  # held up: it ends anyway
                 pass
             except RuntimeError:  # the loop has ended by itself
                 closing.close()

@@ -14,7 +14,7 @@ class Meaning:
 
 RUN_STATES = {
     "preparing": Meaning("preparing", "waiting", "reads the recordings and connects the roles"),
-    "running": Meaning("running", "well", "the job is at work"),
+    "running": Meaning("running", "well", "the job runs"),
     "done": Meaning("done", "well", "complete"),
     "cancelled": Meaning("cancelled", "off", "ended by a person before it was complete"),
     "failed": Meaning("failed", "bad", "ended by an error"),
@@ -92,7 +92,7 @@ GLOSSARY = {
     "checkpoint": "the state of the training on disk, from which it resumes after a failure",
     "standard error": "how far off the estimate typically is by chance: two in three times it is closer than that",
     "suspected": "a worker that is silent for longer than its work should take",
-    "shut out (fenced)": "a worker that was too late: nothing it still sends counts, and it has to join anew",
+    "shut out (fenced)": "a worker that was too late: nothing it still sends counts, and it has to join again",
     "drained": "a worker that a person took out of the cluster",
 }
 

@@ -22,7 +22,7 @@ from cluster.status.state import (
     UNKNOWN,
     UP,
     Pace,
-    Progress,
+    PresentStage,
     Role,
     RunState,
     Training,
@@ -88,7 +88,7 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
             checkpoints = state.training.count.checkpoints + 1 if state.training is not None else 0
             return _counted_training(_noted(state, event, seconds), checkpoints=checkpoints)
         case events.StageBegan(name, total, unit):
-            began = replace(state, progress=Progress(name, unit, Pace(total)))
+            began = replace(state, progress=PresentStage(name, unit, Pace(total)))
             return _noted(replace(began, drawing_since=seconds) if name == "pi" else began, event, seconds)
         case events.Estimated(point):
             return replace(state, estimates=state.estimates.with_one(point))
@@ -343,7 +343,7 @@ def _counted(state: RunState, event: events.Counted, seconds: float) -> RunState
                 memory_bytes=known.memory_bytes, step_seconds=steps,
             )  # fmt: skip
     if (found := event.progress) is not None:
-        progress = Progress(found.stage, found.unit, Pace(found.total, found.done))
+        progress = PresentStage(found.stage, found.unit, Pace(found.total, found.done))
     state = replace(
         state, roles=roles, progress=progress,
         nodes=tuple(replace(node, processor=event.processors.get(node.name)) for node in state.nodes),

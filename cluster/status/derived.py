@@ -1,4 +1,4 @@
-"""Events that follow from a state: changes of workers, samples, and a history that is written anew. Pure."""
+"""Events that follow from a state: changes of workers, samples, and a history that is rewritten. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -86,7 +86,7 @@ def counted(state: RunState) -> events.Counted:
 
 
 def events_of(state: RunState, seconds: float) -> list[Stamped]:
-    """Events that lead to the same state, without what was thinned out: a history that is written anew."""
+    """Events that lead to the same state, without what was thinned out: a history that is rewritten."""
     tasks: dict[str, list[str]] = {node.name: [] for node in state.nodes}
     for task, place in state.places.items():
         tasks[place].append(task)

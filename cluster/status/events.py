@@ -314,7 +314,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class TimelineKept:
-    """The spans of one task, in a file that was written anew; the last one has no end while it lasts."""
+    """The spans of one task, in a rewritten file; the last one has no end while it lasts."""
 
     task: Name
     spans: tuple[SpanView, ...]

@@ -26,7 +26,7 @@ from cluster.status.state import iso
 
 NAME = "history.jsonl"
 LARGEST_BYTES = 4_000_000
-"""A larger file is written anew, without what was thinned out since."""
+"""A larger file is rewritten, without what was thinned out since."""
 MOST_BYTES = 64_000_000
 """What is read of a file."""
 LONGEST_LINE = 1_000_000
@@ -117,7 +117,7 @@ class HistoryFile:
     def __init__(
         self, folder: Path, started: datetime, everything: Callable[[], Sequence[Stamped]], largest: int = LARGEST_BYTES
     ) -> None:  # fmt: skip
-        """`everything()`: the events of the whole file, for when it is written anew."""
+        """`everything()`: the events of the whole file, for when it is rewritten."""
         self.path = folder / NAME
         self._started, self._everything, self._largest = started, everything, largest
         self._whole = False
@@ -145,7 +145,7 @@ class HistoryFile:
         return self._whole
 
     def rewrite(self) -> bool:
-        """Write the whole file anew; whether the disk took it."""
+        """Rewrite the whole file; whether the disk took it."""
         content = self._lines(self._everything())
         try:
             atomic_write(self.path, content)

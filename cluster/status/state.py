@@ -59,7 +59,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PresentStage:
     """The present stage."""
 
     stage: str
@@ -191,7 +191,7 @@ class RunState:
     ended_seconds: float | None = None
     training: Training | None = None
     planned_samples: int | None = None
-    progress: Progress | None = None
+    progress: PresentStage | None = None
     drawing_since: float | None = None
     """When the stage of the pi job began."""
     samples: Samples = field(default_factory=Samples)

@@ -199,7 +199,7 @@ class TrainView:
     rolled_back: int = 0
     """Updates that were lost with a process and ran again."""
     resumptions: int = 0
-    """Times that another coordinator went on."""
+    """Times that another coordinator resumed the run."""
     checkpoints: int = 0
     """Checkpoints that were written."""
 
