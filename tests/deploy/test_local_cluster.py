@@ -187,7 +187,7 @@ def test_from_a_fresh_inventory_to_a_result_and_back_to_nothing(cluster: LocalCl
     assert held_by(cluster.state.lock) is None
     assert all(gone(pid) for pid in cluster.pids)
     assert sorted(path.name for path in cluster.state.path.iterdir()) == [
-        *("job.lock", "logs", "supervisor.lock", "token")
+        *("deployments", "job.lock", "logs", "nodes.json", "supervisor.lock", "token")
     ]
     left = [process.info for process in psutil.process_iter(["pid", "cmdline"]) if names(process, cluster.inventory)]
     assert left == []
