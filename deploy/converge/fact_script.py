@@ -32,10 +32,11 @@ def fact_script(questions: Questions) -> str:
         f'[ $? -ne {_KILLED} ] || echo "{SILENT}"'
     )
     subjects = "".join(subject.script(questions) for subject in SUBJECTS)
-    return f"""\
+    prelude = f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() {{ printf '\\n{SECTION}%s\\n' "$1"; }}
-{subjects}\
+"""
+    rest = f"""\
 section system
 ([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\\n%s\\n' "$ID" "$VERSION_ID")
 for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($command 2>/dev/null)"; done
@@ -92,3 +93,4 @@ for file in {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice /etc/psclust
 done | sort -zu | tar --null --no-recursion --ignore-failed-read --absolute-names -cf - -T - 2>/dev/null | base64
 section end
 """
+    return prelude + subjects + rest
