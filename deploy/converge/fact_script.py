@@ -32,7 +32,7 @@ def fact_script(questions: Questions) -> str:
         f'[ $? -ne {_KILLED} ] || echo "{SILENT}"'
     )
     subjects = "".join(subject.script(questions) for subject in SUBJECTS)
-    begin = f"""\
+    prelude = f"""\
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() {{ printf '\\n{SECTION}%s\\n' "$1"; }}
 """
@@ -93,4 +93,4 @@ for file in {UNIT_FOLDER}/pscluster-* {UNIT_FOLDER}/pscluster.slice /etc/psclust
 done | sort -zu | tar --null --no-recursion --ignore-failed-read --absolute-names -cf - -T - 2>/dev/null | base64
 section end
 """
-    return begin + subjects + rest
+    return prelude + subjects + rest

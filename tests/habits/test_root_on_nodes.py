@@ -16,9 +16,8 @@ BY_PATH = re.compile(
     r"\b(rm -rf?|chown|install -d|mkdir -p|ln -s|cp -[a-z]*[rp])\b|Standard(Output|Error)=(append|file)"
 )
 WITHIN_ROOT_S_OWN = {
-    "deploy/converge/accounts.py": "/etc and /var/lib/pscluster-deploy, which only root writes",
+    "deploy/converge/accounts.py": "/var/lib/pscluster-deploy, which only root reads",
     "deploy/converge/code.py": "/opt/pscluster/prepared, which only root writes",
-    "deploy/converge/packages.py": "/var/lib/pscluster-deploy, which only root reads",
     "deploy/converge/reset.py": "folders below /etc, /opt, /var/lib and the export, also where Python is broken",
     "deploy/release/environment_script.py": "/opt/pscluster/environments, which only root writes",
     "deploy/release/publish_scripts.py": "the shared folder on its server, root's; elsewhere it runs as the account",
