@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from cluster.inventory.extensions import CODECS
-
 PREFIX = "pscluster_"
 LABELS = ("role", "task")
 """Labels of every metric."""
@@ -189,7 +187,7 @@ _TRAINING = (
                    help="Updates that came twice and were dropped since the coordinator began, as of the latest epoch"),
     _train_counter("train_updates_rolled_back_total", help="Updates that were lost with a server and ran again"),
     _train_counter("train_resumptions_total", help="Times the run was resumed"),
-    _train_counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": CODECS.names},
+    _train_counter("train_wire_bytes_total", labels={"direction": ("pull", "push"), "codec": ()},
                    help="Bytes between the parameter servers and all others in training, counted at the end of each "
                         "stretch"),
     _train_histogram("train_checkpoint_seconds", buckets=CHECKPOINT_BUCKETS, help="Time a checkpoint took"),
