@@ -20,6 +20,8 @@ ALMOST_NONE_BYTES = 32 * MEBIBYTE
 """With less memory than this an abort counts as want of memory: std::bad_alloc and a failed thread end in abort()."""
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_LIBC = ctypes.PyDLL(None)
+"""Its calls keep Python's lock: another thread may wait with it for the loader, in which this one has just crashed."""
 _installed: list[object] = []  # C points to these, so they must live as long as the process
 
 
@@ -71,5 +73,6 @@ def _install(number: signal.Signals, handle: Callable[[int], None]) -> None:
 
 
 def _end(line: str, code: ExitCode) -> None:
-    os.write(sys.stderr.fileno() if sys.stderr else 2, f"{line}\n".encode())
-    os._exit(code)
+    text = f"{line}\n".encode()
+    _LIBC.write(sys.stderr.fileno() if sys.stderr else 2, text, ctypes.c_size_t(len(text)))
+    _LIBC._exit(int(code))
