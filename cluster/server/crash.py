@@ -6,7 +6,6 @@ start of every Pi, and only for the loader. A handler in this process shows both
 """
 
 import ctypes
-import os
 import platform
 import signal
 import sys
