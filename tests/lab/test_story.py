@@ -281,7 +281,7 @@ def test_a_job_goes_on_without_its_operator(cluster: Cluster) -> None:
     with operator.running("job", "train", "--epochs", "1000") as training:
         training.wait_for("train: epoch")
         training.interrupt()
-        assert "goes on; `fab job attach --job" in training.end(130).text
+        assert "continues; `fab job attach --job" in training.end(130).text
     name = operator.fab("job", "list", "--json").json()["jobs"][-1]
     assert name["state"] == "running"
     assert "a job is running on this cluster already" in operator.fab("job", "pi", code=1).text
