@@ -22,52 +22,52 @@ from tests.converge.played_node import PlayedNode
 
 
 @dataclass(frozen=True)
-class Swappiness:
-    """The kernel setting vm.swappiness."""
+class Overcommit:
+    """The kernel setting vm.overcommit_memory."""
 
     wanted: int
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Set it."""
-        if facts.more.get("swappiness") == self.wanted:
+        if facts.more.get("overcommit") == self.wanted:
             return ()
-        steps = (Shell("set it", f"sysctl vm.swappiness={self.wanted}"),)
-        return (Change("kernel", "vm.swappiness", "change", f"to {self.wanted}", steps),)
+        steps = (Shell("set it", f"sysctl vm.overcommit_memory={self.wanted}"),)
+        return (Change("overcommit", "vm.overcommit_memory", "change", f"to {self.wanted}", steps),)
 
 
 def _read(answer: Answer) -> Mapping[str, object]:
-    return {"swappiness": int(answer.sections["swappiness"])}
+    return {"overcommit": int(answer.sections["overcommit"])}
 
 
 def _check(wish: NodeWish, facts: MachineFacts) -> Found:
-    if facts.more.get("swappiness", 0) == 100:
-        yield "warning", "swap", "swaps whenever it can"
+    if facts.more.get("overcommit", 0) == 100:
+        yield "warning", "overcommit", "grants any memory"
 
 
-def _resources(inventory: Inventory, node: str, facts: MachineFacts) -> Sequence[Swappiness]:
-    return [Swappiness(1)]
+def _resources(inventory: Inventory, node: str, facts: MachineFacts) -> Sequence[Overcommit]:
+    return [Overcommit(1)]
 
 
-SWAP = Subject(
-    "swap",
+OVERCOMMIT = Subject(
+    "overcommit",
     "prepare",
-    lambda questions: "section swappiness; cat /proc/sys/vm/swappiness\n",
+    lambda questions: "section overcommit; cat /proc/sys/vm/overcommit_memory\n",
     _read,
     _check,
     _resources,
-    "touch /run/swappiness-undone\n",
+    "touch /run/overcommit-undone\n",
 )
 
 
 @pytest.fixture
-def swap() -> Iterator[None]:
-    SUBJECTS.append(SWAP)
+def overcommit() -> Iterator[None]:
+    SUBJECTS.append(OVERCOMMIT)
     yield
-    SUBJECTS.remove(SWAP)
+    SUBJECTS.remove(OVERCOMMIT)
 
 
 def answer_of(node: PlayedNode, questions: Questions) -> MachineFacts:
-    node.write("/proc/sys/vm/swappiness", "100\n")
+    node.write("/proc/sys/vm/overcommit_memory", "100\n")
     node.write("/proc/uptime", "100.0 50.0\n")
     node.write("/proc/meminfo", "MemTotal: 1 kB\n")
     for name in ("uname", "getconf", "nproc", "ip", "df", "tar", "base64", "readlink", "du", "date"):
@@ -75,25 +75,25 @@ def answer_of(node: PlayedNode, questions: Questions) -> MachineFacts:
     return read_facts(node.run(fact_script(questions)).stdout, 0.0, 0.0)
 
 
-@pytest.mark.usefixtures("swap")
+@pytest.mark.usefixtures("overcommit")
 def test_one_file_asks_reads_checks_changes_and_undoes(tmp_path: Path) -> None:
     node = PlayedNode(tmp_path / "node")
     facts = answer_of(node, Questions())
-    assert facts.more == {"swappiness": 100}
+    assert facts.more["overcommit"] == 100
 
     inventory = thesis()
     wish = NodeWish.of(inventory, "rpi01", estimate(32), None)
-    swapping = untouched(inventory.hosts["rpi01"], more=facts.more)
-    assert [one.line for one in examine(wish, swapping) if one.topic == "swap"] == ["swaps whenever it can"]
+    granting = untouched(inventory.hosts["rpi01"], more=facts.more)
+    assert [one.line for one in examine(wish, granting) if one.topic == "overcommit"] == ["grants any memory"]
 
-    changes = plan(wish_for(inventory), {"rpi01": swapping})["prepare"]["rpi01"]
-    assert [change.detail for change in changes if change.kind == "kernel"] == ["to 1"]
-    settled = untouched(inventory.hosts["rpi01"], more={"swappiness": 1})
-    assert "kernel" not in {one.kind for one in plan(wish_for(inventory), {"rpi01": settled})["prepare"]["rpi01"]}
+    changes = plan(wish_for(inventory), {"rpi01": granting})["prepare"]["rpi01"]
+    assert [change.detail for change in changes if change.kind == "overcommit"] == ["to 1"]
+    settled = untouched(inventory.hosts["rpi01"], more={"overcommit": 1})
+    assert "overcommit" not in {one.kind for one in plan(wish_for(inventory), {"rpi01": settled})["prepare"]["rpi01"]}
 
     done = node.run(reset_script(Traces.of(inventory, False), "rpi01"))
     assert done.returncode == 0, done.stderr
-    assert (node.root / "run" / "swappiness-undone").exists()
+    assert (node.root / "run" / "overcommit-undone").exists()
 
 
 def test_every_subject_has_a_name_and_a_phase_of_its_own() -> None:
