@@ -150,6 +150,9 @@ def _checked(result: int) -> int:
 
 @cache
 def _libc() -> ctypes.CDLL:
-    # Opened once, before the gate's thread needs it: one that waits for the loader with Python's lock in hand would
-    # keep a crash inside the loader from being told.
-    return ctypes.CDLL(None, use_errno=True)
+    # Opened once, its functions looked up, before the gate's thread needs them: a thread that waits for the loader with
+    # Python's lock would keep the crash handler from reporting a crash inside the loader.
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name in ("accept4", "ioctl", "prctl", "syscall"):
+        getattr(libc, name)
+    return libc

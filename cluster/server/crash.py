@@ -6,7 +6,6 @@ on every start of every Pi, and only about the loader. A handler in this process
 """
 
 import ctypes
-import os
 import platform
 import signal
 import sys
@@ -20,6 +19,8 @@ ALMOST_NONE_BYTES = 32 * MEBIBYTE
 """Below this an abort is put down to memory: std::bad_alloc and a thread that cannot be created both end in abort()."""
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_LIBC = ctypes.PyDLL(None)
+"""Its calls keep Python's lock: another thread may wait with it for the loader, in which this one has just crashed."""
 _installed: list[object] = []  # what C points to has to stay alive as long as the process
 
 
@@ -72,5 +73,6 @@ def _install(number: signal.Signals, handle: Callable[[int], None]) -> None:
 
 
 def _end(line: str, code: ExitCode) -> None:
-    os.write(sys.stderr.fileno() if sys.stderr else 2, f"{line}\n".encode())
-    os._exit(code)
+    text = f"{line}\n".encode()
+    _LIBC.write(sys.stderr.fileno() if sys.stderr else 2, text, ctypes.c_size_t(len(text)))
+    _LIBC._exit(int(code))
