@@ -17,15 +17,15 @@ import yaml
 
 from cluster.errors import ClusterError
 from cluster.inventory import load
-from deploy.monitor.alerts import ALERTS
-from deploy.monitor.files import ALERT_GROUP, ALERT_RULES, RECORDING_GROUP, RECORDING_RULES, prometheus_files, write
-from deploy.monitor.rule import Alert
+from deploy.monitor.files import ALERT_RULES, RECORDING_RULES, prometheus_files, rule_group, write
 from tools.prometheus_tools import tool
 
 PROJECT = Path(__file__).resolve().parents[1]
 CASES = PROJECT / "tests/monitor/rule_cases.yaml"
 INVENTORY = PROJECT / "inventory.yaml"
 SAMPLES_APART = "30s"
+Alert = Mapping[str, Any]
+"""An alerting rule in Prometheus's own format."""
 
 
 def read_cases() -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def read_cases() -> list[dict[str, Any]]:
 
 def promtool_tests(cases: Sequence[Mapping[str, Any]], known: Sequence[Alert]) -> dict[str, Any]:
     """A test file for promtool. Raises KeyError for a case of an unknown alert."""
-    by_name = {alert.name: alert for alert in known}
+    by_name = {alert["alert"]: alert for alert in known}
     groups = []
     for case in cases:
         for kind in ("fires", "silent"):
@@ -45,23 +45,23 @@ def promtool_tests(cases: Sequence[Mapping[str, Any]], known: Sequence[Alert]) -
         "rule_files": [RECORDING_RULES, ALERT_RULES],
         "evaluation_interval": SAMPLES_APART,
         # Otherwise in the order of a Go map, another one in each run: now and then an alert read the value before.
-        "group_eval_order": [RECORDING_GROUP, ALERT_GROUP],
+        "group_eval_order": [rule_group(name)["name"] for name in (RECORDING_RULES, ALERT_RULES)],
         "tests": groups,
     }
 
 
 def _group(alert: Alert, kind: str, case: Mapping[str, Any]) -> dict[str, Any]:
     expected = [
-        {"exp_labels": {"severity": alert.severity, **labels}, "exp_annotations": _texts(alert, labels, case)}
+        {"exp_labels": {**alert["labels"], **labels}, "exp_annotations": _texts(alert, labels, case)}
         for labels in case.get("alerts", ())
     ]
     if (kind == "fires") != bool(expected):
-        raise ValueError(f"{alert.name} {kind}: expected {'alerts' if kind == 'fires' else 'none'}")
+        raise ValueError(f"{alert['alert']} {kind}: expected {'alerts' if kind == 'fires' else 'none'}")
     return {
-        "name": f"{alert.name} {kind}",
+        "name": f"{alert['alert']} {kind}",
         "interval": SAMPLES_APART,
         "input_series": [{"series": series, "values": values} for series, values in case["series"].items()],
-        "alert_rule_test": [{"eval_time": case["at"], "alertname": alert.name, "exp_alerts": expected}],
+        "alert_rule_test": [{"eval_time": case["at"], "alertname": alert["alert"], "exp_alerts": expected}],
     }
 
 
@@ -70,7 +70,7 @@ def _texts(alert: Alert, labels: Mapping[str, str], case: Mapping[str, Any]) -> 
         text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
         return re.sub(r"\{\{ \$value[^}]*\}\}", lambda _: str(case["value"]), text)
 
-    return {name: filled(text) for name, text in alert.annotations.items()}
+    return {name: filled(text) for name, text in alert["annotations"].items()}
 
 
 def run(promtool: Path, folder: Path, *arguments: str) -> bool:
@@ -92,7 +92,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pscluster-rules-") as temporary:
         folder = Path(temporary)
         write(folder, prometheus_files(inventory))
-        (folder / "tests.yml").write_text(yaml.safe_dump(promtool_tests(read_cases(), ALERTS)), encoding="utf-8")
+        (folder / "tests.yml").write_text(
+            yaml.safe_dump(promtool_tests(read_cases(), rule_group(ALERT_RULES)["rules"])), encoding="utf-8"
+        )
         well = [
             run(promtool, folder, "check", "config", "prometheus.yml"),
             run(promtool, folder, "check", "rules", RECORDING_RULES, ALERT_RULES),

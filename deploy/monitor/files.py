@@ -3,13 +3,12 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError
-from deploy.monitor.alerts import ALERTS
-from deploy.monitor.recordings import RECORDINGS
-from deploy.monitor.rule import as_yaml, rule_file
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -19,18 +18,33 @@ JOB = "pscluster"
 CONFIGURATION = "prometheus.yml"
 RULES = "rules/*.yml"
 TARGETS = "targets/*.json"
-RECORDING_RULES = "rules/pscluster-recording.yml"
-ALERT_RULES = "rules/pscluster-alerts.yml"
-RECORDING_GROUP, ALERT_GROUP = "pscluster-recording", "pscluster-alerts"
+RECORDING_RULES, ALERT_RULES = "rules/pscluster-recording.yml", "rules/pscluster-alerts.yml"
+"""Here in Prometheus's own format, and in the folder with the interval of the inventory."""
 CLUSTER_TARGETS = "targets/pscluster-{cluster}.json"
 DASHBOARD_FOLDER = "/var/lib/grafana/dashboards/pscluster"
 """The folder for the dashboards on Grafana's machine; `dashboards.yml` names it."""
 
 
+def rule_group(name: str) -> dict[str, Any]:
+    """The one group in RECORDING_RULES or ALERT_RULES, as Prometheus reads it but for its interval."""
+    (group,) = yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))["groups"]
+    return dict(group)
+
+
+def _rules(name: str, every_seconds: int) -> str:
+    group = rule_group(name)
+    return _as_yaml({"groups": [{"name": group["name"], "interval": f"{every_seconds}s", "rules": group["rules"]}]})
+
+
+def _as_yaml(content: object) -> str:
+    text: str = yaml.safe_dump(content, sort_keys=False, width=1000, allow_unicode=True)
+    return f"# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n{text}"
+
+
 def configuration(inventory: "Inventory") -> str:
     """`prometheus.yml`: every process of the cluster, and the rules. Paths are relative to the file itself."""
     seconds = inventory.monitor.scrape_seconds
-    return as_yaml(
+    return _as_yaml(
         {
             "global": {
                 "scrape_interval": f"{seconds}s",
@@ -69,7 +83,7 @@ def datasource(prometheus_url: str, scrape_seconds: int) -> str:
         "url": prometheus_url,
         "jsonData": {"timeInterval": f"{scrape_seconds}s", "httpMethod": "POST"},
     }
-    return as_yaml({"apiVersion": 1, "datasources": [source]})
+    return _as_yaml({"apiVersion": 1, "datasources": [source]})
 
 
 def provider() -> str:
@@ -83,7 +97,7 @@ def provider() -> str:
         "updateIntervalSeconds": 30,
         "options": {"path": DASHBOARD_FOLDER},
     }
-    return as_yaml({"apiVersion": 1, "providers": [found]})
+    return _as_yaml({"apiVersion": 1, "providers": [found]})
 
 
 def prometheus_files(inventory: "Inventory") -> Mapping[str, str]:
@@ -91,15 +105,15 @@ def prometheus_files(inventory: "Inventory") -> Mapping[str, str]:
     seconds = inventory.monitor.scrape_seconds
     return {
         CLUSTER_TARGETS.format(cluster=inventory.cluster): targets(inventory),
-        RECORDING_RULES: rule_file(RECORDING_GROUP, RECORDINGS, seconds),
-        ALERT_RULES: rule_file(ALERT_GROUP, ALERTS, seconds),
+        RECORDING_RULES: _rules(RECORDING_RULES, seconds),
+        ALERT_RULES: _rules(ALERT_RULES, seconds),
         CONFIGURATION: configuration(inventory),
     }
 
 
 def grafana_files(prometheus_url: str, scrape_seconds: int) -> Mapping[str, str]:
     """The files of Grafana."""
-    from deploy.monitor.dashboards import dashboards  # only this function needs the library
+    from deploy.monitor.grafana import dashboards  # only this function needs the library
 
     return {
         "grafana/provisioning/datasources/pscluster.yml": datasource(prometheus_url, scrape_seconds),

@@ -15,7 +15,7 @@ from pathlib import Path
 from cluster.pages.panels import tiles_of
 from cluster.pages.report_tables import summary_tiles
 from cluster.pages.run_files import Run
-from deploy.monitor.dashboards import dashboards
+from deploy.monitor.grafana import dashboards
 from tests.pages.example import training
 
 view = replace(training(), figures={"validation": {"precision_macro": 0.125}, "test": {"precision_macro": 0.25}})
@@ -48,7 +48,8 @@ def works(name: str, project: Path, *programs: Path) -> list[Change]:
 def test_an_alert(tmp_path: Path) -> None:
     made = works("alert.md", tmp_path, needs.tool("promtool"))
     assert [change.path for change in made] == [
-        "deploy/monitor/recordings.py", "deploy/monitor/alerts.py", "tests/monitor/rule_cases.yaml", "docs/runbook.md"
+        "deploy/monitor/rules/pscluster-recording.yml", "deploy/monitor/rules/pscluster-alerts.yml",
+        "tests/monitor/rule_cases.yaml", "docs/runbook.md",
     ]  # fmt: skip
 
 

@@ -4,15 +4,14 @@ import json
 import re
 
 from cluster.metrics.catalogue import CATALOGUE
-from deploy.monitor.dashboards import dashboards
-from deploy.monitor.recordings import RECORDINGS
-from tests.monitor.expressions import expressions_of
+from deploy.monitor.grafana import dashboards
+from tests.monitor.expressions import RECORDINGS, expressions_of
 
 EXPORTED = {series for metric in CATALOGUE for series in metric.series}
 METRICS = {series: metric for metric in CATALOGUE for series in metric.series}
 TARGET_LABELS = {"cluster", "node", "process", "job", "instance", "le", "__name__"}
 EXPRESSIONS = [
-    *((recording.name, recording.expression) for recording in RECORDINGS),
+    *RECORDINGS.items(),
     *(one for text in dashboards().values() for one in expressions_of(json.loads(text))),
 ]
 

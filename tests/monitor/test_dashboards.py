@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from deploy.monitor.dashboards import dashboards
-from deploy.monitor.recordings import RECORDINGS
-from tests.monitor.expressions import expressions_of, panels_of
+from deploy.monitor.grafana import dashboards
+from tests.monitor.expressions import RECORDINGS, expressions_of, panels_of
 
 DASHBOARDS: dict[str, dict[str, Any]] = {name: json.loads(text) for name, text in dashboards().items()}
-RECORDED = {recording.name for recording in RECORDINGS}
 
 pytestmark = pytest.mark.parametrize("name", DASHBOARDS)
 
@@ -86,7 +84,7 @@ def test_variables_and_annotations(name: str) -> None:
 
 def test_recorded_series_are_named_as_they_are_recorded(name: str) -> None:
     for _, expression in expressions_of(DASHBOARDS[name]):
-        assert set(re.findall(r"\w+:\w+:\w+", expression)) <= RECORDED, expression
+        assert set(re.findall(r"\w+:\w+:\w+", expression)) <= set(RECORDINGS), expression
 
 
 def test_no_panel_of_angular(name: str) -> None:

@@ -14,11 +14,9 @@ from threading import Thread
 
 import pytest
 
-from deploy.monitor.alerts import ALERTS
-from deploy.monitor.dashboards import dashboards
-from deploy.monitor.recordings import RECORDINGS
+from deploy.monitor.grafana import dashboards
 from tests.jobs.cluster import SMALL, Cluster, cluster_of, free_port, own_recordings
-from tests.monitor.expressions import expressions_of, filled_in
+from tests.monitor.expressions import ALERTS, RECORDINGS, expressions_of, filled_in
 from tests.monitor.watched import Prometheus, monitored, recorded
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -33,7 +31,7 @@ HANG_SECONDS = 240.0
 ASKED_AGAIN_SECONDS = 2.0
 PANELS = [one for text in dashboards().values() for one in expressions_of(json.loads(text))]
 OF_PI = [expression for _, expression in PANELS if "pscluster_pi_" in expression]
-OF_RULES = [recording.name for recording in RECORDINGS] + [alert.series for alert in ALERTS]
+COMPARED = {alert["alert"]: alert["expr"].split()[0] for alert in ALERTS}
 
 
 @dataclass
@@ -94,7 +92,7 @@ def story() -> Iterator[Story]:
                 cluster.kill("worker:1")
                 prometheus.until('process:pscluster_up:max{process="worker:1"} == 0')
                 cluster.start("worker:1")
-                story.wait_for([*(expression for _, expression in PANELS), *OF_RULES])
+                story.wait_for([*(expression for _, expression in PANELS), *RECORDINGS, *COMPARED.values()])
             yield story
 
 
@@ -105,8 +103,8 @@ def test_every_expression_of_every_panel_has_data(story: Story) -> None:
 
 
 def test_every_recorded_series_has_data_and_so_has_what_each_alert_looks_at(story: Story) -> None:
-    assert [recording.name for recording in RECORDINGS if not story.has(recording.name)] == []
-    assert [alert.name for alert in ALERTS if not story.has(alert.series)] == []
+    assert [name for name in RECORDINGS if not story.has(name)] == []
+    assert [alert for alert, series in COMPARED.items() if not story.has(series)] == []
 
 
 def test_prometheus_evaluates_every_rule_without_an_error(story: Story) -> None:

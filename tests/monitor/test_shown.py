@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from cluster.inventory import load
-from deploy.monitor.dashboards import dashboards
 from deploy.monitor.files import RECORDING_RULES, prometheus_files, write
+from deploy.monitor.grafana import dashboards
 from tests.habits import needs
 from tests.monitor.expressions import filled_in, panels_of
 from tools.check_rules import INVENTORY
