@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Protocol
+from typing import IO
 
 from cluster.data.recordings import Report, silent
 from cluster.errors import DataError
@@ -37,26 +37,13 @@ ZIP_DAMAGE = (
 """What zipfile raises over damaged archives: its documentation promises BadZipFile, its decompressors do not."""
 
 
-class Tree(Protocol):
-    """Named files below one root; names are relative and use slashes."""
-
-    @property
-    def where(self) -> str:
-        """How errors name the source."""
-
-    def names(self) -> tuple[str, ...]:
-        """Every file, sorted."""
-
-    def read(self, name: str) -> bytes:
-        """Content of one file. Raises DataError when it is missing, damaged or too large."""
-
-
 class FolderTree:
-    """A folder on disk."""
+    """A folder on disk: named files below one root. Names are relative and use slashes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.where = str(folder)
+        """How errors name the source."""
 
     def names(self) -> tuple[str, ...]:
         """Every file, sorted."""
@@ -78,9 +65,7 @@ class FolderTree:
         except FileNotFoundError:
             raise missing(self.where, name) from None
         except OSError as problem:
-            raise DataError(
-                f"{path}: cannot be read ({problem.strerror}); check the file and its permissions"
-            ) from None
+            raise unreadable(path, problem) from None
 
 
 class ZipTree:
@@ -118,6 +103,9 @@ class ZipTree:
             ) from None
 
 
+Tree = FolderTree | ZipTree
+
+
 def one_line(problem: BaseException) -> str:
     """What a library says, fit for the middle of a line."""
     return " ".join(str(problem).split())
@@ -128,8 +116,13 @@ def missing(where: str, name: str) -> DataError:
     return DataError(f"{where}: {name} is missing; restore it from the original")
 
 
+def unreadable(path: Path, problem: OSError) -> DataError:
+    """The error for a file that the system does not give."""
+    return DataError(f"{path}: cannot be read ({problem.strerror}); check the file and its permissions")
+
+
 @contextmanager
-def open_tree(path: Path) -> Iterator[FolderTree | ZipTree]:
+def open_tree(path: Path) -> Iterator[Tree]:
     """The files of a folder or zip at `path`.
 
     Raises DataError when it is neither, or an archive that is truncated, names files outside itself, or unpacks to
@@ -185,7 +178,7 @@ def file_digest(path: Path, report: Report = silent) -> str:
                 done += len(chunk)
                 report("hashing", done, size)
     except OSError as problem:
-        raise DataError(f"{path}: cannot be read ({problem.strerror}); check the file and its permissions") from None
+        raise unreadable(path, problem) from None
     return total.hexdigest()
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cluster.data.archive import FolderTree, ZipTree, open_tree, open_zip
+from cluster.data.archive import FolderTree, Tree, ZipTree, open_tree, open_zip
 from cluster.data.recordings import Cutting, Recordings, Report
 from cluster.registry import Registry
 
@@ -52,7 +52,7 @@ READERS: Registry[Reader] = Registry("kind of recordings", "cluster.data", Reade
 
 
 @contextmanager
-def open_set(path: Path) -> Iterator[tuple[str, FolderTree | ZipTree] | None]:
+def open_set(path: Path) -> Iterator[tuple[str, Tree] | None]:
     """Kind and files of the set in a folder or zip, seen from the set's own root; None for an unknown one.
 
     A zip may hold the set below a folder, or as the one zip inside it, as the UCI repository serves some today.
@@ -78,7 +78,7 @@ def _markers() -> list[tuple[str, str]]:
     return [(kind, found.marker) for kind, found in READERS.items() if found.marker is not None]
 
 
-def _find(tree: FolderTree | ZipTree) -> tuple[str, FolderTree | ZipTree] | None:
+def _find(tree: Tree) -> tuple[str, Tree] | None:
     for kind, marker in _markers():
         for name in tree.names():
             before, found, _ = f"/{name}".partition(f"/{marker}")

@@ -62,20 +62,20 @@ class JobMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All of it, as it is now."""
-        gauge, pace = self._identity.gauge, self._pace
+        sample, pace = self._identity.sample, self._pace
         if self._run is not None:
-            yield self._identity.info("job_info", *self._run, self._mode, self._model)
+            yield sample("job_info", 1, *self._run, self._mode, self._model)
         stages, present = family("job_stage"), VALIDATION if self._validating else self._stage
         for name in STAGES:
             stages.add_metric([*self._identity.values, name], float(name == present))
         yield stages
-        yield gauge("job_progress_ratio", min(1.0, pace.done / pace.total) if pace.total else 0.0)
+        yield sample("job_progress_ratio", min(1.0, pace.done / pace.total) if pace.total else 0.0)
         remaining = pace.remaining_seconds(self._clock())
         if remaining is not None:
-            yield gauge("job_remaining_seconds", remaining)
+            yield sample("job_remaining_seconds", remaining)
         membership = self._membership()
         if membership is not None:
-            yield gauge("queue_items", membership.open_items)
+            yield sample("queue_items", membership.open_items)
             yield from _workers(membership)
         speeds = family("calibration_samples_per_second")
         for task, speed in self.speeds.items():

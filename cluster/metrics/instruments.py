@@ -19,9 +19,8 @@ Family = GaugeMetricFamily | CounterMetricFamily
 def family(short: str) -> Family:
     """An empty family of `pscluster_{short}`, for a collector; it takes values in the order of `Metric.label_names`."""
     entry = metric(short)
-    if entry.kind == "counter":
-        return CounterMetricFamily(entry.name, entry.help, labels=entry.label_names)
-    return GaugeMetricFamily(entry.name, entry.help, labels=entry.label_names)
+    kind = CounterMetricFamily if entry.kind == "counter" else GaugeMetricFamily
+    return kind(entry.name, entry.help, labels=entry.label_names)
 
 
 def gauge(short: str, registry: CollectorRegistry) -> Gauge:
@@ -54,22 +53,10 @@ class Identity:
         """Values of the labels `role` and `task`."""
         return [self.role, str(self.task)]
 
-    def gauge(self, short: str, value: float) -> Family:
-        """`pscluster_{short}`, a gauge without further labels."""
-        return self._one(family(short), value)
-
-    def counter(self, short: str, value: float) -> Family:
-        """`pscluster_{short}`, a counter without further labels."""
-        return self._one(family(short), value)
-
-    def info(self, short: str, *values: str) -> Family:
-        """`pscluster_{short}`, a gauge that is always 1 and carries its facts in labels."""
+    def sample(self, short: str, value: float, *labels: str) -> Family:
+        """`pscluster_{short}` with this one value; `labels` are the values of its further labels."""
         made = family(short)
-        made.add_metric([*self.values, *values], 1)
-        return made
-
-    def _one(self, made: Family, value: float) -> Family:
-        made.add_metric(self.values, value)
+        made.add_metric([*self.values, *labels], value)
         return made
 
 

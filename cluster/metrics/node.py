@@ -146,15 +146,15 @@ class NodeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One sample of each figure."""
-        gauge = self._identity.gauge
+        sample = self._identity.sample
         memory = psutil.virtual_memory()
-        yield gauge("node_memory_total_bytes", memory.total)
-        yield gauge("node_memory_available_bytes", memory.available)
-        yield gauge("node_load1", psutil.getloadavg()[0])
-        yield gauge("node_cpus", psutil.cpu_count() or 1)
+        yield sample("node_memory_total_bytes", memory.total)
+        yield sample("node_memory_available_bytes", memory.available)
+        yield sample("node_load1", psutil.getloadavg()[0])
+        yield sample("node_cpus", psutil.cpu_count() or 1)
         celsius = processor_celsius(self._sensors()) if self._sensors else None
         if celsius is not None:
-            yield gauge("node_temperature_celsius", celsius)
+            yield sample("node_temperature_celsius", celsius)
         if held_back := self._throttling() if self._throttling else {}:
             throttled = family("node_throttled")
             for (condition, since), holds in held_back.items():
@@ -162,5 +162,5 @@ class NodeCollector(Collector):
             yield throttled
         synchronized = clock_synchronized()
         if synchronized is not None:
-            yield gauge("node_clock_synchronized", float(synchronized))
-        yield gauge("node_time_seconds", time.time())
+            yield sample("node_clock_synchronized", float(synchronized))
+        yield sample("node_time_seconds", time.time())

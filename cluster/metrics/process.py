@@ -38,17 +38,17 @@ class ProcessCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One sample of each figure."""
-        gauge, counter = self._identity.gauge, self._identity.counter
+        sample = self._identity.sample
         status = STATUS.read_text()
         memory = memory_bytes(status)
         threads = THREADS.search(status)
-        yield gauge("process_anonymous_bytes", memory["RssAnon"])
-        yield gauge("process_file_backed_bytes", memory["RssFile"])
-        yield gauge("process_swap_bytes", memory["VmSwap"])
-        yield counter("process_cpu_seconds_total", time.process_time())
-        yield gauge("process_cores", usable_cores())
-        yield gauge("process_threads", int(threads[1]) if threads else 1)
-        yield gauge("process_start_time_seconds", self._start_seconds)
+        yield sample("process_anonymous_bytes", memory["RssAnon"])
+        yield sample("process_file_backed_bytes", memory["RssFile"])
+        yield sample("process_swap_bytes", memory["VmSwap"])
+        yield sample("process_cpu_seconds_total", time.process_time())
+        yield sample("process_cores", usable_cores())
+        yield sample("process_threads", int(threads[1]) if threads else 1)
+        yield sample("process_start_time_seconds", self._start_seconds)
 
 
 class Cost(Collector):
@@ -85,4 +85,4 @@ class Cost(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The one counter."""
-        yield self._identity.counter("exporter_cpu_seconds_total", self.seconds())
+        yield self._identity.sample("exporter_cpu_seconds_total", self.seconds())

@@ -29,27 +29,18 @@ def tensorflow_version() -> str:
     return "none"
 
 
-class BuildCollector(Collector):
-    """`pscluster_build_info`, always 1: versions, the kind of server (lean, stock or client) and the processor."""
+class RoleCollector(Collector):
+    """`pscluster_build_info`, which is always 1, and `pscluster_ready`."""
 
-    def __init__(self, identity: Identity, server: str) -> None:
-        self._identity = identity
+    def __init__(self, identity: Identity, server: str, ready: Callable[[], bool]) -> None:
+        """`server`: lean, stock or client."""
+        self._identity, self._ready = identity, ready
         self._versions = [__version__, tensorflow_version(), platform.python_version(), server, processor()]
 
     def collect(self) -> Iterator[Metric]:
-        """The one sample."""
-        yield self._identity.info("build_info", *self._versions)
-
-
-class Ready(Collector):
-    """Whether the process is ready to work."""
-
-    def __init__(self, identity: Identity, ready: Callable[[], bool]) -> None:
-        self._identity, self._ready = identity, ready
-
-    def collect(self) -> Iterator[Metric]:
         """Evaluate `ready` at each scrape."""
-        yield self._identity.gauge("ready", float(self._ready()))
+        yield self._identity.sample("build_info", 1, *self._versions)
+        yield self._identity.sample("ready", float(self._ready()))
 
 
 def register(
@@ -62,11 +53,10 @@ def register(
     a thread: a process that outlives the meter must `close` it.
     """
     registry.register(cost)
-    registry.register(Ready(identity, ready))
     registry.register(ProcessCollector(identity))
     registry.register(NodeCollector(identity, firmware()))
     registry.register(FilesystemCollector(identity, shared))
-    registry.register(BuildCollector(identity, server))
+    registry.register(RoleCollector(identity, server, ready))
     meter = TrafficMeter(identity, [metrics_port], cost)
     registry.register(meter)
     return meter

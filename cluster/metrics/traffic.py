@@ -84,11 +84,11 @@ class TrafficMeter(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Bytes and packets, received and sent."""
-        total, counter = self.total(), self._identity.counter
-        yield counter("network_receive_bytes_total", total.received_bytes)
-        yield counter("network_transmit_bytes_total", total.sent_bytes)
-        yield counter("network_receive_packets_total", total.received_packets)
-        yield counter("network_transmit_packets_total", total.sent_packets)
+        total, sample = self.total(), self._identity.sample
+        yield sample("network_receive_bytes_total", total.received_bytes)
+        yield sample("network_transmit_bytes_total", total.sent_bytes)
+        yield sample("network_receive_packets_total", total.received_packets)
+        yield sample("network_transmit_packets_total", total.sent_packets)
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
