@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from jinja2 import StrictUndefined, Template
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError
@@ -14,48 +15,28 @@ if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 
-JOB = "pscluster"
 CONFIGURATION = "prometheus.yml"
-RULES = "rules/*.yml"
-TARGETS = "targets/*.json"
 RECORDING_RULES, ALERT_RULES = "rules/pscluster-recording.yml", "rules/pscluster-alerts.yml"
 """Here in Prometheus's own format, and in the folder with the interval of the inventory."""
-CLUSTER_TARGETS = "targets/pscluster-{cluster}.json"
-DASHBOARD_FOLDER = "/var/lib/grafana/dashboards/pscluster"
-"""The folder for the dashboards on Grafana's machine; `dashboards.yml` names it."""
+_HERE = Path(__file__).parent
+_HEAD = "# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n"
 
 
 def rule_group(name: str) -> dict[str, Any]:
     """The one group in RECORDING_RULES or ALERT_RULES, as Prometheus reads it but for its interval."""
-    (group,) = yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))["groups"]
+    (group,) = yaml.safe_load((_HERE / name).read_text(encoding="utf-8"))["groups"]
     return dict(group)
 
 
-def _rules(name: str, every_seconds: int) -> str:
+def _rules(name: str, seconds: int) -> str:
     group = rule_group(name)
-    return _as_yaml({"groups": [{"name": group["name"], "interval": f"{every_seconds}s", "rules": group["rules"]}]})
+    content = {"groups": [{"name": group["name"], "interval": f"{seconds}s", "rules": group["rules"]}]}
+    return _HEAD + yaml.safe_dump(content, sort_keys=False, width=1000, allow_unicode=True)
 
 
-def _as_yaml(content: object) -> str:
-    text: str = yaml.safe_dump(content, sort_keys=False, width=1000, allow_unicode=True)
-    return f"# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n{text}"
-
-
-def configuration(inventory: "Inventory") -> str:
-    """`prometheus.yml`: every process of the cluster, and the rules. Paths are relative to the file itself."""
-    seconds = inventory.monitor.scrape_seconds
-    return _as_yaml(
-        {
-            "global": {
-                "scrape_interval": f"{seconds}s",
-                # A node that trains may take seconds to answer; at most until the next scrape.
-                "scrape_timeout": f"{min(seconds, 10)}s",
-                "evaluation_interval": f"{seconds}s",
-            },
-            "rule_files": [RULES],
-            "scrape_configs": [{"job_name": JOB, "file_sd_configs": [{"files": [TARGETS]}]}],
-        }
-    )
+def _filled(name: str, **values: object) -> str:
+    text = (_HERE / "templates" / f"{name}.j2").read_text(encoding="utf-8")
+    return _HEAD + Template(text, keep_trailing_newline=True, undefined=StrictUndefined).render(values)
 
 
 def targets(inventory: "Inventory") -> str:
@@ -74,40 +55,14 @@ def targets(inventory: "Inventory") -> str:
     return json.dumps(entries, indent=2) + "\n"
 
 
-def datasource(prometheus_url: str, scrape_seconds: int) -> str:
-    """For `/etc/grafana/provisioning/datasources/`."""
-    source = {
-        "name": "pscluster",
-        "type": "prometheus",
-        "access": "proxy",
-        "url": prometheus_url,
-        "jsonData": {"timeInterval": f"{scrape_seconds}s", "httpMethod": "POST"},
-    }
-    return _as_yaml({"apiVersion": 1, "datasources": [source]})
-
-
-def provider() -> str:
-    """For `/etc/grafana/provisioning/dashboards/`."""
-    found = {
-        "name": "pscluster",
-        "folder": "pscluster",
-        "type": "file",
-        "disableDeletion": False,
-        "allowUiUpdates": True,
-        "updateIntervalSeconds": 30,
-        "options": {"path": DASHBOARD_FOLDER},
-    }
-    return _as_yaml({"apiVersion": 1, "providers": [found]})
-
-
 def prometheus_files(inventory: "Inventory") -> Mapping[str, str]:
     """The files of Prometheus. All clusters have the same rules; each cluster has its own file of targets."""
     seconds = inventory.monitor.scrape_seconds
     return {
-        CLUSTER_TARGETS.format(cluster=inventory.cluster): targets(inventory),
+        f"targets/pscluster-{inventory.cluster}.json": targets(inventory),
         RECORDING_RULES: _rules(RECORDING_RULES, seconds),
         ALERT_RULES: _rules(ALERT_RULES, seconds),
-        CONFIGURATION: configuration(inventory),
+        CONFIGURATION: _filled(CONFIGURATION, seconds=seconds),
     }
 
 
@@ -116,8 +71,10 @@ def grafana_files(prometheus_url: str, scrape_seconds: int) -> Mapping[str, str]
     from deploy.monitor.grafana import dashboards  # only this function needs the library
 
     return {
-        "grafana/provisioning/datasources/pscluster.yml": datasource(prometheus_url, scrape_seconds),
-        "grafana/provisioning/dashboards/pscluster.yml": provider(),
+        "grafana/provisioning/datasources/pscluster.yml": _filled(
+            "datasource.yml", url=prometheus_url, seconds=scrape_seconds
+        ),
+        "grafana/provisioning/dashboards/pscluster.yml": _filled("dashboards.yml"),
         **{f"grafana/dashboards/{name}": text for name, text in dashboards().items()},
     }
 
