@@ -19,7 +19,7 @@ from deploy.logs.file_log import FileLog, fixed, log_of_latest_job, log_of_run
 from deploy.logs.journal import Journal
 from tests.habits import needs
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 AT = 1795305600
 PATIENCE_SECONDS = 60.0
 RUN = "20261122T000000Z-train"

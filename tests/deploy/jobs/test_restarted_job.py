@@ -24,7 +24,7 @@ cluster: played
 connection: local
 nodes: [{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}]
 """
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 @pytest.fixture

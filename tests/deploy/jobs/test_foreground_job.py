@@ -15,7 +15,7 @@ from cluster.errors import ExitCode
 from deploy.common.project import environment_for_any_folder
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 class Job:

@@ -13,7 +13,7 @@ from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.check import Answer, NodeFacts, check_node
 from deploy.converge.memory_estimate import MEGABYTE, estimate, of_inventory, of_training
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 TASKS = (
     Task("ps", 0, "here", "127.0.0.1", 2222, 9200),
     Task("worker", 0, "here", "127.0.0.1", 2223, 9201),

@@ -20,7 +20,7 @@ from deploy.jobs.request import JobRequest
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 FIRST, SECOND = "20261121T2230-train", "20261121T2231-pi"
 
 

@@ -34,7 +34,7 @@ def inventory(tmp_path: Path) -> Inventory:
 @contextlib.contextmanager
 def kept_running(inventory: Inventory) -> Iterator["subprocess.Popen[str]"]:
     names = [task.name for task in inventory.tasks() if task.role != "coordinator"]
-    script = str(Path(__file__).with_name("keep_running.py"))
+    script = str(Path(__file__).parents[1] / "keep_running.py")
     with subprocess.Popen(
         [sys.executable, script, str(inventory.path), *names],
         cwd=ROOT,

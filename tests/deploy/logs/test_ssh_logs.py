@@ -29,7 +29,7 @@ def journal_of(unit: str, seconds: int, message: str) -> str:
 @pytest.fixture
 def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The journal that all nodes have here, where systemd is not, with a coordinator's log of the run 1-train."""
-    player = Path(__file__).with_name("play_journalctl.py")
+    player = Path(__file__).parents[1] / "play_journalctl.py"
     monkeypatch.setattr(journals, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
     places = NodePlaces(state=str(tmp_path / "state"), user=getpass.getuser())
     monkeypatch.setattr(NodePlaces, "runs", lambda _, inventory: str(tmp_path / "runs"))

@@ -34,7 +34,7 @@ def inventory(tmp_path: Path) -> Path:
 
 @contextmanager
 def job(inventory: Path, how: str) -> Iterator[subprocess.Popen[str]]:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     player = [str(here / "play_job.py"), str(inventory.with_name("journal")), *how.split()]
     with subprocess.Popen(
         [sys.executable, str(here / "drive_job.py"), str(inventory), "pi", "0.5", "5", *player],

@@ -148,7 +148,7 @@ def test_the_job_s_own_log_is_no_link(root: JobsRoot, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of root\n")
     root.job(ID).output.symlink_to(tmp_path / "secret")
     words = [sys.executable, "-m", "deploy.jobs.node_job", ID, "--root", str(root.path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert done.returncode == 1
     assert done.stderr.startswith(f"{ID}: its log cannot be opened")
     assert (tmp_path / "secret").read_text() == "of root\n"
