@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.common.project import ROOT
-from tests.deploy.three_nodes import THREE
-from tests.deploy.typed import Fab
-from tests.remote.silent_servers import (
+from tests.deploy.over_ssh.silent_servers import (
     closes,
     resets,
     says_nothing,
@@ -23,6 +21,8 @@ from tests.remote.silent_servers import (
     serving,
     speaks_another_protocol,
 )
+from tests.deploy.three_nodes import THREE
+from tests.deploy.typed import Fab
 
 pytestmark = pytest.mark.usefixtures("one_release")
 

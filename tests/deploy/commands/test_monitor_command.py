@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from deploy.monitor import local_prometheus
+from tests.deploy.monitor.watched import FAB, HANG_SECONDS, PROJECT, monitored, with_programs
 from tests.deploy.typed import Fab
 from tests.inventory.cases import THREE_NODES
 from tests.jobs.cluster import free_port
-from tests.monitor.watched import FAB, HANG_SECONDS, PROJECT, monitored, with_programs
 
 KILLER = """
 import os, signal, subprocess, sys

@@ -11,10 +11,10 @@ import pytest
 
 from deploy.common.project import ROOT
 from deploy.release.requirements import committed, environment_key
+from tests.deploy.over_ssh.sshd import ACCOUNT, Sshd, needs_sudo, new_key, running_sshd, sshd_with_an_account
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
 from tests.habits import needs
-from tests.remote.sshd import ACCOUNT, Sshd, needs_sudo, new_key, running_sshd, sshd_with_an_account
 
 pytestmark = pytest.mark.usefixtures("one_release")
 

@@ -8,10 +8,10 @@ import pytest
 
 from deploy.commands import rollback as rollback_command
 from deploy.converge.rollback_plan import UnfinishedRollback
+from tests.deploy.over_ssh.sshd import needs_sudo
 from tests.deploy.played_machines import Machine, running_machines
 from tests.deploy.typed import Fab
 from tests.habits import needs
-from tests.remote.sshd import needs_sudo
 
 ROLES = ("[storage, ps, coordinator]", "[worker]", "[worker]")
 NAMES = ("pi-1", "pi-2", "pi-3")

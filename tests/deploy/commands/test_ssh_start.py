@@ -13,10 +13,10 @@ from deploy.converge.prepared_data import PublishedData
 from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
 from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_job.records import JobRecord, JobState
+from tests.deploy.over_ssh.sshd import Sshd
 from tests.deploy.played_nodes import KINDS, PlayedNodes
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
-from tests.remote.sshd import Sshd
 
 pytestmark = pytest.mark.usefixtures("one_release")
 

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from deploy.common.project import ROOT
+from tests.deploy.over_ssh.sshd import Sshd, needs_sudo, running_sshd
 from tests.deploy.pseudo_terminal import on_a_terminal
 from tests.deploy.typed import Fab
-from tests.remote.sshd import Sshd, needs_sudo, running_sshd
 
 TWO = """\
 schema: 1
