@@ -49,7 +49,7 @@ def test_an_alert(tmp_path: Path) -> None:
     made = works("alert.md", tmp_path, needs.tool("promtool"))
     assert [change.path for change in made] == [
         "deploy/monitor/rules/pscluster-recording.yml", "deploy/monitor/rules/pscluster-alerts.yml",
-        "tests/monitor/rule_cases.yaml", "docs/runbook.md",
+        "tests/deploy/monitor/rule_cases.yaml", "docs/runbook.md",
     ]  # fmt: skip
 
 
@@ -64,5 +64,5 @@ def test_a_metric_with_its_place_on_page_report_and_dashboard(tmp_path: Path) ->
 def test_a_deployment_step(tmp_path: Path) -> None:
     made = works("deployment-step.md", tmp_path)
     assert [change.path for change in made if not change.before] == [
-        "deploy/converge/swappiness.py", "tests/converge/test_swappiness.py"
+        "deploy/converge/swappiness.py", "tests/deploy/converge/test_swappiness.py"
     ]  # fmt: skip

@@ -1,0 +1,122 @@
+"""A real Prometheus over a real cluster: every expression of every panel, annotation and rule has data.
+
+Nothing here is a Pi, has NFS or a sensor that can be counted on: what only those tell, and nothing else, comes from a
+recorded text that a process of its own serves, as one more target.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from deploy.monitor.grafana import dashboards
+from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, expressions_of, filled_in
+from tests.deploy.monitor.watched import Prometheus, monitored, recorded
+from tests.jobs.cluster import SMALL, Cluster, cluster_of, free_port, own_recordings
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+RECORDED = Path(__file__).with_name("recorded_pi.txt")
+NODES = ("localhost", "rpi09")
+ENDLESS = ("jobs.pi.samples=1000000000000000", "jobs.train.epochs=100000")
+"""Jobs that end once Prometheus has their data, however fast the machine is."""
+RATE_INTERVAL = "1m"
+"""Grafana makes 4 s of a scrape a second; a busy machine misses scrapes."""
+HANG_SECONDS = 240.0
+ASKED_AGAIN_SECONDS = 2.0
+PANELS = [one for text in dashboards().values() for one in expressions_of(json.loads(text))]
+OF_PI = [expression for _, expression in PANELS if "pscluster_pi_" in expression]
+COMPARED = {alert["alert"]: alert["expr"].split()[0] for alert in ALERTS}
+
+
+@dataclass
+class Story:
+    """What Prometheus has of a pi job and of a training in which a worker is killed."""
+
+    prometheus: Prometheus
+    begun: float
+    found: set[str] = field(default_factory=set)
+
+    def has(self, expression: str) -> bool:
+        """Whether it gave a number at any time until now, of any node."""
+        if expression not in self.found:
+            filled = {filled_in(expression, "local", node, RATE_INTERVAL) for node in NODES}
+            if any(self.prometheus.values(one, self.begun, time.time()) for one in filled):
+                self.found.add(expression)
+        return expression in self.found
+
+    def wait_for(self, expressions: Sequence[str]) -> None:
+        """Until each of them has data, or for as long as nothing takes: then the tests name those without."""
+        end = time.monotonic() + HANG_SECONDS
+        while not all(self.has(expression) for expression in expressions) and time.monotonic() < end:
+            time.sleep(ASKED_AGAIN_SECONDS)
+
+
+@contextmanager
+def endless(cluster: Cluster, job: str, *settings: str) -> Iterator[None]:
+    """A job that runs until the end of the block. Its lines are read: a full pipe would stop it."""
+    with cluster.begun(job, *ENDLESS, *settings) as running:
+        reader = Thread(target=running.lines.extend, args=(running.process.stderr,), daemon=True)
+        reader.start()
+        yield
+        running.interrupt()
+        reader.join()
+        done = running.end()
+    assert done.code == 130, done.errors
+
+
+@pytest.fixture(scope="module")
+def story() -> Iterator[Story]:
+    with cluster_of(workers=2) as cluster, recorded(RECORDED) as pi:
+        settings = [f"monitor.port={free_port()}", "monitor.scrape_seconds=1"]
+        begun = time.time()
+        with monitored(cluster.inventory.path, settings) as prometheus:
+            targets = cluster.folder / ".pscluster/local/monitor/targets"
+            entry = {"targets": [pi], "labels": {"cluster": "local", "node": "rpi09", "process": "worker:9"}}
+            # Renamed: Prometheus looks at the moment the file appears.
+            (targets / "recorded.part").write_text(json.dumps([entry]))
+            (targets / "recorded.part").rename(targets / "recorded.json")
+            prometheus.until('sum(max_over_time(up{job="pscluster"}[1m])) == 4')
+            story = Story(prometheus, begun)
+            with endless(cluster, "pi"):
+                story.wait_for(OF_PI)
+            own_recordings(cluster.folder / "mine.npz")
+            source = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
+            with endless(cluster, "train", *SMALL, source, "jobs.train.checkpoint.every_seconds=2"):
+                prometheus.until("pscluster_train_epoch > 0")
+                cluster.kill("worker:1")
+                prometheus.until('process:pscluster_up:max{process="worker:1"} == 0')
+                cluster.start("worker:1")
+                story.wait_for([*(expression for _, expression in PANELS), *RECORDINGS, *COMPARED.values()])
+            yield story
+
+
+def test_every_expression_of_every_panel_has_data(story: Story) -> None:
+    assert len(PANELS) > 100
+    assert [where for where, expression in PANELS if not story.has(expression)] == []
+    assert not story.has('pscluster_train_loss{cluster="$cluster", split="no such split"}')
+
+
+def test_every_recorded_series_has_data_and_so_has_what_each_alert_looks_at(story: Story) -> None:
+    assert [name for name in RECORDINGS if not story.has(name)] == []
+    assert [alert for alert, series in COMPARED.items() if not story.has(series)] == []
+
+
+def test_prometheus_evaluates_every_rule_without_an_error(story: Story) -> None:
+    rules = [rule for group in story.prometheus.ask("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) == len(RECORDINGS) + len(ALERTS)
+    assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"] == []
+
+
+def test_the_recorded_pi_s_troubles_are_told(story: Story) -> None:
+    story.prometheus.until('ALERTS{alertname="PsclusterUnderVoltage", alertstate="firing", node="rpi09"}')
+
+
+def test_the_targets_of_the_cluster_are_those_of_the_inventory(story: Story) -> None:
+    found = {target["labels"]["process"] for target in story.prometheus.ask("targets", state="active")["activeTargets"]}
+    assert found == {"ps:0", "worker:0", "worker:1", "coordinator:0", "worker:9"}
