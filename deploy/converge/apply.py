@@ -14,7 +14,7 @@ from cluster.errors import ClusterError
 from deploy.cluster.connector import DEADLINE_CODES, Connector, Outcome
 from deploy.common.command_line import Words, quoted, shell
 from deploy.converge.change import SILENT, Call, Change, Display, Publish, Reconnect, Shell, Step, Upload
-from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
+from deploy.release.scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
 MARK = "@@step"

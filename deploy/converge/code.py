@@ -13,12 +13,19 @@ from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.publication import Publication
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
-from deploy.release.environment_script import install_environment
 from deploy.release.history import ListingError, read, unneeded
-from deploy.release.publish_scripts import prune_folders
-from deploy.release.release_scripts import list_releases, make_current, remove, unpack_release
 from deploy.release.requirements import committed, environment_key
-from deploy.release.script import RefusedError, outcome, script
+from deploy.release.scripts import (
+    RefusedError,
+    install_environment,
+    list_releases,
+    make_current,
+    outcome,
+    prune_folders,
+    remove,
+    script,
+    unpack_release,
+)
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.rooted.commands import PYTHON, file_program, listed
 
@@ -104,32 +111,14 @@ class LocalData:
         return (Change("data", key, "create", f"from {self.seen}", steps),)
 
 
-_COPY = """\
-exec </dev/null
-final=$root/$key
-work=$root/.partial-$key
-[ ! -e "$final/.complete" ] || { touch "$final"; echo "unchanged: windows $key"; return; }
-mkdir -p "$root"
-rm -rf "$root"/.partial-* "$final"
-"$python" -I -S -c "$program" copy "$seen" "$work" "$files"
-touch "$work/.complete"
-cd "$work"
-sync -f .
-cd "$root"
-mv -T "$work" "$final"
-ls -dt */ | tail -n +4 | while read -r old; do rm -rf "$old"; done
-echo "changed: windows $key"
-"""
-
-
 def copy_data(publication: Publication, seen: str) -> str:
     """Copies a published data set to the node's disk, checked and complete, or not at all; the last three stay.
 
     The storage server is not trusted: of its folder only plain files are taken, and only those that were published.
     """
     files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
-    values = {"root": DATA, "key": publication.key, "seen": seen, "files": files, "python": PYTHON}
-    return script(_COPY, {**values, "program": file_program()})
+    program = {"files": files, "python": PYTHON, "program": file_program()}
+    return script("converge/copy.sh", root=DATA, key=publication.key, seen=seen, **program)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from deploy.cluster.places import SERVICE_USER, SharedFolders, shared_folders
 from deploy.converge.change import Change, Publish, PublishedFile
 from deploy.converge.machine_facts import MachineFacts
-from deploy.release import checksums
-from deploy.release.wheelhouse import Wheelhouse
+from deploy.release.wheelhouse import Wheelhouse, parse_sums
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -56,7 +55,7 @@ def room_needed(
 
 def of_wheelhouse(wheelhouse: Wheelhouse) -> Publication:
     """The wheels that one kind of node installs."""
-    sums = checksums.parse(wheelhouse.sums())
+    sums = parse_sums(wheelhouse.sums())
     files = tuple(
         PublishedFile(name, wheelhouse.folder / name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cluster.atomic_write import atomic_write
 from deploy.common.command_line import quoted
 from deploy.release.history import Installed, previous
-from deploy.release.script import checked
+from deploy.release.scripts import checked
 
 if TYPE_CHECKING:
     from deploy.cluster.cluster import Cluster

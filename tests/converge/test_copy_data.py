@@ -10,7 +10,7 @@ import pytest
 from deploy.converge.change import PublishedFile
 from deploy.converge.code import copy_data
 from deploy.converge.publication import Publication
-from deploy.release.script import Refusal
+from deploy.release.scripts import Refusal
 from tests.converge.played_node import PlayedNode
 
 KEY = "0123456789abcdef"
