@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from deploy.cluster.places import ENVIRONMENTS
 from deploy.converge.check import Finding
-from deploy.converge.fact_script import PUBLISHED_SECONDS
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE
 from deploy.converge.subject import Found, NodeWish
 from deploy.converge.subjects import SUBJECTS
+from deploy.converge.survey import PUBLISHED_SECONDS
 from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
 from deploy.render.roles import unit_name, unit_path
 

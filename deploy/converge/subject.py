@@ -94,6 +94,10 @@ def _no_resources(inventory: "Inventory", node: str, facts: MachineFacts) -> Seq
     return ()
 
 
+def _no_undo() -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class Subject:
     """One subject. A new deployment step is one file with a `Subject`, and its line in `subjects.SUBJECTS`."""
@@ -112,5 +116,5 @@ class Subject:
 
     `desired` names its resources where they belong.
     """
-    undo: str = ""
+    undo: Callable[[], str] = _no_undo
     """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""

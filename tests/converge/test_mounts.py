@@ -10,12 +10,11 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
-from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import PUBLISHED_SECONDS, fact_script
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
 from deploy.converge.subject import NodeWish
+from deploy.converge.survey import PUBLISHED_SECONDS, fact_script, read_facts
 from deploy.converge.system import Mounted
 from tests.converge.pi import ENVIRONMENT, Cluster, all_changes, converged, thesis, untouched, wish_for
 from tests.converge.played_node import PlayedNode

@@ -9,14 +9,13 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import plan
-from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import fact_script
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
 from deploy.converge.reset import Traces, reset_script
 from deploy.converge.subject import Answer, Found, NodeWish, Subject
 from deploy.converge.subjects import SUBJECTS
+from deploy.converge.survey import fact_script, read_facts
 from tests.converge.pi import thesis, untouched, wish_for
 from tests.converge.played_node import PlayedNode
 
@@ -55,7 +54,7 @@ OVERCOMMIT = Subject(
     _read,
     _check,
     _resources,
-    "touch /run/overcommit-undone\n",
+    lambda: "touch /run/overcommit-undone\n",
 )
 
 

@@ -7,8 +7,8 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
-from deploy.converge.fact_script import fact_script
 from deploy.converge.reset import Traces, reset_script
+from deploy.converge.survey import fact_script
 from deploy.converge.systemd import interrupt_script, restart_script, stop_script
 from tests.converge.pi import all_changes, converged, thesis, untouched_cluster, wish_for
 from tests.habits import needs
