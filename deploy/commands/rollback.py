@@ -26,7 +26,7 @@ from deploy.converge.rollback_plan import (
 from deploy.converge.systemd import batches, restart_on
 from deploy.release.history import ListingError, read
 from deploy.release.scripts import RefusedError, list_releases, make_current, outcome
-from deploy.render.roles import unit_name
+from deploy.render.units import unit_name
 
 if TYPE_CHECKING:
     from cluster.inventory import Task

@@ -51,7 +51,7 @@ from deploy.converge.system import (
     UnitFiles,
 )
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
-from deploy.render import firewall, job_unit, monitor_unit, roles, storage
+from deploy.render import firewall, storage, units
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
@@ -167,24 +167,24 @@ class Machines:
     def questions(self, node: str) -> Questions:
         """What to ask of a node."""
         folders = self.folders
-        units = [roles.unit_name(task) for task in self.tasks(node)]
+        named = [units.unit_name(task) for task in self.tasks(node)]
         watches = node == self.inventory.monitor_node
         # Only there: elsewhere, and with an external export, the same path may lie below the mount.
         serves = node == folders.server
         exported = (f"{folders.export}/shared", f"{folders.export}/runs")
         published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
-            units += [monitor_unit.MONITOR_UNIT, monitor_unit.PACKAGE_UNIT]
+            named += [units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT]
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, HOME, JOBS, CONFIGURATION),
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", PLANNED),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *((folders.export, *exported) if serves else ()),
-                *((monitor_unit.DATA, *paths_on_node(self.inventory)) if watches else ()),
+                *((units.MONITOR_DATA, *paths_on_node(self.inventory)) if watches else ()),
             ),
-            units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
-            packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, monitor_unit.PACKAGE),
+            units=(*named, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
+            packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, units.MONITOR_PACKAGE),
             service_uid=self.inventory.deployment.service_uid,
             published=published if node == self.publisher else (),
             bound=exported if serves else (),
@@ -217,7 +217,7 @@ class Machines:
             "nfs-kernel-server" if serves else "nfs-common",
             *(["nftables"] if deployment.firewall else []),
             *([NODE_EXPORTER] if deployment.node_exporter else []),
-            *([monitor_unit.PACKAGE] if watches else []),
+            *([units.MONITOR_PACKAGE] if watches else []),
         ]
         return (
             Remembered(self._made_folders(serves)),
@@ -290,16 +290,16 @@ class Machines:
     def _services(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         tasks = self.tasks(node)
         texts = {
-            roles.unit_path(roles.unit_name(task)): roles.role_unit(self.inventory, task, facts.systemd)
+            units.unit_path(units.unit_name(task)): units.role_unit(self.inventory, task, facts.systemd)
             for task in tasks
         }
         files = {
             **texts,
-            SLICE_PATH: roles.slice_unit("memory" in facts.controllers),
-            ADDRESSES_PATH: roles.addresses_drop_in(self.inventory),
+            SLICE_PATH: units.slice_unit("memory" in facts.controllers),
+            ADDRESSES_PATH: units.addresses_drop_in(self.inventory),
         }
         if self._coordinates(node):
-            files[job_unit.PATH] = job_unit.job_unit(self.inventory)
+            files[units.unit_path(units.JOB_UNIT)] = units.job_unit(self.inventory)
         return (
             *stale_units(facts, {*files, FIREWALL_UNIT_PATH, *self._monitor_unit(node)}),
             UnitFiles(tuple(files.items())),
@@ -311,11 +311,11 @@ class Machines:
         return monitoring(self.inventory, node, facts)
 
     def _monitor_unit(self, node: str) -> tuple[str, ...]:
-        return (monitor_unit.PATH,) if node == self.inventory.monitor_node else ()
+        return (units.unit_path(units.MONITOR_UNIT),) if node == self.inventory.monitor_node else ()
 
     def _role(self, task: "Task", texts: Mapping[str, str]) -> Running:
-        name = roles.unit_name(task)
-        path = roles.unit_path(name)
+        name = units.unit_name(task)
+        path = units.unit_path(name)
         hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
         return Running(name, path, texts[path], self.release.code.key, hint=hint)
 

@@ -11,16 +11,16 @@ from deploy.converge.files import Absent, Folder
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.system import Masked, Running, UnitFiles
 from deploy.monitor.files import prometheus_files
-from deploy.render import monitor_unit
+from deploy.render import units
 from deploy.rooted.commands import make_folder
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
 _OURS = "the cluster runs it from a unit of its own"
-READ_MARK = f"{monitor_unit.FOLDER}/read"
+READ_MARK = f"{units.MONITOR_FOLDER}/read"
 """The SHA-256 of the texts that a running Prometheus has read."""
-_HINT = f"`journalctl -u {monitor_unit.MONITOR_UNIT}` there says more"
+_HINT = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class MonitorFiles:
             last = made[-1]
             made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, *reread), last.diff)
         else:
-            made.append(Change("file", monitor_unit.FOLDER, "change", "Prometheus has not read it yet", reread))
+            made.append(Change("file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread))
         return tuple(made)
 
     def _digest(self) -> bytes:
@@ -66,9 +66,9 @@ class MonitorFiles:
 
     def _reread(self) -> str:
         kept = " ".join(f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts)
-        unit = monitor_unit.MONITOR_UNIT
+        unit = units.MONITOR_UNIT
         return (
-            f"find {monitor_unit.FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
+            f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
             f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload {unit} ;; '
             # It may have read what was there before, and is not up yet for a reload.
             f"activating) systemctl try-restart --no-block {unit} ;; esac"
@@ -77,7 +77,7 @@ class MonitorFiles:
 
 def files_on_node(inventory: "Inventory") -> tuple[tuple[str, str], ...]:
     """Path and text of what Prometheus reads, `prometheus.yml` last."""
-    return tuple((f"{monitor_unit.FOLDER}/{name}", text) for name, text in prometheus_files(inventory).items())
+    return tuple((f"{units.MONITOR_FOLDER}/{name}", text) for name, text in prometheus_files(inventory).items())
 
 
 def paths_on_node(inventory: "Inventory") -> tuple[str, ...]:
@@ -87,24 +87,24 @@ def paths_on_node(inventory: "Inventory") -> tuple[str, ...]:
 
 def preparation() -> tuple[Resource, ...]:
     """Before the package comes and starts its own service."""
-    return (Masked((monitor_unit.PACKAGE_UNIT,), _OURS),)
+    return (Masked((units.MONITOR_PACKAGE_UNIT,), _OURS),)
 
 
 def monitoring(inventory: "Inventory", node: str, facts: MachineFacts) -> tuple[Resource, ...]:
     """The phase `monitor` on one node."""
     if node != inventory.monitor_node:
-        return (Absent(monitor_unit.FOLDER),)  # its unit goes with all units that are not wanted any more
-    unit = monitor_unit.monitor_unit(inventory, "memory" in facts.controllers)
+        return (Absent(units.MONITOR_FOLDER),)  # its unit goes with all units that are not wanted any more
+    unit = units.monitor_unit(inventory, "memory" in facts.controllers)
     return (
-        Folder(monitor_unit.FOLDER),
-        Folder(monitor_unit.DATA, mode=0o750, owner=SERVICE_USER),
+        Folder(units.MONITOR_FOLDER),
+        Folder(units.MONITOR_DATA, mode=0o750, owner=SERVICE_USER),
         MonitorFiles(files_on_node(inventory)),
-        UnitFiles(((monitor_unit.PATH, unit),)),
+        UnitFiles(((units.unit_path(units.MONITOR_UNIT), unit),)),
         Running(
-            monitor_unit.MONITOR_UNIT,
-            monitor_unit.PATH,
+            units.MONITOR_UNIT,
+            units.unit_path(units.MONITOR_UNIT),
             unit,
-            deadline_seconds=monitor_unit.START_SECONDS + 30.0,
+            deadline_seconds=units.MONITOR_START_SECONDS + 30.0,
             hint=_HINT,
         ),
     )

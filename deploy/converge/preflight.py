@@ -11,8 +11,7 @@ from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE
 from deploy.converge.subject import Found, NodeWish
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import PUBLISHED_SECONDS
-from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
-from deploy.render.roles import unit_name, unit_path
+from deploy.render.units import MONITOR_PACKAGE_UNIT, MONITOR_UNIT, unit_name, unit_path
 
 if TYPE_CHECKING:
     from cluster.inventory import Task
@@ -148,9 +147,9 @@ def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> Found:
 def _monitor(wish: NodeWish, facts: MachineFacts) -> Found:
     if wish.monitor is None:
         return
-    ours, theirs = facts.unit(MONITOR_UNIT), facts.unit(PACKAGE_UNIT)
+    ours, theirs = facts.unit(MONITOR_UNIT), facts.unit(MONITOR_PACKAGE_UNIT)
     if theirs is not None and theirs.running:
-        line = f"{PACKAGE_UNIT} runs here for another user, and the cluster's own would take its place"
+        line = f"{MONITOR_PACKAGE_UNIT} runs here for another user, and the cluster's own would take its place"
         remedy = "`sudo systemctl disable --now prometheus` there, or give the role to another node and this one's"
         yield "problem", "monitor", f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`"
     elif (ours is None or not ours.running) and wish.monitor.port in facts.listening:

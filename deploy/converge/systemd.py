@@ -14,7 +14,7 @@ from deploy.cluster.services import DegradedError, LogPlace, Stopped
 from deploy.common.command_line import quoted, shell
 from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact
 from deploy.converge.survey import Survey, machine_facts, survey
-from deploy.render.roles import unit_name
+from deploy.render.units import unit_name
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task

@@ -14,7 +14,7 @@ from deploy.converge.preflight import examine
 from deploy.converge.reset import Traces, reset_script
 from deploy.converge.subject import NodeWish
 from deploy.converge.survey import Survey
-from deploy.render import monitor_unit
+from deploy.render import units
 from tests.converge.pi import ENVIRONMENT, after, all_changes, converged, thesis, untouched, untouched_cluster, wish_for
 from tests.inventory.cases import machine
 
@@ -149,7 +149,7 @@ def test_status_has_it_in_the_row_of_its_node(tmp_path: Path) -> None:
 
 def test_reset_removes_its_unit_with_the_others(tmp_path: Path) -> None:
     script = reset_script(Traces.of(watched(tmp_path), data=False), "rpi02")
-    for path in (monitor_unit.PATH, monitor_unit.FOLDER, monitor_unit.DATA):
+    for path in (units.unit_path(units.MONITOR_UNIT), units.MONITOR_FOLDER, units.MONITOR_DATA):
         whole = ("/etc/systemd/system/pscluster-", "/etc/pscluster", "/var/lib/pscluster")
         assert path.startswith(whole)
     assert "rm -rf /etc/systemd/system/pscluster-*" in script
@@ -168,7 +168,7 @@ def test_a_unit_file_that_somebody_edited_is_put_back(tmp_path: Path) -> None:
     wish = wish_for(watched(tmp_path))
     cluster, _ = converged(wish, {})
     facts = cluster["rpi02"]
-    edited = replace(facts.files[monitor_unit.PATH], content=b"[Service]\n")
-    facts = replace(facts, files={**facts.files, monitor_unit.PATH: edited})
+    edited = replace(facts.files[units.unit_path(units.MONITOR_UNIT)], content=b"[Service]\n")
+    facts = replace(facts, files={**facts.files, units.unit_path(units.MONITOR_UNIT): edited})
     planned = [(change.action, change.subject) for change in plan(wish, {"rpi02": facts})["monitor"]["rpi02"]]
     assert ("restart", UNIT) in planned
