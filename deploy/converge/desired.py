@@ -29,27 +29,30 @@ from deploy.common.command_line import quoted
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
 from deploy.converge.check import Finding, recordings_of
-from deploy.converge.code import Current, Environment, LocalData, Release, ReleaseChoice, prune, prune_wheels
+from deploy.converge.code import Current, Environment, Release, ReleaseChoice, prune, prune_wheels
 from deploy.converge.deployment import Order, Say
-from deploy.converge.files import Absent, File, Folder, FstabLines
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.monitoring import monitoring, paths_on_node, preparation
 from deploy.converge.packages import PLANNED, Packages
 from deploy.converge.preflight import examine
-from deploy.converge.publication import Publication, Published, of_wheelhouse, publisher, room_needed
-from deploy.converge.subject import NodeWish
-from deploy.converge.subjects import SUBJECTS
-from deploy.converge.survey import Survey, machine_facts, survey
-from deploy.converge.system import (
+from deploy.converge.publication import LocalData, Publication, Published, of_wheelhouse, publisher, room_needed
+from deploy.converge.resources import (
+    Absent,
     Exports,
+    File,
+    Folder,
+    FstabLines,
     Masked,
     Mounted,
     Remembered,
     Running,
     UnitFiles,
 )
+from deploy.converge.subject import NodeWish
+from deploy.converge.subjects import SUBJECTS
+from deploy.converge.survey import Survey, machine_facts, survey
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.render import firewall, storage, units
 

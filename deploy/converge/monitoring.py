@@ -1,18 +1,16 @@
 """What the node with the role `monitor` has to be like, and what is left of it elsewhere. Pure."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import SERVICE_USER
 from deploy.common.command_line import quoted
-from deploy.converge.change import Change, Resource, Shell, Step, Upload, text_diff
-from deploy.converge.files import Absent, Folder
+from deploy.converge.change import Change, Resource, Shell, Upload
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.system import Masked, Running, UnitFiles
+from deploy.converge.resources import Absent, Folder, Masked, Running, UnitFiles, all_written
 from deploy.monitor.files import prometheus_files
 from deploy.render import units
-from deploy.rooted.commands import make_folder
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -34,19 +32,7 @@ class MonitorFiles:
 
         That it has read these very texts says a mark, written last: a deployment may have been cut off before that.
         """
-        made: list[Change] = []
-        for path, text in self.texts:
-            now = facts.files.get(path)
-            content = text.encode()
-            if now is not None and (now.content, now.mode) == (content, 0o644):
-                continue
-            folder = path.rpartition("/")[0]
-            steps: tuple[Step, ...] = (
-                Shell(f"make {folder}", quoted(*make_folder(folder))),
-                Upload(f"write {path}", content, path),
-            )
-            diff = text_diff(path, None if now is None else now.content, content)
-            made.append(Change("file", path, "create" if now is None else "change", "read by Prometheus", steps, diff))
+        made = all_written("file", self.texts, facts, "read by Prometheus")
         mark, digest = facts.files.get(READ_MARK), self._digest()
         if not made and mark is not None and mark.content == digest:
             return ()
@@ -55,8 +41,7 @@ class MonitorFiles:
             Upload(f"write {READ_MARK}", digest, READ_MARK),
         )
         if made:
-            last = made[-1]
-            made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, *reread), last.diff)
+            made[-1] = replace(made[-1], steps=(*made[-1].steps, *reread))
         else:
             made.append(Change("file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread))
         return tuple(made)

@@ -13,10 +13,10 @@ for point in {{ mount }}/shared {{ mount }}/runs {{ mount }}; do
     done
     ! grep -q " $point " /proc/mounts || umount -l "$point"
 done
-if grep -qxF {{ fstab.begin }} /etc/fstab 2>/dev/null; then
-    sed -n {{ fstab.from_begin }} /etc/fstab | grep -qxF {{ fstab.end }} ||
+if grep -qxF {{ fstab_begin }} /etc/fstab 2>/dev/null; then
+    sed -n {{ from_fstab_begin }} /etc/fstab | grep -qxF {{ fstab_end }} ||
         notes="$notes; /etc/fstab lost our second mark: what came after the first stays there"
-    awk {{ fstab.without_ours }} /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
+    awk {{ without_ours }} /etc/fstab >/etc/fstab.pscluster && cat /etc/fstab.pscluster >/etc/fstab
     rm -f /etc/fstab.pscluster
     [ ! -e {{ places.DEPLOY_STATE }}/no-fstab ] || [ -s /etc/fstab ] || rm -f /etc/fstab
 fi

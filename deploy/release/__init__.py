@@ -5,6 +5,3 @@ machine and shared over NFS. The code is one small wheel, unpacked beside earlie
 under its key never changes. This room makes the files and renders the shell scripts that a node runs as root; it knows
 no SSH.
 """
-
-KEY_DIGITS = 16
-"""Hexadecimal digits of a key, the name of a release or an environment: 64 bits of a hash of its content."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from deploy.common.project import ROOT
-from deploy.release import KEY_DIGITS
+from deploy.release.hashes import KEY_DIGITS
 
 
 def uv_executable() -> Path:

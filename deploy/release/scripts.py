@@ -11,14 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from posixpath import basename, dirname
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from deploy.cluster.places import ROOT
 from deploy.common.texts import filled
-from deploy.release import KEY_DIGITS
-from deploy.release.code_wheel import CodeWheel
-from deploy.release.wheelhouse import Wheelhouse, parse_sums, sums_text
+from deploy.release.hashes import KEY_DIGITS, parse_sums, sums_text
 from deploy.rooted.commands import PYTHON, file_program, listed
+
+if TYPE_CHECKING:
+    from deploy.release.code_wheel import CodeWheel
+    from deploy.release.wheelhouse import Wheelhouse
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
@@ -120,7 +123,7 @@ def _published(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
     return {"folder": folder, "sums": sums_text(sums).rstrip("\n")}
 
 
-def install_environment(wheelhouse: Wheelhouse, wheels: str, *, root: str = ROOT, python: str = PYTHON) -> str:
+def install_environment(wheelhouse: "Wheelhouse", wheels: str, *, root: str = ROOT, python: str = PYTHON) -> str:
     """The script that installs the environment of `wheelhouse` from `wheels`, its published folder as the node sees it.
 
     The environment goes to the node's own disk: over NFS it would page 300 MB through one link. A Pi has neither a
@@ -144,7 +147,7 @@ def install_environment(wheelhouse: Wheelhouse, wheels: str, *, root: str = ROOT
     )
 
 
-def unpack_release(code: CodeWheel, environment: str, *, root: str = ROOT) -> str:
+def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> str:
     """The script that makes a release of the code wheel on its stdin, with the environment of this key.
 
     An existing release keeps its files; only its link to the environment changes.

@@ -6,7 +6,6 @@ older glibc's tag from a newer one's, so it gets lines without markers and every
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -24,29 +23,11 @@ from cluster.errors import ClusterError
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.project import ROOT
 from deploy.release import requirements as required
+from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
 from deploy.release.requirements import Target, environment_key
 
-SUMS = "SHA256SUMS"
-"""The files of a folder with their hashes, in the format of sha256sum(1)."""
 TEMPORARY = ".temporary-"
 """Prefix of the name of a folder in which pip works."""
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def sums_text(sums: Mapping[str, str]) -> str:
-    """The text of SUMS for hashes by file name, sorted."""
-    return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-
-
-def parse_sums(text: str) -> dict[str, str]:
-    """Hashes by file name."""
-    pairs = (line.split("  ", 1) for line in text.splitlines())
-    return {name: sha256 for sha256, name in pairs}
 
 
 def download(wanted: Path, folder: Path, target: Target) -> None:

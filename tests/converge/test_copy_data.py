@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.converge.change import PublishedFile
-from deploy.converge.code import copy_data
-from deploy.converge.publication import Publication
+from deploy.converge.publication import Publication, copy_data
 from deploy.release.scripts import Refusal
 from tests.converge.played_node import PlayedNode
 

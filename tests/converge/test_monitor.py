@@ -11,8 +11,8 @@ from deploy.converge.machine_facts import UnitFact
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.node_table import node_rows
 from deploy.converge.preflight import examine
-from deploy.converge.reset import Traces, reset_script
 from deploy.converge.subject import NodeWish
+from deploy.converge.subjects import reset_script
 from deploy.converge.survey import Survey
 from deploy.render import units
 from tests.converge.pi import ENVIRONMENT, after, all_changes, converged, thesis, untouched, untouched_cluster, wish_for
@@ -148,7 +148,7 @@ def test_status_has_it_in_the_row_of_its_node(tmp_path: Path) -> None:
 
 
 def test_reset_removes_its_unit_with_the_others(tmp_path: Path) -> None:
-    script = reset_script(Traces.of(watched(tmp_path), data=False), "rpi02")
+    script = reset_script(watched(tmp_path), "rpi02", data=False)
     for path in (units.unit_path(units.MONITOR_UNIT), units.MONITOR_FOLDER, units.MONITOR_DATA):
         whole = ("/etc/systemd/system/pscluster-", "/etc/pscluster", "/var/lib/pscluster")
         assert path.startswith(whole)

@@ -13,9 +13,9 @@ from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
+from deploy.converge.resources import Mounted
 from deploy.converge.subject import NodeWish
 from deploy.converge.survey import PUBLISHED_SECONDS, fact_script, read_facts
-from deploy.converge.system import Mounted
 from tests.converge.pi import ENVIRONMENT, Cluster, all_changes, converged, thesis, untouched, wish_for
 from tests.converge.played_node import PlayedNode
 from tests.habits import needs

@@ -12,9 +12,8 @@ from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
-from deploy.converge.reset import Traces, reset_script
 from deploy.converge.subject import Answer, Found, NodeWish, Subject
-from deploy.converge.subjects import SUBJECTS
+from deploy.converge.subjects import SUBJECTS, reset_script
 from deploy.converge.survey import fact_script, read_facts
 from tests.converge.pi import thesis, untouched, wish_for
 from tests.converge.played_node import PlayedNode
@@ -90,7 +89,7 @@ def test_one_file_asks_reads_checks_changes_and_undoes(tmp_path: Path) -> None:
     settled = untouched(inventory.hosts["rpi01"], more={"overcommit": 1})
     assert "overcommit" not in {one.kind for one in plan(wish_for(inventory), {"rpi01": settled})["prepare"]["rpi01"]}
 
-    done = node.run(reset_script(Traces.of(inventory, False), "rpi01"))
+    done = node.run(reset_script(inventory, "rpi01", data=False))
     assert done.returncode == 0, done.stderr
     assert (node.root / "run" / "overcommit-undone").exists()
 

@@ -8,10 +8,10 @@ import pytest
 
 from deploy.cluster.places import ENVIRONMENTS, UNIT_FOLDER
 from deploy.converge.check import Finding
-from deploy.converge.files import File
 from deploy.converge.machine_facts import FileFact, MountFact, UnitFact
 from deploy.converge.memory_estimate import MEGABYTE, estimate
 from deploy.converge.preflight import examine
+from deploy.converge.resources import File
 from deploy.converge.subject import NodeWish
 from tests.converge.pi import ENVIRONMENT, thesis, untouched
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
 from deploy.release.scripts import Refusal, RefusedError, install_environment
-from deploy.release.wheelhouse import SUMS, Wheelhouse, file_sha256, parse_sums, sums_text
+from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, run, times
 from tests.habits import needs
 

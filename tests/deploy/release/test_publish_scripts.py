@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.release.hashes import SUMS, parse_sums
 from deploy.release.scripts import (
     Refusal,
     RefusedError,
@@ -14,7 +15,7 @@ from deploy.release.scripts import (
     prune_folders,
     read_missing,
 )
-from deploy.release.wheelhouse import SUMS, Wheelhouse, parse_sums
+from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.release.wheels import EXECUTABLE, printed, run, times
 
 OTHER_KEY = "0" * 16

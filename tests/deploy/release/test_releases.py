@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from deploy.release.code_wheel import CodeWheel, code_key
+from deploy.release.hashes import file_sha256
 from deploy.release.history import Installed, ListingError, previous, read, unneeded
 from deploy.release.scripts import Done, Refusal, RefusedError, list_releases, make_current, remove, unpack_release
-from deploy.release.wheelhouse import file_sha256
 from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, printed, pure_wheel, run, times
 
 ENVIRONMENTS = ("a" * 16, "b" * 16)

@@ -9,17 +9,9 @@ import pytest
 
 from cluster.errors import ClusterError
 from deploy.common.file_lock import FileLock
+from deploy.release.hashes import SUMS, file_sha256, parse_sums
 from deploy.release.requirements import environment_key
-from deploy.release.wheelhouse import (
-    COMPLETE,
-    SUMS,
-    TEMPORARY,
-    Wheelhouse,
-    file_sha256,
-    make_wheelhouse,
-    open_wheelhouse,
-    parse_sums,
-)
+from deploy.release.wheelhouse import COMPLETE, TEMPORARY, Wheelhouse, make_wheelhouse, open_wheelhouse
 from tests.deploy.release.wheels import DEADLINE_SECONDS, MACHINE, PYTHON, pure_wheel, requirements
 
 

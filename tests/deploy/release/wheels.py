@@ -8,8 +8,8 @@ import zipfile
 from pathlib import Path
 
 from deploy.release.code_wheel import uv_executable
+from deploy.release.hashes import file_sha256
 from deploy.release.scripts import Done, outcome
-from deploy.release.wheelhouse import file_sha256
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 MACHINE = platform.machine()
