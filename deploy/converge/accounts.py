@@ -42,7 +42,7 @@ def _read(answer: Answer) -> Mapping[str, object]:
 
 
 def _check(wish: NodeWish, facts: MachineFacts) -> Found:
-    uid = wish.service_uid
+    uid = wish.inventory.deployment.service_uid
     present = facts.users.get(SERVICE_USER)
     if present is not None and present != (uid, uid):
         line = f"the account {SERVICE_USER} has uid {present[0]} and gid {present[1]} here, not {uid}"

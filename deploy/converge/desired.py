@@ -34,17 +34,19 @@ from deploy.converge.deployment import Order, Say
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import of_inventory
-from deploy.converge.monitoring import monitoring, paths_on_node, preparation
 from deploy.converge.packages import PLANNED, Packages
 from deploy.converge.preflight import examine
 from deploy.converge.publication import LocalData, Publication, Published, of_wheelhouse, publisher, room_needed
 from deploy.converge.resources import (
+    MONITOR_HINT,
+    MONITOR_READ_MARK,
     Absent,
     Exports,
     File,
     Folder,
     FstabLines,
     Masked,
+    MonitorFiles,
     Mounted,
     Remembered,
     Running,
@@ -53,6 +55,7 @@ from deploy.converge.resources import (
 from deploy.converge.subject import NodeWish
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import Survey, machine_facts, survey
+from deploy.monitor.files import prometheus_files
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.render import firewall, storage, units
 
@@ -117,7 +120,7 @@ class Machines:
             publishes_bytes = 0
             if name == self.publisher:
                 publishes_bytes = room_needed(self.publications, needed | lacks, facts.published, self.folders)
-            one = NodeWish.of(self.inventory, name, memory, environment, publishes_bytes)
+            one = NodeWish(self.inventory, name, memory, environment, publishes_bytes)
             found[name] = examine(one, facts)
             if not any(finding.level == "problem" for finding in found[name]):
                 needed |= lacks
@@ -184,7 +187,7 @@ class Machines:
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", PLANNED),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *((folders.export, *exported) if serves else ()),
-                *((units.MONITOR_DATA, *paths_on_node(self.inventory)) if watches else ()),
+                *((units.MONITOR_DATA, *dict(self._monitor_files()), MONITOR_READ_MARK) if watches else ()),
             ),
             units=(*named, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
             packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, units.MONITOR_PACKAGE),
@@ -227,7 +230,7 @@ class Machines:
             # Before the package: it starts the server, which should come up as it is to stay.
             *([File(storage.SETTINGS_PATH, settings.encode(), then=(_nfsd_settings(settings),))] if serves else []),
             *([Masked(storage.OLD_NFS_UNITS)] if serves else []),
-            *(preparation() if watches else ()),
+            *([Masked((units.MONITOR_PACKAGE_UNIT,), "the cluster runs it from a unit of its own")] if watches else []),
             Packages(tuple(packages)),
             ServiceUser(deployment.service_uid),
             *(Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)),
@@ -311,7 +314,23 @@ class Machines:
         )
 
     def _monitor(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
-        return monitoring(self.inventory, node, facts)
+        if node != self.inventory.monitor_node:
+            return (Absent(units.MONITOR_FOLDER),)  # its unit goes with all units that are not wanted any more
+        path = units.unit_path(units.MONITOR_UNIT)
+        unit = units.monitor_unit(self.inventory, "memory" in facts.controllers)
+        seconds = units.MONITOR_START_SECONDS + 30.0
+        return (
+            Folder(units.MONITOR_FOLDER),
+            Folder(units.MONITOR_DATA, mode=0o750, owner=SERVICE_USER),
+            MonitorFiles(self._monitor_files()),
+            UnitFiles(((path, unit),)),
+            Running(units.MONITOR_UNIT, path, unit, deadline_seconds=seconds, hint=MONITOR_HINT),
+        )
+
+    def _monitor_files(self) -> tuple[tuple[str, str], ...]:
+        """Path and text of what Prometheus reads, `prometheus.yml` last."""
+        texts = prometheus_files(self.inventory)
+        return tuple((f"{units.MONITOR_FOLDER}/{name}", text) for name, text in texts.items())
 
     def _monitor_unit(self, node: str) -> tuple[str, ...]:
         return (units.unit_path(units.MONITOR_UNIT),) if node == self.inventory.monitor_node else ()

@@ -36,13 +36,15 @@ def _read(answer: Answer) -> Mapping[str, object]:
 
 def _check(wish: NodeWish, facts: MachineFacts) -> Found:
     """The port that is logged into may be another machine's, which passes it on: who listens here counts."""
+    inventory = wish.inventory
+    ssh_port = inventory.node(wish.name).ssh.port or inventory.ssh.port
     # With socket activation it is systemd that listens.
     ways = {
         port
         for port, holder in facts.listening.items()
-        if "(sshd" in holder or ("(systemd" in holder and port == wish.ssh_port)
+        if "(sshd" in holder or ("(systemd" in holder and port == ssh_port)
     }
-    if ways and ways <= wish.closed_ports:
+    if inventory.deployment.firewall and ways and ways <= firewall.closed_ports(inventory):
         ports = ", ".join(map(str, sorted(ways)))
         line = f"the SSH server listens on port {ports} alone, which the firewall will close to all but the nodes"
         yield "problem", "ssh", f"{line}: give the cluster's processes other ports (`ports`), or sshd another"

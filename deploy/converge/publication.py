@@ -137,15 +137,6 @@ def copy_data(publication: Publication, seen: str) -> str:
     return script("converge/copy.sh", root=DATA, key=publication.key, seen=seen, **program)
 
 
-@dataclass(frozen=True)
-class PreparedData:
-    """One prepared data set: what to publish, its folder on each node, and a line about its recordings."""
-
-    publication: Publication
-    local: str
-    line: str
-
-
 class JobData(Protocol):
     """The recordings that the jobs of one cluster read."""
 
@@ -183,13 +174,13 @@ class PublishedData:
         self._inventory = inventory
 
     @cached_property
-    def prepared(self) -> PreparedData | None:
+    def prepared(self) -> Publication | None:
         """See `prepared_data`."""
-        return prepared_data(self._inventory, shared_folders(self._inventory))
+        return prepared_data(self._inventory)
 
     def publications(self) -> Sequence[Publication]:
         """See `JobData`."""
-        return () if self.prepared is None else (self.prepared.publication,)
+        return () if self.prepared is None else (self.prepared,)
 
     def refuse_missing(self) -> None:
         """See `JobData`."""
@@ -201,8 +192,8 @@ class PublishedData:
             if data is None:
                 return ()
             update("bringing the recordings to the nodes, where they are not yet")
-            self._publish(fleet, data.publication)
-        return (f"jobs.train.data.source={json.dumps(data.local)}",)
+            self._publish(fleet, data)
+        return (f"jobs.train.data.source={json.dumps(shared_folders(self._inventory).local(data.key))}",)
 
     def _publish(self, fleet: Fleet, publication: Publication) -> None:
         folders = shared_folders(self._inventory)
@@ -219,14 +210,14 @@ class PublishedData:
                 say(f"{name}: without the windows of this job: {' '.join(result.last_lines)}", error=True)
 
 
-def prepared_data(inventory: "Inventory", folders: SharedFolders) -> PreparedData | None:
+def prepared_data(inventory: "Inventory") -> Publication | None:
     """The data set of `jobs.train.data`, prepared now if necessary; None where the inventory names a published one.
 
     Raises UsageError for unusable recordings.
     """
     job = inventory.jobs.train
     source = job.data.source
-    if source is not None and source.startswith((f"{folders.mount}/", f"{DATA}/")):
+    if source is not None and source.startswith((f"{shared_folders(inventory).mount}/", f"{DATA}/")):
         return None
     words = [] if source is None else ["--source", source]
     words += ["--window-steps", str(job.data.window_steps), "--window-stride", str(job.data.window_stride)]
@@ -248,5 +239,4 @@ def prepared_data(inventory: "Inventory", folders: SharedFolders) -> PreparedDat
     files = tuple(
         PublishedFile(name, folder / name, about["sha256"], about["bytes"]) for name, about in made["files"].items()
     )
-    publication = Publication("prepared", made["key"], files)
-    return PreparedData(publication, folders.local(made["key"]), made["line"])
+    return Publication("prepared", made["key"], files)

@@ -1,5 +1,6 @@
 """Files, mounts, exports and units of a node as the inventory wants them. Pure."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
@@ -8,9 +9,13 @@ from deploy.cluster.places import DEPLOY_STATE
 from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Shell, Step, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
+from deploy.render import units
 from deploy.rooted.commands import make_folder, make_point, remove
 
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
+MONITOR_READ_MARK = f"{units.MONITOR_FOLDER}/read"
+"""The SHA-256 of the texts that a running Prometheus has read."""
+MONITOR_HINT = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
 
 
 def written(
@@ -332,3 +337,41 @@ class Running:
             if now.started_seconds is not None and file.modified_seconds > now.started_seconds + 1:
                 return "its unit file is newer than its process"
         return ""
+
+
+@dataclass(frozen=True)
+class MonitorFiles:
+    """The folder that Prometheus reads, and that a running one has read it."""
+
+    texts: tuple[tuple[str, str], ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write what differs; with the last one lists of other clusters go, and Prometheus reads all of it again.
+
+        That it has read these very texts says a mark, written last: a deployment may have been cut off before that.
+        """
+        made = all_written("file", self.texts, facts, "read by Prometheus")
+        mark = facts.files.get(MONITOR_READ_MARK)
+        words = "\0".join(word for pair in self.texts for word in pair)
+        digest = hashlib.sha256(words.encode()).hexdigest().encode()
+        if not made and mark is not None and mark.content == digest:
+            return ()
+        reread = (
+            Shell("have Prometheus read it", self._reread(), 120.0, MONITOR_HINT),
+            Upload(f"write {MONITOR_READ_MARK}", digest, MONITOR_READ_MARK),
+        )
+        if made:
+            made[-1] = replace(made[-1], steps=(*made[-1].steps, *reread))
+        else:
+            made.append(Change("file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread))
+        return tuple(made)
+
+    def _reread(self) -> str:
+        kept = " ".join(f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts)
+        unit = units.MONITOR_UNIT
+        return (
+            f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
+            f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload {unit} ;; '
+            # It may have read what was there before, and is not up yet for a reload.
+            f"activating) systemctl try-restart --no-block {unit} ;; esac"
+        )

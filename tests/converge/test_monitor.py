@@ -107,7 +107,7 @@ def test_a_node_that_is_it_no_longer_loses_unit_and_folder(tmp_path: Path) -> No
 def lines_about(folder: Path, **changes: object) -> list[tuple[str, str]]:
     inventory = watched(folder)
     facts = untouched(inventory.hosts["rpi02"], **({"controllers": ("cpu", "memory")} | changes))
-    found = examine(NodeWish.of(inventory, "rpi02", estimate(32), ENVIRONMENT), facts)
+    found = examine(NodeWish(inventory, "rpi02", estimate(32), ENVIRONMENT), facts)
     return [(one.level, one.line) for one in found]
 
 

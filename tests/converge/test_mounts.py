@@ -168,7 +168,7 @@ def test_only_who_publishes_is_asked_what_is_published(inventory: Inventory) -> 
 
 def test_a_nas_that_is_gone_is_a_finding_of_the_node_that_writes_to_it() -> None:
     inventory = with_nas("pi-1")
-    wish = NodeWish.of(inventory, "pi-1", estimate(32), ENVIRONMENT)
+    wish = NodeWish(inventory, "pi-1", estimate(32), ENVIRONMENT)
     assert [one.topic for one in examine(wish, untouched("10.1.0.2")) if one.level == "problem"] == []
     (problem,) = [one for one in examine(wish, untouched("10.1.0.2", shared_answers=False)) if one.level == "problem"]
     assert problem.topic == "storage"

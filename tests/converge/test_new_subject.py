@@ -80,7 +80,7 @@ def test_one_file_asks_reads_checks_changes_and_undoes(tmp_path: Path) -> None:
     assert facts.more["overcommit"] == 100
 
     inventory = thesis()
-    wish = NodeWish.of(inventory, "rpi01", estimate(32), None)
+    wish = NodeWish(inventory, "rpi01", estimate(32), None)
     granting = untouched(inventory.hosts["rpi01"], more=facts.more)
     assert [one.line for one in examine(wish, granting) if one.topic == "overcommit"] == ["grants any memory"]
 
