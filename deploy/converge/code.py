@@ -11,6 +11,7 @@ from deploy.cluster.places import CURRENT, SERVICE_USER, SharedFolders
 from deploy.common.command_line import quoted, shell
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.memory_estimate import MEGABYTE
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
 from deploy.release.history import ListingError, read, unneeded
 from deploy.release.requirements import committed, environment_key
@@ -28,7 +29,6 @@ from deploy.release.wheelhouse import Wheelhouse
 
 INSTALL_SECONDS = 3600.0
 """For 22,000 files on a slow SD card."""
-_MEGABYTE = 10**6
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Environment:
             "is the storage server up, and does it export to this node's address?",
         )
         install = Shell("install the environment", install_environment(self.wheelhouse, self.wheels), INSTALL_SECONDS)
-        detail = f"{self.wheelhouse.installed_bytes / _MEGABYTE:,.0f} MB from {self.wheels}"
+        detail = f"{self.wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {self.wheels}"
         return (Change("environment", self.key, "install", detail, (see, install)),)
 
 

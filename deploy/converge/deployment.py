@@ -2,10 +2,11 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
 from deploy.cluster.cluster import Cluster
@@ -46,40 +47,46 @@ class Order:
     publications: Callable[[], Sequence[Publication]] | None = None
 
 
-class Desired(Protocol):
+class Desired(ABC):
     """What the nodes of one cluster have to be: `Machines` and `ThisMachine` differ in their facts and resources."""
 
-    @property
-    def inventory(self) -> "Inventory":
-        """The inventory it is made of."""
+    inventory: "Inventory"
 
     @property
     def publisher(self) -> str:
         """The node that shares folders with all others; empty where none are shared."""
+        return ""
 
+    @abstractmethod
     def ask(self, node: Connector) -> Any:
         """The facts of one node. Raises ClusterError."""
 
     def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
         """The nodes to look at for these."""
+        return tuple(names)
 
+    @abstractmethod
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Everything that would make a start fail, and what else is worth knowing."""
 
     def findings(self, seen: Survey[Any]) -> tuple[Finding, ...]:
         """What a deployment has to know before it plans; a problem keeps its node out of the run."""
+        return ()
 
-    def refuse(self, seen: Survey[Any]) -> None:
+    def refuse(self, seen: Survey[Any]) -> None:  # noqa: B027  most refuse nothing
         """Raise ClusterError where a start would make a cluster that no inventory describes."""
 
     def supplied(self, fit: Mapping[str, Any], order: Order, update: Say) -> "Desired":
         """The same with everything that the nodes will need for the order; `update` gets what takes time."""
+        return self
 
+    @abstractmethod
     def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
         """The resources of one phase on one node, in order; empty where the phase means nothing there."""
 
     def tidy(self, fleet: Fleet, seen: Survey[Any], names: Sequence[str]) -> list[str]:
         """Remove what no node needs any more after a deployment that worked; the problems, which stop no job."""
+        return []
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
 from deploy.converge.check import Finding, recordings_of
 from deploy.converge.code import Current, Environment, Release, ReleaseChoice, prune, prune_wheels
-from deploy.converge.deployment import Order, Say
+from deploy.converge.deployment import Desired, Order, Say
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import of_inventory
@@ -72,8 +72,11 @@ HOME = f"{STATE}/{ACCOUNT_HOME}"
 
 
 @dataclass(frozen=True)
-class Machines:
-    """`Desired` for machines over SSH. `publications` are for the node that can write them."""
+class Machines(Desired):
+    """`Desired` for machines over SSH. `publications` are for the node that can write them.
+
+    It refuses nothing: systemd stops what the inventory does not have, so that every start makes sense.
+    """
 
     inventory: "Inventory"
     release: ReleaseChoice
@@ -102,9 +105,6 @@ class Machines:
     def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
         """See `Desired`. The storage server has to know a new node before that can mount it."""
         return tuple(dict.fromkeys((*names, self.publisher))) if "mounts" in phases else tuple(names)
-
-    def refuse(self, seen: Survey[MachineFacts]) -> None:
-        """See `Desired`: systemd stops what the inventory does not have, so that every start makes sense."""
 
     def findings(self, seen: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """See `Desired`."""

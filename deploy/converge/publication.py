@@ -20,6 +20,7 @@ from deploy.converge.apply import apply
 from deploy.converge.change import Change, Publish, PublishedFile, Shell
 from deploy.converge.check import recordings_of
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.memory_estimate import MEGABYTE
 from deploy.jobs.request import needs_data
 from deploy.release.hashes import parse_sums
 from deploy.release.scripts import script
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from cluster.inventory import Inventory
     from deploy.release.wheelhouse import Wheelhouse
 
-MEGABYTE = 10**6
 WHEELHOUSE_BYTES = 400 * MEGABYTE
 """Of one that is not downloaded yet: 390 MB with TensorFlow 2.21."""
 COPY_SECONDS = 600.0
@@ -93,20 +93,19 @@ class Published:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Send what is missing."""
-        publication = self.publication
-        folder = self.folders.published(publication.kind, publication.key)
-        if folder in facts.published:
-            return ()
-        return publish_changes(publication, self.folders)
+        return () if self._folder in facts.published else (self.change(),)
 
+    def change(self) -> Change:
+        """What sends it, whatever is there."""
+        name = f"{self.publication.kind}/{self.publication.key}"
+        user = None if self.folders.server is not None else SERVICE_USER
+        step = Publish(f"publish {name}", self._folder, self.publication.files, user)
+        detail = f"{len(step.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
+        return Change("publish", name, "create", detail, (step,))
 
-def publish_changes(publication: Publication, folders: SharedFolders) -> tuple[Change, ...]:
-    """Send what of it is missing."""
-    folder = folders.published(publication.kind, publication.key)
-    user = None if folders.server is not None else SERVICE_USER
-    step = Publish(f"publish {publication.kind}/{publication.key}", folder, publication.files, user)
-    detail = f"{len(publication.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
-    return (Change("publish", f"{publication.kind}/{publication.key}", "create", detail, (step,)),)
+    @property
+    def _folder(self) -> str:
+        return self.folders.published(self.publication.kind, self.publication.key)
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ class PublishedData:
         folders = shared_folders(self._inventory)
         node = fleet.nodes[publisher(self._inventory)]
         if not node.run(["test", "-e", f"{folders.published('prepared', publication.key)}/.complete"], root=True).ok:
-            apply(node, "publish", publish_changes(publication, folders), lambda change, seconds: None)
+            apply(node, "publish", [Published(publication, folders).change()], lambda change, seconds: None)
         copy = copy_data(publication, folders.seen("prepared", publication.key))
         # An unreachable node has no worker either; if it comes back, the others have its work.
         copied = fleet.each(lambda node: node.run(shell(copy), root=True, deadline_seconds=COPY_SECONDS))

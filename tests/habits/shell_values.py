@@ -46,7 +46,7 @@ _PARTS = re.compile(
 
 
 def names_within_quotes(script: str) -> Iterator[str]:
-    """Values `{{ NAME }}` of a script's file that stand between quotes; within `$(...)` quoting begins anew."""
+    """Values `{{ NAME }}` of a script's file that stand between quotes; within `$(...)` quoting begins again."""
     inside, comment = ["script"], False
     for part in _PARTS.finditer(script):
         here, mark = inside[-1], part["mark"] or ""
