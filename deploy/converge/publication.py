@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
 from cluster.logs.terminal import say
@@ -136,53 +136,71 @@ def copy_data(publication: Publication, seen: str) -> str:
     return script("converge/copy.sh", root=DATA, key=publication.key, seen=seen, **program)
 
 
-class JobData(Protocol):
+@dataclass(frozen=True)
+class JobData:
     """The recordings that the jobs of one cluster read."""
+
+    inventory: "Inventory"
 
     def publications(self) -> Sequence[Publication]:
         """The folders of windows that the nodes need, prepared now. Raises ClusterError."""
+        return ()
 
     def refuse_missing(self) -> None:
         """Raise UsageError where recordings are missing and `publications` does not look for them."""
 
 
-class DataHere:
-    """`JobData` of a cluster on this machine: each job prepares its windows itself."""
-
-    def __init__(self, inventory: "Inventory") -> None:
-        self._inventory = inventory
-
-    def publications(self) -> Sequence[Publication]:
-        """See `JobData`."""
-        return ()
+class DataHere(JobData):
+    """Of a cluster on this machine: each job prepares its windows itself."""
 
     def refuse_missing(self) -> None:
         """See `JobData`."""
-        source = self._inventory.jobs.train.data.source
-        if source is None or not any(map(needs_data, self._inventory.jobs.order)):
+        source = self.inventory.jobs.train.data.source
+        if source is None or not any(map(needs_data, self.inventory.jobs.order)):
             return
         found = recordings_of(Local("this machine"), source)
         if not found.holds:
             raise UsageError(found.line)
 
 
-class PublishedData:
-    """`JobData` of a cluster of machines: windows on each node's own disk."""
-
-    def __init__(self, inventory: "Inventory") -> None:
-        self._inventory = inventory
+class PublishedData(JobData):
+    """Of a cluster of machines: windows on each node's own disk."""
 
     @cached_property
     def prepared(self) -> Publication | None:
-        """See `prepared_data`."""
-        return prepared_data(self._inventory)
+        """The data set of `jobs.train.data`, prepared now if necessary; None where the inventory names a published one.
+
+        Raises UsageError for unusable recordings.
+        """
+        job = self.inventory.jobs.train
+        source = job.data.source
+        if source is not None and source.startswith((f"{shared_folders(self.inventory).mount}/", f"{DATA}/")):
+            return None
+        words = [] if source is None else ["--source", source]
+        words += ["--window-steps", str(job.data.window_steps), "--window-stride", str(job.data.window_stride)]
+        asked = subprocess.run(
+            module_command(_PREPARING, *words, "--seed", str(job.seed)),
+            env=environment_for_any_folder(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PREPARING_SECONDS,
+            check=False,
+        )
+        if asked.returncode != 0:
+            said = asked.stderr.strip().splitlines()
+            problem = said[-1] if said else f"{_PREPARING} ended with exit code {asked.returncode}"
+            raise UsageError(problem) if asked.returncode == UsageError.exit_code else ClusterError(problem)
+        made = json.loads(asked.stdout.strip().splitlines()[-1])
+        folder = Path(made["folder"])
+        files = tuple(
+            PublishedFile(name, folder / name, about["sha256"], about["bytes"]) for name, about in made["files"].items()
+        )
+        return Publication("prepared", made["key"], files)
 
     def publications(self) -> Sequence[Publication]:
         """See `JobData`."""
         return () if self.prepared is None else (self.prepared,)
-
-    def refuse_missing(self) -> None:
-        """See `JobData`."""
 
     def bring(self, fleet: Fleet) -> Sequence[str]:
         """Copy them to the nodes; the overrides that name them there. A job may want others than the last start did."""
@@ -192,11 +210,11 @@ class PublishedData:
                 return ()
             update("bringing the recordings to the nodes, where they are not yet")
             self._publish(fleet, data)
-        return (f"jobs.train.data.source={json.dumps(shared_folders(self._inventory).local(data.key))}",)
+        return (f"jobs.train.data.source={json.dumps(shared_folders(self.inventory).local(data.key))}",)
 
     def _publish(self, fleet: Fleet, publication: Publication) -> None:
-        folders = shared_folders(self._inventory)
-        node = fleet.nodes[publisher(self._inventory)]
+        folders = shared_folders(self.inventory)
+        node = fleet.nodes[publisher(self.inventory)]
         if not node.run(["test", "-e", f"{folders.published('prepared', publication.key)}/.complete"], root=True).ok:
             apply(node, "publish", [Published(publication, folders).change()], lambda change, seconds: None)
         copy = copy_data(publication, folders.seen("prepared", publication.key))
@@ -207,35 +225,3 @@ class PublishedData:
                 say(f"{name}: without the windows of this job: {result}", error=True)
             elif not result.ok:
                 say(f"{name}: without the windows of this job: {' '.join(result.last_lines)}", error=True)
-
-
-def prepared_data(inventory: "Inventory") -> Publication | None:
-    """The data set of `jobs.train.data`, prepared now if necessary; None where the inventory names a published one.
-
-    Raises UsageError for unusable recordings.
-    """
-    job = inventory.jobs.train
-    source = job.data.source
-    if source is not None and source.startswith((f"{shared_folders(inventory).mount}/", f"{DATA}/")):
-        return None
-    words = [] if source is None else ["--source", source]
-    words += ["--window-steps", str(job.data.window_steps), "--window-stride", str(job.data.window_stride)]
-    asked = subprocess.run(
-        module_command(_PREPARING, *words, "--seed", str(job.seed)),
-        env=environment_for_any_folder(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_PREPARING_SECONDS,
-        check=False,
-    )
-    if asked.returncode != 0:
-        said = asked.stderr.strip().splitlines()
-        problem = said[-1] if said else f"{_PREPARING} ended with exit code {asked.returncode}"
-        raise UsageError(problem) if asked.returncode == UsageError.exit_code else ClusterError(problem)
-    made = json.loads(asked.stdout.strip().splitlines()[-1])
-    folder = Path(made["folder"])
-    files = tuple(
-        PublishedFile(name, folder / name, about["sha256"], about["bytes"]) for name, about in made["files"].items()
-    )
-    return Publication("prepared", made["key"], files)
