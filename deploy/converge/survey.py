@@ -151,12 +151,12 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         files=_files(sections["files"]),
         units=_units(sections["units"], sections["processes"], booted_seconds),
         mounts=_mounts(sections["mounts"]),
-        real_paths=dict(_pair(line) for line in _lines(sections.get("real", ""))),
+        real_paths=dict(_pairs(sections.get("real", ""))),
         fstab=tuple(sections["fstab"].splitlines()),
         exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
         environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
-        release_environments=dict(_release(line) for line in _lines(sections["releases"])),
-        current=sections["current"].strip().split("/")[-1] or None,
+        release_environments={_name(path): _name(link) for path, link in _pairs(sections["releases"])},
+        current=_name(sections["current"].strip()) or None,
         data=tuple(line.split("/")[-2] for line in _lines(sections.get("data", ""))),
         published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"]) if line != SILENT),
         shared_answers=SILENT not in _lines(sections["published"]),
@@ -184,14 +184,13 @@ def _sizes(text: str) -> dict[str, int]:
     return {line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(text)}
 
 
-def _pair(line: str) -> tuple[str, str]:
-    path, _, real = line.partition(" ")
-    return path, real
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """What stands before and after the first blank of each line."""
+    return [(first, rest) for first, _, rest in (line.partition(" ") for line in _lines(text))]
 
 
-def _release(line: str) -> tuple[str, str]:
-    folder, _, environment = line.partition(" ")
-    return folder.split("/")[-1], environment.split("/")[-1]
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _number(text: str) -> int:
@@ -255,7 +254,7 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
             pid=pid,
             restarts=_number(values.get("NRestarts", "0")),
             status=values.get("StatusText", ""),
-            release=folder.split("/")[-1] or None,
+            release=_name(folder) or None,
             started_seconds=booted_seconds + started / 1e6 if pid else None,
             anonymous_memory_bytes=memory,
         )
