@@ -16,9 +16,9 @@ from deploy.commands.opening import Names, Opened, open_cluster
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
+    from cluster.inventory import Inventory
     from deploy.cluster.connector import Connector
     from deploy.cluster.host_keys import PinnedKeys, Sighting
-    from deploy.converge.reset import Traces
 
 RESET_SECONDS = 900.0
 
@@ -85,22 +85,21 @@ def reset(
 ) -> None:
     """Remove everything that was ever installed on the nodes; data and runs only with --with-data. Asks first."""
     opened = open_cluster(inventory, set_).for_machines("reset")
+    from deploy.cluster.places import shared_folders
     from deploy.cluster.selection import select_nodes
-    from deploy.converge.reset import Traces
 
     names = select_nodes(opened.inventory, limit or ())
     what = "everything of pscluster, packages that it added too"
     what += ", and the shared data and runs" if with_data else ""
     if not yes and not _agrees(f"remove {what} from {len(names)} nodes?"):
         raise UsageError("nothing was removed: `--yes` removes without a question")
-    traces = Traces.of(opened.inventory, with_data)
-    server = traces.folders.server
+    server = shared_folders(opened.inventory).server
     with opened.cluster.fleet() as fleet:
         # The clients first: a mount whose server is gone cannot be taken down in peace.
         results: dict[str, str | ClusterError] = {}
         for batch in ([name for name in names if name != server], [name for name in names if name == server]):
             with waiting_for(f"removing everything from {len(batch)} nodes"):
-                results |= fleet.each(lambda node: _reset_on(node, traces), batch)
+                results |= fleet.each(lambda node: _reset_on(node, opened.inventory, with_data), batch)
     opened.cluster.forget_nodes([name for name, result in results.items() if isinstance(result, str)])
     for name, result in results.items():
         if isinstance(result, str):
@@ -108,12 +107,13 @@ def reset(
     _end_degraded(results)
 
 
-def _reset_on(node: "Connector", traces: "Traces") -> str:
+def _reset_on(node: "Connector", inventory: "Inventory", with_data: bool) -> str:
     from deploy.common.command_line import shell
-    from deploy.converge.reset import reset_script
+    from deploy.converge.subjects import reset_script
     from deploy.converge.systemd import by_hand
 
-    done = node.run(shell(reset_script(traces, node.name)), root=True, deadline_seconds=RESET_SECONDS)
+    script = reset_script(inventory, node.name, data=with_data)
+    done = node.run(shell(script), root=True, deadline_seconds=RESET_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}")
     return " ".join(done.text.split())

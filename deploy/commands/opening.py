@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from deploy.cluster.cluster import Cluster
     from deploy.commands.views import View
     from deploy.converge.deployment import Desired
-    from deploy.converge.prepared_data import JobData
+    from deploy.converge.publication import JobData
     from deploy.jobs.services import JobServices
 
 OPENER = InventoryOpener()
@@ -92,7 +92,7 @@ def _this_machine(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
     from deploy.cluster.cluster import local
     from deploy.commands.monitor import run_here
     from deploy.commands.views import ViewOfThisMachine
-    from deploy.converge.prepared_data import DataHere
+    from deploy.converge.publication import DataHere
     from deploy.converge.this_machine import ThisMachine
     from deploy.jobs.local_jobs import ForegroundJobs
     from deploy.supervisor.services import Supervised
@@ -116,7 +116,7 @@ def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
     from deploy.commands.views import ViewOfMachines
     from deploy.converge.code import ReleaseChoice
     from deploy.converge.desired import Machines
-    from deploy.converge.prepared_data import PublishedData
+    from deploy.converge.publication import PublishedData
     from deploy.converge.systemd import Systemd
     from deploy.jobs.attached_job import SubmittedJobs
 

@@ -25,9 +25,8 @@ from deploy.converge.rollback_plan import (
 )
 from deploy.converge.systemd import batches, restart_on
 from deploy.release.history import ListingError, read
-from deploy.release.release_scripts import list_releases, make_current
-from deploy.release.script import RefusedError, outcome
-from deploy.render.roles import unit_name
+from deploy.release.scripts import RefusedError, list_releases, make_current, outcome
+from deploy.render.units import unit_name
 
 if TYPE_CHECKING:
     from cluster.inventory import Task

@@ -3,29 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deploy.cluster import places
 from deploy.cluster.places import DEPLOY_STATE, SERVICE_USER, STATE
+from deploy.common.command_line import quoted
+from deploy.common.texts import filled
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import Answer, Found, NodeWish, Subject
 
-_FILES = "passwd group shadow gshadow subuid subgid"
+_FILES = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 KEEP_COPIES = (
     f"set -e; [ -d {DEPLOY_STATE}/account ] || {{ mkdir -p {DEPLOY_STATE}/account; "
-    f"for file in {_FILES}; do "
+    f"for file in {quoted(*_FILES)}; do "
     f"[ ! -e /etc/$file- ] || cp -p /etc/$file- {DEPLOY_STATE}/account/; done; }}; "
 )
 """A new account, also a package's, leaves copies of the files before it (passwd-): `reset` puts the first back."""
 
-_UNDO = f"""\
-! getent passwd {SERVICE_USER} >/dev/null || userdel {SERVICE_USER}
-! getent group {SERVICE_USER} >/dev/null || groupdel {SERVICE_USER}
-if [ -d {DEPLOY_STATE}/account ]; then
-    for file in {_FILES}; do
-        rm -f /etc/$file-
-        [ ! -e {DEPLOY_STATE}/account/$file- ] || cp -p {DEPLOY_STATE}/account/$file- /etc/
-    done
-fi
-"""
+
+def _undo() -> str:
+    return filled("converge/accounts_undo.sh", places=places, files=_FILES)
 
 
 def _script(questions: Questions) -> str:
@@ -46,7 +42,7 @@ def _read(answer: Answer) -> Mapping[str, object]:
 
 
 def _check(wish: NodeWish, facts: MachineFacts) -> Found:
-    uid = wish.service_uid
+    uid = wish.inventory.deployment.service_uid
     present = facts.users.get(SERVICE_USER)
     if present is not None and present != (uid, uid):
         line = f"the account {SERVICE_USER} has uid {present[0]} and gid {present[1]} here, not {uid}"
@@ -76,4 +72,4 @@ class ServiceUser:
         return (Change("user", SERVICE_USER, "create", detail, (Shell(f"add the account {SERVICE_USER}", script),)),)
 
 
-ACCOUNTS = Subject("accounts", "prepare", _script, _read, _check, undo=_UNDO)
+ACCOUNTS = Subject("accounts", "prepare", _script, _read, _check, undo=_undo)

@@ -8,13 +8,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 from cluster.errors import ClusterError
 from deploy.cluster.connector import DEADLINE_CODES, Connector, Outcome
 from deploy.common.command_line import Words, quoted, shell
 from deploy.converge.change import SILENT, Call, Change, Display, Publish, Reconnect, Shell, Step, Upload
-from deploy.release.publish_scripts import finish_folder, missing_files, read_missing
+from deploy.release.scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
 MARK = "@@step"
@@ -41,17 +42,9 @@ class Ran:
 
 def batches(items: Sequence[Item]) -> Iterator[list[Item]]:
     """The items in their order; those that can share one command together, the others alone."""
-    together: list[Item] = []
-    for item in items:
-        if script_of(item.step) is not None:
-            together.append(item)
-            continue
-        if together:
-            yield together
-            together = []
-        yield [item]
-    if together:
-        yield together
+    for together, group in groupby(items, key=lambda item: script_of(item.step) is not None):
+        chosen = list(group)
+        yield from [chosen] if together else [[item] for item in chosen]
 
 
 def script_of(step: Step) -> str | None:
@@ -78,11 +71,6 @@ def batch_script(items: Sequence[Item]) -> str:
             f'printf "\\n{MARK} {position:d} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
         )
     return "\n".join(lines) + "\n"
-
-
-def batch_seconds(items: Sequence[Item]) -> float:
-    """Of the whole batch."""
-    return sum(item.step.deadline_seconds for item in items) + 10.0
 
 
 def read_batch(stdout: str) -> tuple[Ran, ...]:
@@ -193,7 +181,8 @@ class _RefusedError(Exception):
 
 def _run_batch(node: Connector, group: Sequence[Item], count: Callable[[Item, float], None]) -> Step:
     script = batch_script(group).encode()
-    outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=batch_seconds(group), root=True)
+    seconds = sum(item.step.deadline_seconds for item in group) + 10.0
+    outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=seconds, root=True)
     ran = [one for one in read_batch(outcome.text) if 0 <= one.position < len(group)]
     for one in ran:
         if one.return_code == 0:

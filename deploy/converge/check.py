@@ -8,7 +8,7 @@ import json
 import platform
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -169,51 +169,42 @@ def check_node(
 ) -> tuple[Finding, ...]:
     """The findings for one machine that carries all of `tasks`, the coordinator included."""
     return (
-        _platform(facts),
-        _tensorflow(facts),
+        *_software(facts),
         *_ports(tasks, status, facts.taken_ports, job_runs),
         _memory(tasks, facts, memory, running=status.running),
-        _guard(facts),
-        _accounts(tasks, facts),
-        *_privileges(facts),
-        _data(facts),
+        *_answers(tasks, facts),
     )
 
 
-def _platform(facts: NodeFacts) -> Finding:
+def _software(facts: NodeFacts) -> Iterator[Finding]:
     line = f"Python {facts.python}, {facts.bits}-bit {facts.machine}"
     if facts.bits != 64 or facts.machine not in MACHINES:
-        return Finding("problem", "platform", f"{line}: TensorFlow has wheels for 64-bit {' and '.join(MACHINES)} only")
-    return Finding("ok", "platform", line)
-
-
-def _tensorflow(facts: NodeFacts) -> Finding:
+        line = f"{line}: TensorFlow has wheels for 64-bit {' and '.join(MACHINES)} only"
+        yield Finding("problem", "platform", line)
+    else:
+        yield Finding("ok", "platform", line)
     if facts.tensorflow is None:
-        return Finding("problem", "tensorflow", "not installed for this Python: `make .venv` installs it")
-    return Finding("ok", "tensorflow", facts.tensorflow)
+        yield Finding("problem", "tensorflow", "not installed for this Python: `make .venv` installs it")
+    else:
+        yield Finding("ok", "tensorflow", facts.tensorflow)
 
 
-def _ports(
-    tasks: Sequence[Task], status: ClusterStatus, taken: Mapping[int, str], job_runs: bool
-) -> tuple[Finding, ...]:
+def _ports(tasks: Sequence[Task], status: ClusterStatus, taken: Mapping[int, str], job_runs: bool) -> Iterator[Finding]:
     ours = {role.name for role in status.roles if role.state in (RoleState.READY, RoleState.FROZEN, RoleState.STARTING)}
-    findings = []
     for task in tasks:
         if task.name in ours or (task.role == "coordinator" and job_runs):
-            findings.append(Finding("ok", task.name, f"runs on ports {task.port} and {task.metrics_port}"))
+            yield Finding("ok", task.name, f"runs on ports {task.port} and {task.metrics_port}")
             continue
         held = [port for port in (task.port, task.metrics_port) if port in taken]
-        findings += [
-            Finding("problem", task.name, f"port {port} is taken by {taken[port]}: stop it, or choose another port")
-            for port in held
-        ]
+        for port in held:
+            line = f"port {port} is taken by {taken[port]}: stop it, or choose another port"
+            yield Finding("problem", task.name, line)
         if not held:
-            findings.append(Finding("ok", task.name, f"ports {task.port} and {task.metrics_port} are free"))
+            yield Finding("ok", task.name, f"ports {task.port} and {task.metrics_port} are free")
         page = task.page_port
         if page is not None and page in taken:
             line = f"port {page} of the live page is taken by {taken[page]}: jobs run without the page"
-            findings.append(Finding("warning", task.name, f"{line}; stop that, or choose another `page_port`"))
-    return tuple(findings)
+            yield Finding("warning", task.name, f"{line}; stop that, or choose another `page_port`")
 
 
 def _memory(tasks: Sequence[Task], facts: NodeFacts, memory: RoleMemory, *, running: bool) -> Finding:
@@ -230,26 +221,21 @@ def _memory(tasks: Sequence[Task], facts: NodeFacts, memory: RoleMemory, *, runn
     return Finding("ok", "memory", line)
 
 
-def _guard(facts: NodeFacts) -> Finding:
+def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
+    line = facts.guard.line
     if facts.guard.holds:
-        return Finding("ok", "port guard", f"ports will answer this machine only ({facts.guard.line})")
-    return Finding(
-        "warning",
-        "port guard",
-        f"ports will be open to the whole network and run any graph from anyone: {facts.guard.line}; use a firewall",
-    )
-
-
-def _accounts(tasks: Sequence[Task], facts: NodeFacts) -> Finding:
+        yield Finding("ok", "port guard", f"ports will answer this machine only ({line})")
+    else:
+        risk = "ports will be open to the whole network and run any graph from anyone"
+        yield Finding("warning", "port guard", f"{risk}: {line}; use a firewall")
     if facts.accounts.holds:
-        return Finding(
-            "ok", "accounts", f"ports will answer root and the roles' own account only ({facts.accounts.line})"
-        )
-    return Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
-
-
-def _privileges(facts: NodeFacts) -> tuple[Finding, ...]:
-    return () if facts.privileges.holds else (Finding("warning", "privileges", facts.privileges.line),)
+        line = f"ports will answer root and the roles' own account only ({facts.accounts.line})"
+        yield Finding("ok", "accounts", line)
+    else:
+        yield Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
+    if not facts.privileges.holds:
+        yield Finding("warning", "privileges", facts.privileges.line)
+    yield Finding("ok" if facts.data.holds else "problem", "data", facts.data.line)
 
 
 def open_to_accounts(tasks: Sequence[Task], accounts: Answer) -> str:
@@ -259,7 +245,3 @@ def open_to_accounts(tasks: Sequence[Task], accounts: Answer) -> str:
         f"any account of this machine can run code {accounts.line}; it needs only to connect to port {ports}: "
         "share the machine with accounts that you trust only, or use one with Linux 5.5 or later that grants seccomp"
     )
-
-
-def _data(facts: NodeFacts) -> Finding:
-    return Finding("ok" if facts.data.holds else "problem", "data", facts.data.line)

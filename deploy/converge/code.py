@@ -7,26 +7,28 @@ from typing import Self
 from cluster.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.places import CURRENT, DATA, SERVICE_USER, SharedFolders
+from deploy.cluster.places import CURRENT, SERVICE_USER, SharedFolders
 from deploy.common.command_line import quoted, shell
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.publication import Publication
+from deploy.converge.memory_estimate import MEGABYTE
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
-from deploy.release.environment_script import install_environment
 from deploy.release.history import ListingError, read, unneeded
-from deploy.release.publish_scripts import prune_folders
-from deploy.release.release_scripts import list_releases, make_current, remove, unpack_release
 from deploy.release.requirements import committed, environment_key
-from deploy.release.script import RefusedError, outcome, script
+from deploy.release.scripts import (
+    RefusedError,
+    install_environment,
+    list_releases,
+    make_current,
+    outcome,
+    prune_folders,
+    remove,
+    unpack_release,
+)
 from deploy.release.wheelhouse import Wheelhouse
-from deploy.rooted.commands import PYTHON, file_program, listed
 
 INSTALL_SECONDS = 3600.0
 """For 22,000 files on a slow SD card."""
-COPY_SECONDS = 600.0
-"""For a data set of 48 MB, from a storage server that fifteen nodes ask at once."""
-_MEGABYTE = 10**6
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Environment:
             "is the storage server up, and does it export to this node's address?",
         )
         install = Shell("install the environment", install_environment(self.wheelhouse, self.wheels), INSTALL_SECONDS)
-        detail = f"{self.wheelhouse.installed_bytes / _MEGABYTE:,.0f} MB from {self.wheels}"
+        detail = f"{self.wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {self.wheels}"
         return (Change("environment", self.key, "install", detail, (see, install)),)
 
 
@@ -84,52 +86,6 @@ class Current:
         detail = f"release {self.key}" + (f", was {facts.current}" if facts.current else "")
         action = "create" if facts.current is None else "change"
         return (Change("link", CURRENT, action, detail, (Shell("make the release current", make_current(self.key)),)),)
-
-
-@dataclass(frozen=True)
-class LocalData:
-    """A published data set on the node's own disk."""
-
-    publication: Publication
-    seen: str
-    """The published folder as the node sees it."""
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Copy it."""
-        key = self.publication.key
-        if key in facts.data:
-            return ()
-        hint = "is the storage server up, and does it export to this node's address?"
-        steps = (Shell("copy the windows", copy_data(self.publication, self.seen), COPY_SECONDS, hint),)
-        return (Change("data", key, "create", f"from {self.seen}", steps),)
-
-
-_COPY = """\
-exec </dev/null
-final=$root/$key
-work=$root/.partial-$key
-[ ! -e "$final/.complete" ] || { touch "$final"; echo "unchanged: windows $key"; return; }
-mkdir -p "$root"
-rm -rf "$root"/.partial-* "$final"
-"$python" -I -S -c "$program" copy "$seen" "$work" "$files"
-touch "$work/.complete"
-cd "$work"
-sync -f .
-cd "$root"
-mv -T "$work" "$final"
-ls -dt */ | tail -n +4 | while read -r old; do rm -rf "$old"; done
-echo "changed: windows $key"
-"""
-
-
-def copy_data(publication: Publication, seen: str) -> str:
-    """Copies a published data set to the node's disk, checked and complete, or not at all; the last three stay.
-
-    The storage server is not trusted: of its folder only plain files are taken, and only those that were published.
-    """
-    files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
-    values = {"root": DATA, "key": publication.key, "seen": seen, "files": files, "python": PYTHON}
-    return script(_COPY, {**values, "program": file_program()})
 
 
 @dataclass(frozen=True)

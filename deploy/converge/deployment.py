@@ -2,21 +2,21 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
-from deploy.converge import quorum
+from deploy.cluster.selection import kept_tasks
 from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change, Display, Resource
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
-from deploy.converge.quorum import unreachable
 from deploy.converge.recap import Recap
 from deploy.converge.rollback_plan import UnfinishedRollback
 from deploy.converge.survey import Survey, failure_of, survey
@@ -47,40 +47,46 @@ class Order:
     publications: Callable[[], Sequence[Publication]] | None = None
 
 
-class Desired(Protocol):
+class Desired(ABC):
     """What the nodes of one cluster have to be: `Machines` and `ThisMachine` differ in their facts and resources."""
 
-    @property
-    def inventory(self) -> "Inventory":
-        """The inventory it is made of."""
+    inventory: "Inventory"
 
     @property
     def publisher(self) -> str:
         """The node that shares folders with all others; empty where none are shared."""
+        return ""
 
+    @abstractmethod
     def ask(self, node: Connector) -> Any:
         """The facts of one node. Raises ClusterError."""
 
     def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
         """The nodes to look at for these."""
+        return tuple(names)
 
+    @abstractmethod
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Everything that would make a start fail, and what else is worth knowing."""
 
     def findings(self, seen: Survey[Any]) -> tuple[Finding, ...]:
         """What a deployment has to know before it plans; a problem keeps its node out of the run."""
+        return ()
 
-    def refuse(self, seen: Survey[Any]) -> None:
+    def refuse(self, seen: Survey[Any]) -> None:  # noqa: B027  most refuse nothing
         """Raise ClusterError where a start would make a cluster that no inventory describes."""
 
     def supplied(self, fit: Mapping[str, Any], order: Order, update: Say) -> "Desired":
         """The same with everything that the nodes will need for the order; `update` gets what takes time."""
+        return self
 
+    @abstractmethod
     def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
         """The resources of one phase on one node, in order; empty where the phase means nothing there."""
 
     def tidy(self, fleet: Fleet, seen: Survey[Any], names: Sequence[str]) -> list[str]:
         """Remove what no node needs any more after a deployment that worked; the problems, which stop no job."""
+        return []
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ def converge(
     deployment = Deployment(fleet, outlook.desired, recap, progress, begun)
     for failure in outlook.unfit.values():
         deployment.lose(failure)
-    reason = quorum.missing(cluster.inventory, recap.failures)
+    reason = too_few(cluster.inventory, recap.failures)
     whole = False
     if reason:
         recap.notes.append(f"nothing was changed: {reason}")
@@ -183,7 +189,7 @@ def converge(
     if whole and "services" in order.phases:
         for failure in unreachable(cluster.inventory, fleet, set(order.names) - set(recap.failures)):
             deployment.lose(failure)
-        reason = quorum.missing(cluster.inventory, recap.failures)
+        reason = too_few(cluster.inventory, recap.failures)
         if reason:
             recap.notes.append(f"no job can run: {reason}")
     recap.complete = whole and not recap.notes
@@ -233,7 +239,7 @@ class Deployment:
         """The phases in order; False when too few nodes were left to start roles on."""
         for phase in phases:
             if phase == "services":
-                reason = quorum.missing(self._desired.inventory, self.recap.failures)
+                reason = too_few(self._desired.inventory, self.recap.failures)
                 if reason:
                     self.recap.notes.append(f"roles were not started: {reason}")
                     return False
@@ -263,3 +269,75 @@ class Deployment:
         for name, result in self._fleet.each(work, names).items():
             if isinstance(result, ClusterError):
                 self.lose(result.record if isinstance(result, StepFailedError) else failure_of(name, result))
+
+
+def minimum_workers(inventory: "Inventory") -> int:
+    """Workers that must be left: what the inventory says, or half of them, rounded up."""
+    configured = inventory.deployment.minimum_workers
+    return (len(inventory.of_role("worker")) + 1) // 2 if configured is None else configured
+
+
+def too_few(inventory: "Inventory", lost: Collection[str]) -> str:
+    """Why no roles may be started without the nodes `lost`, empty when they may.
+
+    Every parameter server holds a part of the parameters, the coordinator runs the jobs, and without the storage server
+    no worker has the windows; of the workers some may be missing.
+    """
+    reasons = [
+        f"{task.name} is on {task.node}"
+        for task in inventory.tasks()
+        if task.role in ("ps", "coordinator") and task.node in lost
+    ]
+    storage = inventory.storage
+    if storage is not None and storage.server in lost:
+        reasons.append(f"{storage.server} is the storage server")
+    workers = inventory.of_role("worker")
+    left = sum(task.node not in lost for task in workers)
+    needed = minimum_workers(inventory)
+    if left < needed:
+        reasons.append(f"{left} of {len(workers)} workers are left, {needed} are needed (`deployment.minimum_workers`)")
+    return "; ".join(reasons)
+
+
+_PROBE = """\
+import socket, sys
+from concurrent.futures import ThreadPoolExecutor
+def probe(word):
+    name, host, port = word.split(",")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        return f"{name} {error}"
+print("\\n".join(line for line in ThreadPoolExecutor(16).map(probe, sys.argv[1:]) if line))
+"""
+_PROBE_SECONDS = 60.0
+
+
+def unreachable(inventory: "Inventory", fleet: Fleet, names: Collection[str]) -> list[StepFailure]:
+    """The roles on nodes `names` whose TensorFlow port does not answer the coordinator's node."""
+    coordinator = inventory.of_role("coordinator")[0].node
+    if coordinator not in names:
+        return []
+    tasks = [task for task in kept_tasks(inventory) if task.node in names]
+    words = [f"{task.name},{task.host},{task.port}" for task in tasks]
+    node = fleet.nodes[coordinator]
+    try:
+        # The firewall lets the service account and root through, and not the account that logged in.
+        outcome = node.run(["python3", "-", *words], stdin=_PROBE.encode(), deadline_seconds=_PROBE_SECONDS, root=True)
+    except ClusterError as error:
+        return [StepFailure(coordinator, "verify", "reach the roles", "", None, (str(error),), "")]
+    if not outcome.ok:
+        hint = f"`fab deploy ssh --node {coordinator}` looks at it by hand"
+        command, code, said = "python3 - ...", outcome.return_code, outcome.last_lines
+        return [StepFailure(coordinator, "verify", "reach the roles", command, code, said, hint)]
+    of_name = {task.name: task for task in tasks}
+    made = []
+    for line in outcome.text.splitlines():
+        name, _, what = line.partition(" ")
+        if name not in of_name:  # a start file of the account printed it
+            continue
+        task = of_name[name]
+        unreached = f"{coordinator} does not reach {name} at {task.address}: {what}"
+        hint = "look at the cable, the switch and the node's own firewall"
+        made.append(StepFailure(task.node, "verify", "reach the roles", "", None, (unreached,), hint))
+    return made

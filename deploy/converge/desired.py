@@ -29,29 +29,35 @@ from deploy.common.command_line import quoted
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
 from deploy.converge.check import Finding, recordings_of
-from deploy.converge.code import Current, Environment, LocalData, Release, ReleaseChoice, prune, prune_wheels
-from deploy.converge.deployment import Order, Say
-from deploy.converge.files import Absent, File, Folder, FstabLines
+from deploy.converge.code import Current, Environment, Release, ReleaseChoice, prune, prune_wheels
+from deploy.converge.deployment import Desired, Order, Say
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import of_inventory
-from deploy.converge.monitoring import monitoring, paths_on_node, preparation
 from deploy.converge.packages import PLANNED, Packages
 from deploy.converge.preflight import examine
-from deploy.converge.publication import Publication, Published, of_wheelhouse, publisher, room_needed
-from deploy.converge.subject import NodeWish
-from deploy.converge.subjects import SUBJECTS
-from deploy.converge.survey import Survey, machine_facts, survey
-from deploy.converge.system import (
+from deploy.converge.publication import LocalData, Publication, Published, of_wheelhouse, publisher, room_needed
+from deploy.converge.resources import (
+    MONITOR_HINT,
+    MONITOR_READ_MARK,
+    Absent,
     Exports,
+    File,
+    Folder,
+    FstabLines,
     Masked,
+    MonitorFiles,
     Mounted,
     Remembered,
     Running,
     UnitFiles,
 )
+from deploy.converge.subject import NodeWish
+from deploy.converge.subjects import SUBJECTS
+from deploy.converge.survey import Survey, machine_facts, survey
+from deploy.monitor.files import prometheus_files
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
-from deploy.render import firewall, job_unit, monitor_unit, roles, storage
+from deploy.render import firewall, storage, units
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
@@ -66,8 +72,11 @@ HOME = f"{STATE}/{ACCOUNT_HOME}"
 
 
 @dataclass(frozen=True)
-class Machines:
-    """`Desired` for machines over SSH. `publications` are for the node that can write them."""
+class Machines(Desired):
+    """`Desired` for machines over SSH. `publications` are for the node that can write them.
+
+    It refuses nothing: systemd stops what the inventory does not have, so that every start makes sense.
+    """
 
     inventory: "Inventory"
     release: ReleaseChoice
@@ -97,9 +106,6 @@ class Machines:
         """See `Desired`. The storage server has to know a new node before that can mount it."""
         return tuple(dict.fromkeys((*names, self.publisher))) if "mounts" in phases else tuple(names)
 
-    def refuse(self, seen: Survey[MachineFacts]) -> None:
-        """See `Desired`: systemd stops what the inventory does not have, so that every start makes sense."""
-
     def findings(self, seen: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """See `Desired`."""
         memory = of_inventory(self.inventory, {name: facts.cores for name, facts in seen.facts.items()})
@@ -114,7 +120,7 @@ class Machines:
             publishes_bytes = 0
             if name == self.publisher:
                 publishes_bytes = room_needed(self.publications, needed | lacks, facts.published, self.folders)
-            one = NodeWish.of(self.inventory, name, memory, environment, publishes_bytes)
+            one = NodeWish(self.inventory, name, memory, environment, publishes_bytes)
             found[name] = examine(one, facts)
             if not any(finding.level == "problem" for finding in found[name]):
                 needed |= lacks
@@ -167,24 +173,24 @@ class Machines:
     def questions(self, node: str) -> Questions:
         """What to ask of a node."""
         folders = self.folders
-        units = [roles.unit_name(task) for task in self.tasks(node)]
+        named = [units.unit_name(task) for task in self.tasks(node)]
         watches = node == self.inventory.monitor_node
         # Only there: elsewhere, and with an external export, the same path may lie below the mount.
         serves = node == folders.server
         exported = (f"{folders.export}/shared", f"{folders.export}/runs")
         published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
-            units += [monitor_unit.MONITOR_UNIT, monitor_unit.PACKAGE_UNIT]
+            named += [units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT]
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, HOME, JOBS, CONFIGURATION),
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", PLANNED),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *((folders.export, *exported) if serves else ()),
-                *((monitor_unit.DATA, *paths_on_node(self.inventory)) if watches else ()),
+                *((units.MONITOR_DATA, *dict(self._monitor_files()), MONITOR_READ_MARK) if watches else ()),
             ),
-            units=(*units, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
-            packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, monitor_unit.PACKAGE),
+            units=(*named, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
+            packages=("nfs-common", "nfs-kernel-server", "nftables", NODE_EXPORTER, units.MONITOR_PACKAGE),
             service_uid=self.inventory.deployment.service_uid,
             published=published if node == self.publisher else (),
             bound=exported if serves else (),
@@ -217,14 +223,14 @@ class Machines:
             "nfs-kernel-server" if serves else "nfs-common",
             *(["nftables"] if deployment.firewall else []),
             *([NODE_EXPORTER] if deployment.node_exporter else []),
-            *([monitor_unit.PACKAGE] if watches else []),
+            *([units.MONITOR_PACKAGE] if watches else []),
         ]
         return (
             Remembered(self._made_folders(serves)),
             # Before the package: it starts the server, which should come up as it is to stay.
             *([File(storage.SETTINGS_PATH, settings.encode(), then=(_nfsd_settings(settings),))] if serves else []),
             *([Masked(storage.OLD_NFS_UNITS)] if serves else []),
-            *(preparation() if watches else ()),
+            *([Masked((units.MONITOR_PACKAGE_UNIT,), "the cluster runs it from a unit of its own")] if watches else []),
             Packages(tuple(packages)),
             ServiceUser(deployment.service_uid),
             *(Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)),
@@ -290,16 +296,16 @@ class Machines:
     def _services(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         tasks = self.tasks(node)
         texts = {
-            roles.unit_path(roles.unit_name(task)): roles.role_unit(self.inventory, task, facts.systemd)
+            units.unit_path(units.unit_name(task)): units.role_unit(self.inventory, task, facts.systemd)
             for task in tasks
         }
         files = {
             **texts,
-            SLICE_PATH: roles.slice_unit("memory" in facts.controllers),
-            ADDRESSES_PATH: roles.addresses_drop_in(self.inventory),
+            SLICE_PATH: units.slice_unit("memory" in facts.controllers),
+            ADDRESSES_PATH: units.addresses_drop_in(self.inventory),
         }
         if self._coordinates(node):
-            files[job_unit.PATH] = job_unit.job_unit(self.inventory)
+            files[units.unit_path(units.JOB_UNIT)] = units.job_unit(self.inventory)
         return (
             *stale_units(facts, {*files, FIREWALL_UNIT_PATH, *self._monitor_unit(node)}),
             UnitFiles(tuple(files.items())),
@@ -308,14 +314,30 @@ class Machines:
         )
 
     def _monitor(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
-        return monitoring(self.inventory, node, facts)
+        if node != self.inventory.monitor_node:
+            return (Absent(units.MONITOR_FOLDER),)  # its unit goes with all units that are not wanted any more
+        path = units.unit_path(units.MONITOR_UNIT)
+        unit = units.monitor_unit(self.inventory, "memory" in facts.controllers)
+        seconds = units.MONITOR_START_SECONDS + 30.0
+        return (
+            Folder(units.MONITOR_FOLDER),
+            Folder(units.MONITOR_DATA, mode=0o750, owner=SERVICE_USER),
+            MonitorFiles(self._monitor_files()),
+            UnitFiles(((path, unit),)),
+            Running(units.MONITOR_UNIT, path, unit, deadline_seconds=seconds, hint=MONITOR_HINT),
+        )
+
+    def _monitor_files(self) -> tuple[tuple[str, str], ...]:
+        """Path and text of what Prometheus reads, `prometheus.yml` last."""
+        texts = prometheus_files(self.inventory)
+        return tuple((f"{units.MONITOR_FOLDER}/{name}", text) for name, text in texts.items())
 
     def _monitor_unit(self, node: str) -> tuple[str, ...]:
-        return (monitor_unit.PATH,) if node == self.inventory.monitor_node else ()
+        return (units.unit_path(units.MONITOR_UNIT),) if node == self.inventory.monitor_node else ()
 
     def _role(self, task: "Task", texts: Mapping[str, str]) -> Running:
-        name = roles.unit_name(task)
-        path = roles.unit_path(name)
+        name = units.unit_name(task)
+        path = units.unit_path(name)
         hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
         return Running(name, path, texts[path], self.release.code.key, hint=hint)
 

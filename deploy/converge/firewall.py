@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deploy.common.command_line import quoted
+from deploy.common.texts import filled
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import Answer, Found, NodeWish, Subject
@@ -11,7 +12,10 @@ from deploy.render import firewall
 from deploy.rooted.commands import make_folder
 
 ROLLBACK_SECONDS = 60
-_UNDO = f"""\
+
+
+def _undo() -> str:
+    return f"""\
 systemctl stop pscluster-firewall-undo.timer 2>/dev/null
 nft delete table inet {firewall.TABLE} 2>/dev/null
 rm -f /run/pscluster-firewall.before
@@ -32,13 +36,15 @@ def _read(answer: Answer) -> Mapping[str, object]:
 
 def _check(wish: NodeWish, facts: MachineFacts) -> Found:
     """The port that is logged into may be another machine's, which passes it on: who listens here counts."""
+    inventory = wish.inventory
+    ssh_port = inventory.node(wish.name).ssh.port or inventory.ssh.port
     # With socket activation it is systemd that listens.
     ways = {
         port
         for port, holder in facts.listening.items()
-        if "(sshd" in holder or ("(systemd" in holder and port == wish.ssh_port)
+        if "(sshd" in holder or ("(systemd" in holder and port == ssh_port)
     }
-    if ways and ways <= wish.closed_ports:
+    if inventory.deployment.firewall and ways and ways <= firewall.closed_ports(inventory):
         ports = ", ".join(map(str, sorted(ways)))
         line = f"the SSH server listens on port {ports} alone, which the firewall will close to all but the nodes"
         yield "problem", "ssh", f"{line}: give the cluster's processes other ports (`ports`), or sshd another"
@@ -56,24 +62,18 @@ class Firewall:
         before = None if now is None else now.content
         if before == self.rules.encode() and facts.firewall == firewall.loaded_mark(self.rules):
             return ()
-        trial, undo = f"{firewall.PATH}.trial", "pscluster-firewall-undo"
-        table = f"inet {firewall.TABLE}"
-        begin = f"""\
-set -e
-nft list table {table} >/run/pscluster-firewall.before 2>/dev/null || :
-nft -c -f {trial}
-systemctl stop {undo}.timer 2>/dev/null || :
-systemd-run --quiet --collect --unit={undo} --on-active={ROLLBACK_SECONDS} /bin/sh -c \
-'nft delete table {table}; [ ! -s /run/pscluster-firewall.before ] || nft -f /run/pscluster-firewall.before'
-nft -f {trial}
-"""
-        keep = f"systemctl stop {undo}.timer; mv -f {trial} {firewall.PATH}; rm -f /run/pscluster-firewall.before"
+        trial = f"{firewall.PATH}.trial"
+        load = filled("converge/firewall_load.sh", trial=trial, firewall=firewall, rollback_seconds=ROLLBACK_SECONDS)
+        keep = (
+            f"systemctl stop pscluster-firewall-undo.timer; mv -f {trial} {firewall.PATH}; "
+            "rm -f /run/pscluster-firewall.before"
+        )
         steps = (
             Shell("make /etc/pscluster", quoted(*make_folder("/etc/pscluster"))),
             Upload("write the new rules", self.rules.encode(), trial),
             Shell(
                 "load the new rules, to be undone in a minute",
-                begin,
+                load,
                 hint=f"nft refuses them: `sudo nft -c -f {trial}` there says why",
             ),
             Reconnect("log in again through the new rules"),
@@ -84,4 +84,4 @@ nft -f {trial}
         return (Change("firewall", firewall.TABLE, "create" if now is None else "change", detail, steps, diff),)
 
 
-FIREWALL = Subject("firewall", "firewall", _script, _read, _check, undo=_UNDO)
+FIREWALL = Subject("firewall", "firewall", _script, _read, _check, undo=_undo)

@@ -9,8 +9,8 @@ from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import MEGABYTE
 from deploy.converge.survey import Survey
 from deploy.converge.systemd import role_states
-from deploy.render.monitor_unit import MONITOR_UNIT
 from deploy.render.storage import fstab_lines
+from deploy.render.units import MONITOR_UNIT
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deploy.cluster import places
 from deploy.cluster.places import DEPLOY_STATE
 from deploy.common.command_line import quoted
+from deploy.common.texts import Inline, filled
 from deploy.converge.accounts import KEEP_COPIES
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import Answer, Subject
 
 PACKAGE_SECONDS = 900.0
-APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
-
-MEND = """\
-if [ -n "$(dpkg --audit 2>/dev/null)$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ]; then
-    dpkg --configure -a --force-confdef --force-confold </dev/null >/dev/null 2>&1 || :
-fi
-"""
-"""Where an installation was cut off, apt refuses everything until dpkg has completed it."""
+_APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
 
 PLANNED = f"{DEPLOY_STATE}/packages.planned"
 """What apt was about to add; while it exists, what was added of that is not noted yet.
@@ -26,61 +21,13 @@ PLANNED = f"{DEPLOY_STATE}/packages.planned"
 Not what there was before: after an installation that was cut off a person may install what they like.
 """
 
-REMEMBER = f"""\
-present() {{
-    dpkg-query -W -f '${{db:Status-Abbrev}} ${{Package}}\\n' "$@" 2>/dev/null | sed -n "$only" | LC_ALL=C sort -u
-}}
-only='s/^.[^nc]. *//p'
-remember() {{
-    [ -e {PLANNED} ] || return 0
-    present | LC_ALL=C comm -12 {PLANNED} - >>{DEPLOY_STATE}/packages && rm -f {PLANNED}
-}}
-remember
-"""
-"""Notes what an installation added that was cut off, those that are not configured too."""
 
-PROMETHEUS_ACCOUNT = "prometheus"
-"""Debian's packages of the Prometheus project make it, and leave it behind when the last of them is purged."""
+def _filled(name: str, **values: str | list[str]) -> str:
+    return filled(f"converge/{name}", places=places, planned=PLANNED, apt=Inline(_APT), **values)
 
-_PURGE = f"""\
-{REMEMBER}\
-packages=$(sort -u {DEPLOY_STATE}/packages 2>/dev/null | grep . | tr '\\n' ' ')
-removed=
-if [ -n "$packages" ]; then
-{MEND}\
-    only='s/^.[^n]. *//p'
-    there=$(present $packages)
-    others() {{
-        apt-get -s -q purge "$@" 2>/dev/null | awk '/^(Purg|Remv|Inst) / {{ print $2 }}' | grep -vxF "$there"
-    }}
-    removed=$there
-    if [ -n "$there" ] && [ -n "$(others $there)" ]; then
-        removed=
-        for package in $there; do
-            needing=$(others $removed $package | tr '\\n' ' ')
-            if [ -z "$needing" ]; then removed="$removed $package"
-            else notes="$notes; $package stays, ${{needing% }} would go with it"; fi
-        done
-    fi
-    removed=$(echo $removed)
-    [ -z "$removed" ] || {APT} purge $removed >/dev/null 2>/run/pscluster-reset.log || {{
-        problems="packages stay ($removed): $(tail -n 1 /run/pscluster-reset.log); reset it again"
-        removed= unfinished=1
-    }}
-    rm -f /run/pscluster-reset.log
-fi
-case " $packages" in *" {PROMETHEUS_ACCOUNT} "* | *" {PROMETHEUS_ACCOUNT}-"*)
-    if ! dpkg -l '{PROMETHEUS_ACCOUNT}*' 2>/dev/null | grep -q '^ii'; then
-        ! getent passwd {PROMETHEUS_ACCOUNT} >/dev/null || userdel {PROMETHEUS_ACCOUNT}
-        ! getent group {PROMETHEUS_ACCOUNT} >/dev/null || groupdel {PROMETHEUS_ACCOUNT}
-    fi
-esac
-"""
-"""Takes away what was added for us, but for what others need by now: those would be removed with it.
 
-Leaves `packages` (all that were added) and `removed`, adds to `notes` and `problems`; sets `unfinished` when the list
-has to be kept. What apt would put in the place of a package counts as others, too.
-"""
+def _undo() -> str:
+    return _filled("packages_undo.sh")
 
 
 def _script(questions: Questions) -> str:
@@ -107,20 +54,7 @@ class Packages:
         missing = [name for name in self.names if name not in facts.packages]
         if not missing:
             return _note() if PLANNED in facts.files else ()
-        script = f"""\
-{KEEP_COPIES}
-{REMEMBER}\
-{MEND}\
-install() {{ {APT} "$@" install --no-install-recommends {quoted(*missing)}; }}
-plan() {{
-    {{ present | sed 's/^/there /'; install -s 2>/dev/null || :; }} | awk '
-        {{ sub(/:.*/, "", $2) }} $1 == "there" {{ there[$2] }} $1 == "Inst" && !($2 in there) {{ print $2 }}
-    ' | LC_ALL=C sort -u >{PLANNED}.new
-    sync {PLANNED}.new; mv -f {PLANNED}.new {PLANNED}
-}}
-trap remember EXIT; trap 'exit 143' TERM; trap 'exit 130' INT HUP
-plan; install >/dev/null || {{ {APT} update >/dev/null && remember && plan && install; }}
-"""
+        script = _filled("packages_install.sh", keep_copies=Inline(KEEP_COPIES), missing=missing)
         hint = "look into `apt-get update` there: the node needs its package sources, or the packages installed by hand"
         steps = (Shell(f"install {', '.join(missing)}", script, PACKAGE_SECONDS, hint),)
         return (Change("package", ", ".join(missing), "install", "and what it depends on", steps),)
@@ -128,8 +62,9 @@ plan; install >/dev/null || {{ {APT} update >/dev/null && remember && plan && in
 
 def _note() -> tuple[Change, ...]:
     """Everything is there, but what was added by an installation that was cut off is not in the list."""
-    steps = (Shell("note which packages were added", f"set -e; {REMEMBER}"),)
+    remember = _filled("packages_remember.sh")
+    steps = (Shell("note which packages were added", f"set -e; {remember}"),)
     return (Change("file", f"{DEPLOY_STATE}/packages", "change", "what an installation added that was cut off", steps),)
 
 
-PACKAGES = Subject("packages", "prepare", _script, _read, undo=_PURGE)
+PACKAGES = Subject("packages", "prepare", _script, _read, undo=_undo)

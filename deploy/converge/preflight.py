@@ -4,21 +4,20 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deploy.cluster.places import ENVIRONMENTS
-from deploy.converge.check import Finding
-from deploy.converge.fact_script import PUBLISHED_SECONDS
+from deploy.cluster.places import ENVIRONMENTS, shared_folders
+from deploy.converge.check import MACHINES, Finding
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE
+from deploy.converge.publication import publisher
 from deploy.converge.subject import Found, NodeWish
 from deploy.converge.subjects import SUBJECTS
-from deploy.render.monitor_unit import MONITOR_UNIT, PACKAGE_UNIT
-from deploy.render.roles import unit_name, unit_path
+from deploy.converge.survey import PUBLISHED_SECONDS
+from deploy.release.requirements import PYTHONS
+from deploy.render.units import MONITOR_PACKAGE_UNIT, MONITOR_UNIT, unit_name, unit_path
 
 if TYPE_CHECKING:
     from cluster.inventory import Task
 
-MACHINES = ("x86_64", "aarch64")
-PYTHONS = ("3.11", "3.12", "3.13")
 ENVIRONMENT_BYTES = 2_800 * MEGABYTE
 """Free space for an environment: 1.7 GB with its compiled modules, the wheels' copies and unpacking, some to live."""
 RELEASE_BYTES = 100 * MEGABYTE
@@ -77,12 +76,13 @@ def _space(wish: NodeWish, facts: MachineFacts) -> Found:
     if free < needed:
         line = f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are needed"
         yield "problem", "disk", f"{line}: remove something (`sudo apt clean`), or use a larger card"
-    elif wish.export is not None and wish.publishes_bytes:
-        yield from _space_of_all(wish, wish.export, facts, needed, leftover)
+    elif shared_folders(wish.inventory).server == wish.name and wish.publishes_bytes:
+        yield from _space_of_all(wish, facts, needed, leftover)
 
 
-def _space_of_all(wish: NodeWish, export: str, facts: MachineFacts, own: int, leftover: int) -> Found:
+def _space_of_all(wish: NodeWish, facts: MachineFacts, own: int, leftover: int) -> Found:
     """For what is published; `own` bytes are for the node itself, and may have to come from the same disk."""
+    export = shared_folders(wish.inventory).export
     sent = sum(size for folder, size in facts.leftover_bytes.items() if folder.startswith(f"{export}/"))
     free, needed, also = facts.disk_free_bytes.get(export, 0) + sent, wish.publishes_bytes, ""
     if facts.place(export)[0] == facts.place(ENVIRONMENTS)[0]:
@@ -96,8 +96,9 @@ def _space_of_all(wish: NodeWish, export: str, facts: MachineFacts, own: int, le
 
 
 def _shared(wish: NodeWish, facts: MachineFacts) -> Found:
-    if wish.shared is not None and not facts.shared_answers:
-        line = f"{wish.shared} does not answer within {PUBLISHED_SECONDS} s"
+    if wish.name == publisher(wish.inventory) and not facts.shared_answers:
+        folders = shared_folders(wish.inventory)
+        line = f"{folders.publish_folder} ({folders.source}) does not answer within {PUBLISHED_SECONDS} s"
         yield "problem", "storage", f"{line}: is its server up, and can this node reach it?"
 
 
@@ -123,13 +124,15 @@ def _memory(wish: NodeWish, facts: MachineFacts) -> Found:
 
 
 def _network(wish: NodeWish, facts: MachineFacts) -> Found:
+    address = wish.inventory.hosts[wish.name]
+    interface = wish.inventory.node(wish.name).interface or wish.inventory.interface
     own = {address for found in facts.addresses.values() for address in found}
-    if wish.interface is not None and wish.address not in facts.addresses.get(wish.interface, ()):
-        has = ", ".join(facts.addresses.get(wish.interface, ())) or "no IPv4 address"
-        line = f"{wish.interface} has {has}, and the inventory says {wish.address}"
+    if interface is not None and address not in facts.addresses.get(interface, ()):
+        has = ", ".join(facts.addresses.get(interface, ())) or "no IPv4 address"
+        line = f"{interface} has {has}, and the inventory says {address}"
         yield "problem", "network", f"{line}: correct the address, or `interface:`"
-    elif wish.address not in own:
-        line = f"{wish.address} is no address of this node (it has {', '.join(sorted(own))})"
+    elif address not in own:
+        line = f"{address} is no address of this node (it has {', '.join(sorted(own))})"
         yield "problem", "network", f"{line}: correct its `address:`; `ssh.address` is where it is logged into"
 
 
@@ -148,9 +151,9 @@ def _ports(tasks: "Sequence[Task]", facts: MachineFacts) -> Found:
 def _monitor(wish: NodeWish, facts: MachineFacts) -> Found:
     if wish.monitor is None:
         return
-    ours, theirs = facts.unit(MONITOR_UNIT), facts.unit(PACKAGE_UNIT)
+    ours, theirs = facts.unit(MONITOR_UNIT), facts.unit(MONITOR_PACKAGE_UNIT)
     if theirs is not None and theirs.running:
-        line = f"{PACKAGE_UNIT} runs here for another user, and the cluster's own would take its place"
+        line = f"{MONITOR_PACKAGE_UNIT} runs here for another user, and the cluster's own would take its place"
         remedy = "`sudo systemctl disable --now prometheus` there, or give the role to another node and this one's"
         yield "problem", "monitor", f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`"
     elif (ours is None or not ours.running) and wish.monitor.port in facts.listening:

@@ -1,21 +1,42 @@
-"""Folders published for all nodes: wheels of an environment, prepared windows. Pure."""
+"""Folders for all nodes: wheels of an environment, and the windows of the jobs, prepared on the operator's machine."""
 
+import json
+import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.cluster.places import SERVICE_USER, SharedFolders, shared_folders
-from deploy.converge.change import Change, Publish, PublishedFile
+from cluster.errors import ClusterError, UsageError
+from cluster.logs.terminal import say
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.local import Local
+from deploy.cluster.places import DATA, SERVICE_USER, SharedFolders, shared_folders
+from deploy.common.command_line import shell
+from deploy.common.project import environment_for_any_folder, module_command
+from deploy.common.waiting import waiting_for
+from deploy.converge.apply import apply
+from deploy.converge.change import Change, Publish, PublishedFile, Shell
+from deploy.converge.check import recordings_of
 from deploy.converge.machine_facts import MachineFacts
-from deploy.release import checksums
-from deploy.release.wheelhouse import Wheelhouse
+from deploy.converge.memory_estimate import MEGABYTE
+from deploy.jobs.request import needs_data
+from deploy.release.hashes import parse_sums
+from deploy.release.scripts import script
+from deploy.rooted.commands import PYTHON, file_program, listed
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+    from deploy.release.wheelhouse import Wheelhouse
 
-MEGABYTE = 10**6
 WHEELHOUSE_BYTES = 400 * MEGABYTE
 """Of one that is not downloaded yet: 390 MB with TensorFlow 2.21."""
+COPY_SECONDS = 600.0
+"""For a data set of 48 MB, from a storage server that fifteen nodes ask at once."""
+_PREPARING = "cluster.data.publish"
+"""Runs in a process of its own: deploy does not know how to prepare recordings."""
+_PREPARING_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -54,9 +75,9 @@ def room_needed(
     )
 
 
-def of_wheelhouse(wheelhouse: Wheelhouse) -> Publication:
+def of_wheelhouse(wheelhouse: "Wheelhouse") -> Publication:
     """The wheels that one kind of node installs."""
-    sums = checksums.parse(wheelhouse.sums())
+    sums = parse_sums(wheelhouse.sums())
     files = tuple(
         PublishedFile(name, wheelhouse.folder / name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()
     )
@@ -72,17 +93,135 @@ class Published:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Send what is missing."""
-        publication = self.publication
-        folder = self.folders.published(publication.kind, publication.key)
-        if folder in facts.published:
+        return () if self._folder in facts.published else (self.change(),)
+
+    def change(self) -> Change:
+        """What sends it, whatever is there."""
+        name = f"{self.publication.kind}/{self.publication.key}"
+        user = None if self.folders.server is not None else SERVICE_USER
+        step = Publish(f"publish {name}", self._folder, self.publication.files, user)
+        detail = f"{len(step.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
+        return Change("publish", name, "create", detail, (step,))
+
+    @property
+    def _folder(self) -> str:
+        return self.folders.published(self.publication.kind, self.publication.key)
+
+
+@dataclass(frozen=True)
+class LocalData:
+    """A published data set on the node's own disk."""
+
+    publication: Publication
+    seen: str
+    """The published folder as the node sees it."""
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Copy it."""
+        key = self.publication.key
+        if key in facts.data:
             return ()
-        return publish_changes(publication, self.folders)
+        hint = "is the storage server up, and does it export to this node's address?"
+        steps = (Shell("copy the windows", copy_data(self.publication, self.seen), COPY_SECONDS, hint),)
+        return (Change("data", key, "create", f"from {self.seen}", steps),)
 
 
-def publish_changes(publication: Publication, folders: SharedFolders) -> tuple[Change, ...]:
-    """Send what of it is missing."""
-    folder = folders.published(publication.kind, publication.key)
-    user = None if folders.server is not None else SERVICE_USER
-    step = Publish(f"publish {publication.kind}/{publication.key}", folder, publication.files, user)
-    detail = f"{len(publication.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
-    return (Change("publish", f"{publication.kind}/{publication.key}", "create", detail, (step,)),)
+def copy_data(publication: Publication, seen: str) -> str:
+    """Copies a published data set to the node's disk, checked and complete, or not at all; the last three stay.
+
+    The storage server is not trusted: of its folder only plain files are taken, and only those that were published.
+    """
+    files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
+    program = {"files": files, "python": PYTHON, "program": file_program()}
+    return script("converge/copy.sh", root=DATA, key=publication.key, seen=seen, **program)
+
+
+@dataclass(frozen=True)
+class JobData:
+    """The recordings that the jobs of one cluster read."""
+
+    inventory: "Inventory"
+
+    def publications(self) -> Sequence[Publication]:
+        """The folders of windows that the nodes need, prepared now. Raises ClusterError."""
+        return ()
+
+    def refuse_missing(self) -> None:
+        """Raise UsageError where recordings are missing and `publications` does not look for them."""
+
+
+class DataHere(JobData):
+    """Of a cluster on this machine: each job prepares its windows itself."""
+
+    def refuse_missing(self) -> None:
+        """See `JobData`."""
+        source = self.inventory.jobs.train.data.source
+        if source is None or not any(map(needs_data, self.inventory.jobs.order)):
+            return
+        found = recordings_of(Local("this machine"), source)
+        if not found.holds:
+            raise UsageError(found.line)
+
+
+class PublishedData(JobData):
+    """Of a cluster of machines: windows on each node's own disk."""
+
+    @cached_property
+    def prepared(self) -> Publication | None:
+        """The data set of `jobs.train.data`, prepared now if necessary; None where the inventory names a published one.
+
+        Raises UsageError for unusable recordings.
+        """
+        job = self.inventory.jobs.train
+        source = job.data.source
+        if source is not None and source.startswith((f"{shared_folders(self.inventory).mount}/", f"{DATA}/")):
+            return None
+        words = [] if source is None else ["--source", source]
+        words += ["--window-steps", str(job.data.window_steps), "--window-stride", str(job.data.window_stride)]
+        asked = subprocess.run(
+            module_command(_PREPARING, *words, "--seed", str(job.seed)),
+            env=environment_for_any_folder(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PREPARING_SECONDS,
+            check=False,
+        )
+        if asked.returncode != 0:
+            said = asked.stderr.strip().splitlines()
+            problem = said[-1] if said else f"{_PREPARING} ended with exit code {asked.returncode}"
+            raise UsageError(problem) if asked.returncode == UsageError.exit_code else ClusterError(problem)
+        made = json.loads(asked.stdout.strip().splitlines()[-1])
+        folder = Path(made["folder"])
+        files = tuple(
+            PublishedFile(name, folder / name, about["sha256"], about["bytes"]) for name, about in made["files"].items()
+        )
+        return Publication("prepared", made["key"], files)
+
+    def publications(self) -> Sequence[Publication]:
+        """See `JobData`."""
+        return () if self.prepared is None else (self.prepared,)
+
+    def bring(self, fleet: Fleet) -> Sequence[str]:
+        """Copy them to the nodes; the overrides that name them there. A job may want others than the last start did."""
+        with waiting_for("preparing the recordings, if they are not yet") as update:
+            data = self.prepared
+            if data is None:
+                return ()
+            update("bringing the recordings to the nodes, where they are not yet")
+            self._publish(fleet, data)
+        return (f"jobs.train.data.source={json.dumps(shared_folders(self.inventory).local(data.key))}",)
+
+    def _publish(self, fleet: Fleet, publication: Publication) -> None:
+        folders = shared_folders(self.inventory)
+        node = fleet.nodes[publisher(self.inventory)]
+        if not node.run(["test", "-e", f"{folders.published('prepared', publication.key)}/.complete"], root=True).ok:
+            apply(node, "publish", [Published(publication, folders).change()], lambda change, seconds: None)
+        copy = copy_data(publication, folders.seen("prepared", publication.key))
+        # An unreachable node has no worker either; if it comes back, the others have its work.
+        copied = fleet.each(lambda node: node.run(shell(copy), root=True, deadline_seconds=COPY_SECONDS))
+        for name, result in copied.items():
+            if isinstance(result, ClusterError):
+                say(f"{name}: without the windows of this job: {result}", error=True)
+            elif not result.ok:
+                say(f"{name}: without the windows of this job: {' '.join(result.last_lines)}", error=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from cluster.atomic_write import atomic_write
-from deploy.common.command_line import quoted
+from deploy.common.texts import filled
 from deploy.release.history import Installed, previous
-from deploy.release.script import checked
+from deploy.release.scripts import checked
 
 if TYPE_CHECKING:
     from deploy.cluster.cluster import Cluster
@@ -110,12 +110,7 @@ def goes_on(unfinished: Rollback, standings: Mapping[str, Standing]) -> bool:
 
 def runs_script(units: Sequence[str]) -> str:
     """Prints `unit NAME STATE FOLDER` for each unit, FOLDER being where its process works."""
-    return f"""\
-for unit in {quoted(*units)}; do
-    pid=$(systemctl show --value -p MainPID "$unit")
-    echo "unit $unit $(systemctl is-active "$unit") $(readlink "/proc/${{pid:-0}}/cwd")"
-done
-"""
+    return filled("converge/runs.sh", units=[*units])
 
 
 def read_runs(text: str, units: Sequence[str]) -> dict[str, str | None]:

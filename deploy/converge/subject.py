@@ -4,12 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from deploy.cluster.places import shared_folders
 from deploy.converge.change import Resource
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import RoleMemory
-from deploy.converge.publication import publisher
-from deploy.render.firewall import closed_ports
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Monitor, Task
@@ -20,53 +17,24 @@ Found = Iterator[tuple[Literal["ok", "warning", "problem"], str, str]]
 
 @dataclass(frozen=True)
 class NodeWish:
-    """What the inventory wants of one node, as far as the checks need it."""
+    """What the inventory wants of one node, for the checks."""
 
+    inventory: "Inventory"
     name: str
-    address: str
-    interface: str | None
-    tasks: "tuple[Task, ...]"
     memory: RoleMemory
-    service_uid: int
     environment_key: str | None
-    monitor: "Monitor | None" = None
-    """Its settings where the node has the role."""
-    shared: str | None = None
-    """The shared folder as it is published to, where the node is the one that does."""
-    export: str | None = None
-    """The folder that it exports, where it is the storage server."""
     publishes_bytes: int = 0
     """What has to be published yet."""
-    ssh_port: int = 22
-    closed_ports: frozenset[int] = frozenset()
-    """Those that the firewall will keep for the nodes."""
 
-    @classmethod
-    def of(
-        cls,
-        inventory: "Inventory",
-        name: str,
-        memory: RoleMemory,
-        environment_key: str | None,
-        publishes_bytes: int = 0,
-    ) -> "NodeWish":
-        """The wish for the node called `name`."""
-        node, folders = inventory.node(name), shared_folders(inventory)
-        return cls(
-            name=name,
-            address=inventory.hosts[name],
-            interface=node.interface or inventory.interface,
-            tasks=tuple(task for task in inventory.tasks() if task.node == name),
-            memory=memory,
-            service_uid=inventory.deployment.service_uid,
-            environment_key=environment_key,
-            monitor=inventory.monitor if inventory.monitor_node == name else None,
-            shared=f"{folders.publish_folder} ({folders.source})" if publisher(inventory) == name else None,
-            export=folders.export if folders.server == name else None,
-            publishes_bytes=publishes_bytes,
-            ssh_port=node.ssh.port or inventory.ssh.port,
-            closed_ports=closed_ports(inventory) if inventory.deployment.firewall else frozenset(),
-        )
+    @property
+    def tasks(self) -> "tuple[Task, ...]":
+        """The roles of the node, the coordinator included."""
+        return tuple(task for task in self.inventory.tasks() if task.node == self.name)
+
+    @property
+    def monitor(self) -> "Monitor | None":
+        """The monitor's settings where the node has this role."""
+        return self.inventory.monitor if self.inventory.monitor_node == self.name else None
 
 
 @dataclass(frozen=True)
@@ -94,6 +62,10 @@ def _no_resources(inventory: "Inventory", node: str, facts: MachineFacts) -> Seq
     return ()
 
 
+def _no_undo() -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class Subject:
     """One subject. A new deployment step is one file with a `Subject`, and its line in `subjects.SUBJECTS`."""
@@ -112,5 +84,5 @@ class Subject:
 
     `desired` names its resources where they belong.
     """
-    undo: str = ""
+    undo: Callable[[], str] = _no_undo
     """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""

@@ -1,23 +1,40 @@
-"""Every node of a cluster asked at once for its facts."""
+"""The facts of every node of a cluster: the question, a script that root runs there, and what its answer means."""
 
+import base64
+import io
+import re
+import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
 from cluster.errors import ClusterError
+from deploy.cluster import places
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
+from deploy.common.texts import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure
-from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import fact_script
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
+from deploy.converge.subject import Answer
+from deploy.converge.subjects import SUBJECTS
 
 FACTS_SECONDS = 90.0
 """For one question; a Pi 3 that is busy training answers within ten."""
+PUBLISHED_SECONDS = 20
+"""How long a shared folder may take to list what is in it, its mount included."""
+SECTION = "@@ "
+SILENT = "no answer"
+"""What the script prints for a shared folder that takes longer."""
 
 _NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
+_KIB = 1024
+_FIELDS = frozenset(one.name for one in fields(MachineFacts))
+_UNIT_KEYS = (
+    "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,StatusText,"
+    "ExecMainStartTimestampMonotonic"
+)
 
 Facts = TypeVar("Facts")
 
@@ -69,3 +86,204 @@ def failure_of(name: str, error: ClusterError) -> StepFailure:
         return error.record
     said = str(error).removeprefix(name).lstrip(": ")
     return StepFailure(name, "facts", "look at the node", "", None, (said,), "")
+
+
+def fact_script(questions: Questions) -> str:
+    """The one question. One script and few processes: on a Pi 3 each costs some ten milliseconds."""
+    return filled(
+        "converge/ask.sh",
+        places=places,
+        of=questions,
+        subjects=Inline("".join(subject.script(questions) for subject in SUBJECTS).rstrip("\n")),
+        section=f"\\n{SECTION}%s\\n",
+        unit_keys=_UNIT_KEYS,
+        published_seconds=PUBLISHED_SECONDS,
+    )
+
+
+def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> MachineFacts:
+    """The facts of a node whose clock was read between the two times of ours (seconds since the epoch).
+
+    Raises ClusterError when the answer is not whole or cannot be read.
+    """
+    sections = _sections(answer)
+    if "end" not in sections:
+        last = answer.strip().splitlines()[-1:] or [""]
+        raise ClusterError(
+            f"the node's answer about itself is cut off, after {last[0][:120]!r}: is its disk or memory full?"
+        )
+    try:
+        return _facts(sections, asked_seconds, answered_seconds)
+    except (ValueError, LookupError, tarfile.TarError) as error:
+        raise ClusterError(
+            f"the node's answer about itself cannot be read ({type(error).__name__}: {error}): expected Debian's "
+            "coreutils, procps and tar there"
+        ) from error
+
+
+def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: float) -> MachineFacts:
+    system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
+    python = sections["python"].split()
+    memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
+    booted_seconds = float(sections["clock"] or 0.0) - float((sections["boot"].split() or ["0"])[0])
+    answer = Answer(sections, asked_seconds, answered_seconds)
+    read: dict[str, Any] = {name: fact for one in SUBJECTS for name, fact in one.read(answer).items()}
+    own = {name: read.pop(name) for name in list(read) if name not in _FIELDS}
+    throttled = sections["throttled"].partition("=")[2].strip()
+    return MachineFacts(
+        os_id=system[0],
+        os_version=system[1],
+        systemd=_number("".join(sections.get("systemd", "").split()[1:2])),
+        machine=system[2],
+        bits=_number(system[3]),
+        kernel=system[4],
+        cores=max(1, _number(system[5])),
+        model=sections["model"].strip(),
+        python=python[0] if python else None,
+        python_bits=_number(python[1]) if len(python) > 1 else 0,
+        memory_bytes=int(memory.get("MemTotal", 0)) * _KIB,
+        available_bytes=int(memory.get("MemAvailable", 0)) * _KIB,
+        controllers=tuple(sections["controllers"].split()),
+        cmdline_path=sections["cmdline"].strip() or None,
+        disk_free_bytes=_sizes(sections["space"]),
+        leftover_bytes=_sizes(sections.get("leftovers", "")),
+        addresses=_addresses(sections["addresses"]),
+        files=_files(sections["files"]),
+        units=_units(sections["units"], sections["processes"], booted_seconds),
+        mounts=_mounts(sections["mounts"]),
+        real_paths=dict(_pairs(sections.get("real", ""))),
+        fstab=tuple(sections["fstab"].splitlines()),
+        exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
+        environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
+        release_environments={_name(path): _name(link) for path, link in _pairs(sections["releases"])},
+        current=_name(sections["current"].strip()) or None,
+        data=tuple(line.split("/")[-2] for line in _lines(sections.get("data", ""))),
+        published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"]) if line != SILENT),
+        shared_answers=SILENT not in _lines(sections["published"]),
+        listening=_listening(sections["listening"]),
+        temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None,
+        throttled=int(throttled, 16) if throttled else None,
+        more=own,
+        **read,
+    )
+
+
+def _sections(answer: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in ("\n" + answer).split(f"\n{SECTION}")[1:]:
+        name, _, body = part.partition("\n")
+        found[name.strip()] = body.rstrip("\n") if body.strip() else ""
+    return found
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _sizes(text: str) -> dict[str, int]:
+    return {line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(text)}
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """What stands before and after the first blank of each line."""
+    return [(first, rest) for first, _, rest in (line.partition(" ") for line in _lines(text))]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.strip().isdigit() else 0
+
+
+def _addresses(text: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for line in _lines(text):
+        words = line.split()
+        if "inet" in words:
+            address = words[words.index("inet") + 1].partition("/")[0]
+            found[words[1]] = (*found.get(words[1], ()), address)
+    return found
+
+
+def _files(text: str) -> dict[str, FileFact]:
+    found: dict[str, FileFact] = {}
+    kinds = {tarfile.REGTYPE: "file", tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "link"}
+    content = base64.b64decode(text.encode())
+    if not content.strip(b"\0"):
+        return found
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        for member in archive:
+            # A sparse file of some bytes here could be terabytes when it is read.
+            stream = archive.extractfile(member) if member.isreg() and not member.issparse() else None
+            # tar writes the second name of a file with two names as a link to the first, and a folder with a slash.
+            found[member.name.rstrip("/") or "/"] = FileFact(
+                kind=kinds.get(member.type, "other"),
+                mode=member.mode,
+                owner=member.uname or str(member.uid),
+                group=member.gname or str(member.gid),
+                content=None if stream is None else stream.read(),
+                target=member.linkname if member.issym() else None,
+                modified_seconds=float(member.mtime),
+            )
+    return found
+
+
+def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFact]:
+    alive: dict[int, tuple[int, str]] = {}
+    for line in _lines(processes):
+        words = line.split()
+        if len(words) >= 2 and words[0].isdigit():
+            alive[int(words[0])] = (_number(words[1]) * _KIB, words[2] if len(words) > 2 else "")
+    found: dict[str, UnitFact] = {}
+    for block in text.split("\n\n"):
+        values: Mapping[str, str] = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if "Id" not in values:
+            continue
+        pid = _number(values.get("MainPID", "0"))
+        memory, folder = alive.get(pid, (None, ""))
+        started = _number(values.get("ExecMainStartTimestampMonotonic", "0"))
+        found[values["Id"]] = UnitFact(
+            load=values.get("LoadState", ""),
+            active=values.get("ActiveState", ""),
+            sub=values.get("SubState", ""),
+            enabled=values.get("UnitFileState", ""),
+            needs_reload=values.get("NeedDaemonReload") == "yes",
+            result=values.get("Result", ""),
+            pid=pid,
+            restarts=_number(values.get("NRestarts", "0")),
+            status=values.get("StatusText", ""),
+            release=_name(folder) or None,
+            started_seconds=booted_seconds + started / 1e6 if pid else None,
+            anonymous_memory_bytes=memory,
+        )
+    return found
+
+
+def _mounts(text: str) -> dict[str, MountFact]:
+    """From /proc/self/mountinfo (proc(5)); of several on one point the last, which is the one that is seen."""
+    found: dict[str, MountFact] = {}
+    for line in _lines(text):
+        here, _, there = line.partition(" - ")
+        words, origin = here.split(" "), there.split(" ")
+        if len(words) > 5 and len(origin) > 1:
+            device, root, point, options = words[2:6]
+            read_only = "ro" in options.split(",")
+            found[_plain(point)] = MountFact(_plain(origin[1]), origin[0], device, _plain(root), read_only)
+    return found
+
+
+def _plain(word: str) -> str:
+    """Without the kernel's escapes of blanks."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+
+
+def _listening(text: str) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for line in _lines(text):
+        words = line.split()
+        if len(words) > 3 and words[3].rpartition(":")[2].isdigit():
+            holder = re.search(r'\(\("([^"]*)",pid=(\d+)', line)
+            found[int(words[3].rpartition(":")[2])] = f"process {holder[2]} ({holder[1]})" if holder else "a process"
+    return found

@@ -12,17 +12,16 @@ from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import DegradedError, LogPlace, Stopped
 from deploy.common.command_line import quoted, shell
+from deploy.common.texts import filled
 from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact
 from deploy.converge.survey import Survey, machine_facts, survey
-from deploy.render.roles import unit_name
+from deploy.render.units import unit_name
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
 
 STOP_SECONDS = 120.0
 RESTART_SECONDS = 400.0
-_RUNNING = "systemctl list-units --plain --no-legend --state=active,activating"
-_ALIVE = f"{_RUNNING},failed"
 _STATES = {
     "active": RoleState.READY,
     "reloading": RoleState.READY,
@@ -131,20 +130,12 @@ def batches(names: Sequence[str], serial: int) -> Iterator[list[str]]:
 
 def interrupt_script() -> str:
     """Interrupt the jobs of the coordinator's node; return when they have written their results."""
-    return f"""\
-jobs=$({_RUNNING} 'pscluster-job@*' | awk '{{ print $1 }}')
-[ -z "$jobs" ] || systemctl stop $jobs
-"""
+    return filled("converge/interrupt.sh")
 
 
 def stop_script() -> str:
     """Stop and disable every role, and any job of an old coordinator; print the units that ran."""
-    return f"""\
-{interrupt_script()}units=$({_ALIVE} 'pscluster-ps-*' 'pscluster-worker-*' | awk '{{ print $1 }}')
-[ -z "$units" ] || systemctl disable --quiet --now $units || exit 1
-[ -z "$units" ] || systemctl reset-failed $units 2>/dev/null
-echo $units
-"""
+    return filled("converge/stop.sh")
 
 
 def restart_script(units: Sequence[str]) -> str:

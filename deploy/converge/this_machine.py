@@ -1,10 +1,10 @@
 """What a cluster on this machine has to be: its roles, kept by the supervisor. No packages, no mounts, no firewall."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory.task import Task
@@ -19,7 +19,7 @@ from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
 from deploy.converge.change import Call, Change, Display, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
-from deploy.converge.deployment import Order, Say
+from deploy.converge.deployment import Desired
 from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
@@ -182,16 +182,14 @@ def require_ready(now: ClusterStatus, names: Sequence[str], inventory: Path) -> 
 
 
 @dataclass(frozen=True)
-class ThisMachine:
-    """`Desired` for a cluster of processes. The facts of each node are the state of the whole cluster."""
+class ThisMachine(Desired):
+    """`Desired` for a cluster of processes. The facts of each node are the state of the whole cluster.
+
+    It shares and fetches nothing. It has no findings: a role that cannot start says why within a second.
+    """
 
     inventory: "Inventory"
     services: Supervised
-
-    @property
-    def publisher(self) -> str:
-        """See `Desired`: a machine shares its folders with itself."""
-        return ""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -202,10 +200,6 @@ class ThisMachine:
         """See `Desired`."""
         return self.services.state()
 
-    def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
-        """See `Desired`."""
-        return tuple(names)
-
     def refuse(self, seen: Survey[ClusterStatus]) -> None:
         """See `Desired`. Raises UsageError for a cluster that runs with other roles."""
         for failure in seen.lost.values():
@@ -214,10 +208,6 @@ class ThisMachine:
             problem = disagreement(self.tasks, status, self.inventory.path)
             if problem:
                 raise UsageError(problem)
-
-    def findings(self, seen: Survey[ClusterStatus]) -> tuple[Finding, ...]:
-        """See `Desired`: a role that cannot start says why within a second."""
-        return ()
 
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
         """See `Desired`."""
@@ -228,17 +218,9 @@ class ThisMachine:
         job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
         return check_node(tasks, self.services.state(), facts, memory, job is not None)
 
-    def supplied(self, fit: Mapping[str, ClusterStatus], order: Order, update: Say) -> Self:
-        """See `Desired`: everything is on this machine."""
-        return self
-
     def phase(self, phase: str, node: str, facts: ClusterStatus) -> Sequence[Resource]:
         """See `Desired`."""
         if phase != "services" or disagreement(self.tasks, facts, self.inventory.path):
             return ()
         tasks = tuple(task for task in self.tasks if task.node == node)
         return (Roles(tasks, self.services, self.inventory.path),) if tasks else ()
-
-    def tidy(self, fleet: Fleet, seen: Survey[ClusterStatus], names: Sequence[str]) -> list[str]:
-        """See `Desired`."""
-        return []

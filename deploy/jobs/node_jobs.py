@@ -17,7 +17,7 @@ from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
 from deploy.jobs.node_job.records import JobRecord, JobState
 from deploy.jobs.request import JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
-from deploy.render.job_unit import unit_of_job
+from deploy.render.units import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from deploy.common.project import ROOT
-from deploy.release.script import KEY_DIGITS
+from deploy.common.texts import filled
+from deploy.release.hashes import KEY_DIGITS
 
 
 def uv_executable() -> Path:
@@ -31,20 +32,6 @@ def uv_executable() -> Path:
 
 PACKAGES = ("cluster", "deploy", "ps_node", "worker_node")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*~", "*.orig", "*.rej", "#*#")
-_PROJECT = """\
-[project]
-name = "pscluster"
-version = "{version}"
-requires-python = "{requires_python}"
-
-[build-system]
-requires = ["uv_build"]
-build-backend = "uv_build"
-
-[tool.uv.build-backend]
-module-name = [{modules}]
-module-root = ""
-"""
 
 
 @dataclass(frozen=True)
@@ -68,17 +55,13 @@ def build_code_wheel(root: Path = ROOT, cache: Path = ROOT / ".cache") -> CodeWh
     Raises ClusterError when uv fails.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    version = str(project["version"])
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="code-", dir=cache) as workshop:
         source, built = Path(workshop, "source"), Path(workshop, "built")
         for package in PACKAGES:
             _copy(root / package, source / package)
-        modules = ", ".join(f'"{package}"' for package in PACKAGES)
-        requires_python = str(project["requires-python"])
-        (source / "pyproject.toml").write_text(
-            _PROJECT.format(version=version, requires_python=requires_python, modules=modules), encoding="utf-8"
-        )
+        described = filled("release/code_wheel.toml.j2", project=project, packages=PACKAGES)
+        (source / "pyproject.toml").write_text(described, encoding="utf-8")
         made = subprocess.run(
             [uv_executable(), "build", "--wheel", "--offline", "--no-config", "--quiet", "--out-dir", built, source],
             stdin=subprocess.DEVNULL,
@@ -93,7 +76,7 @@ def build_code_wheel(root: Path = ROOT, cache: Path = ROOT / ".cache") -> CodeWh
         path = cache / "code" / key / wheel.name
         path.parent.mkdir(parents=True, exist_ok=True)
         wheel.replace(path)
-    return CodeWheel(path, key, hashlib.sha256(content).hexdigest(), version)
+    return CodeWheel(path, key, hashlib.sha256(content).hexdigest(), str(project["version"]))
 
 
 def _copy(source: Path, copy: Path) -> None:

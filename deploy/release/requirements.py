@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 
-from deploy.release.script import KEY_DIGITS
+from deploy.release.hashes import KEY_DIGITS
 
 PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = ("aarch64", "x86_64")

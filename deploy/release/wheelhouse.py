@@ -22,8 +22,8 @@ from packaging.utils import parse_wheel_filename
 from cluster.errors import ClusterError
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.project import ROOT
-from deploy.release import checksums
 from deploy.release import requirements as required
+from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
 from deploy.release.requirements import Target, environment_key
 
 TEMPORARY = ".temporary-"
@@ -104,7 +104,7 @@ class Wheelhouse:
 
     def sums(self) -> str:
         """The text of its `SHA256SUMS`."""
-        return (self.folder / checksums.NAME).read_text(encoding="utf-8")
+        return (self.folder / SUMS).read_text(encoding="utf-8")
 
 
 def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
@@ -148,7 +148,7 @@ def make_wheelhouse(
             hashes = frozenset(sha256 for pin in pins for sha256 in pin.hashes)
             _keep_wanted(folder, hashes)
             _reuse(cache, folder, target, hashes)
-            present = {checksums.file_sha256(wheel) for wheel in folder.glob("*.whl")}
+            present = {file_sha256(wheel) for wheel in folder.glob("*.whl")}
             if any(pin.hashes.isdisjoint(present) for pin in pins):
                 say(f"wheels for CPython {python} on {machine}: {len(pins)} packages into {folder}")
                 download(wanted, folder, target)
@@ -167,21 +167,21 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
     sums = {}
     for wheel in wheels:
         name, version, _build, tags = parse_wheel_filename(wheel.name)
-        sums[wheel.name] = checksums.file_sha256(wheel)
+        sums[wheel.name] = file_sha256(wheel)
         if sums[wheel.name] not in allowed.pop((name, str(version)), ()) or not tags & accepted:
             raise ClusterError(f"{wheel}: not in the list of packages: remove it and run it again")
     if allowed:
         missing = ", ".join(f"{name} {version}" for name, version in sorted(allowed))
         raise ClusterError(f"{folder}: pip left out {missing}: run it again")
-    sums[REQUIREMENTS] = checksums.file_sha256(folder / REQUIREMENTS)
-    (folder / checksums.NAME).write_text(checksums.render(sums), encoding="utf-8")
+    sums[REQUIREMENTS] = file_sha256(folder / REQUIREMENTS)
+    (folder / SUMS).write_text(sums_text(sums), encoding="utf-8")
     made = Wheelhouse(
         folder=folder,
         key=key,
         python=target.short_python,
         machine=target.machine,
-        sums_sha256=checksums.file_sha256(folder / checksums.NAME),
-        files={name: (folder / name).stat().st_size for name in (*sums, checksums.NAME)},
+        sums_sha256=file_sha256(folder / SUMS),
+        files={name: (folder / name).stat().st_size for name in (*sums, SUMS)},
         installed_bytes=sum(_installed_bytes(wheel) for wheel in wheels if not wheel.name.startswith(INSTALLER_WHEEL)),
     )
     facts = {name: value for name, value in asdict(made).items() if name != "folder"}
@@ -206,7 +206,7 @@ def _installed_bytes(wheel: Path) -> int:
 def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
     """Remove the partial files of an interrupted download."""
     for path in folder.glob("*.whl"):
-        if checksums.file_sha256(path) not in hashes:
+        if file_sha256(path) not in hashes:
             path.unlink()
     for left in folder.glob(f"{TEMPORARY}*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -218,7 +218,7 @@ def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) ->
         earlier = open_wheelhouse(marker.parent.name, cache)
         if earlier is None or (earlier.python, earlier.machine) != (target.short_python, target.machine):
             continue
-        for name, sha256 in checksums.parse(earlier.sums()).items():
+        for name, sha256 in parse_sums(earlier.sums()).items():
             if sha256 in hashes and not (folder / name).exists():
                 try:
                     (folder / name).hardlink_to(earlier.folder / name)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONFIGURATION
+from deploy.common.texts import filled
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -14,7 +15,6 @@ UNIT = "pscluster-firewall.service"
 TABLE = "pscluster"
 NFS_PORT = 2049
 NODE_EXPORTER_PORT = 9100
-SYN, SYN_ACK = ("tcp flags & (syn | ack) == syn", "tcp flags & (syn | ack) == (syn | ack)")
 
 
 def ruleset(inventory: "Inventory") -> str:
@@ -33,36 +33,15 @@ def ruleset(inventory: "Inventory") -> str:
     metrics, graphs, closed = (
         _list(ports) for ports in (_metrics_ports(inventory), _graph_ports(inventory), closed_ports(inventory))
     )
-    # A number, so that the table can be loaded at boot before any account can be looked up.
-    accounts = f"meta skuid {{ 0, {inventory.deployment.service_uid} }}"
-    readers = [line for line in (_set("readers", inventory.deployment.allow, interval=True),) if line]
-    reading = [f"        tcp dport {{ {metrics} }} ip saddr @readers accept"] if readers else []
-    body = "\n".join(
-        [
-            _set("nodes", sorted(set(inventory.hosts.values())), interval=False),
-            *readers,
-            "    chain input {",
-            "        type filter hook input priority -10; policy accept;",
-            '        iif "lo" accept',
-            f"        tcp dport {{ {graphs} }} ip daddr != @nodes drop",
-            f"        tcp dport {{ {closed} }} ip saddr @nodes accept",
-            *reading,
-            f"        tcp dport {{ {closed} }} drop",
-            "    }",
-            "    chain output {",
-            "        type filter hook output priority -10; policy accept;",
-            f"        tcp dport {{ {graphs} }} {SYN} {accounts} accept",
-            f'        tcp dport {{ {graphs} }} {SYN} oif "lo" reject with tcp reset',
-            f"        tcp dport {{ {graphs} }} {SYN} ip daddr @nodes reject with tcp reset",
-            f"        tcp sport {{ {graphs} }} {SYN_ACK} {accounts} accept",
-            f"        tcp sport {{ {graphs} }} {SYN_ACK} drop",
-            "    }",
-            "    chain forward {",
-            "        type filter hook forward priority -10; policy accept;",
-            f"        tcp dport {{ {graphs} }} ip daddr @nodes ip saddr != @nodes drop",
-            "    }",
-        ]
-    )
+    body = filled(
+        "render/firewall.nft.j2",
+        nodes=sorted(set(inventory.hosts.values())),
+        readers=inventory.deployment.allow,
+        service_uid=inventory.deployment.service_uid,
+        graphs=graphs,
+        closed=closed,
+        metrics=metrics,
+    ).rstrip("\n")
     return (
         f"# Written by pscluster from the inventory of cluster {inventory.cluster}.\n"
         f"table inet {TABLE}\n"
@@ -102,35 +81,8 @@ def loaded_mark(rules: str) -> str:
 
 def unit() -> str:
     """The unit that loads the table at boot: before the network, and after Debian's own rules, which flush all."""
-    return f"""\
-# Written by pscluster.
-[Unit]
-Description=pscluster: only the cluster's nodes, and there its own account, reach the cluster's ports
-DefaultDependencies=no
-After=local-fs.target nftables.service
-Before=network-pre.target shutdown.target
-Wants=network-pre.target
-Conflicts=shutdown.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/sbin/nft -f {PATH}
-ExecReload=/usr/sbin/nft -f {PATH}
-ExecStop=-/usr/sbin/nft delete table inet {TABLE}
-
-[Install]
-WantedBy=sysinit.target
-"""
+    return filled("render/firewall.service.j2", path=PATH, table=TABLE)
 
 
 def _list(ports: Iterable[int]) -> str:
     return ", ".join(str(port) for port in sorted(ports))
-
-
-def _set(name: str, addresses: "tuple[str, ...] | list[str]", *, interval: bool) -> str:
-    if not addresses:
-        return ""
-    # Merged: an address and the network it is in may both be allowed, and nft takes no overlap otherwise.
-    flags = " flags interval; auto-merge;" if interval else ""
-    return f"    set {name} {{ type ipv4_addr;{flags} elements = {{ {', '.join(addresses)} }}; }}"

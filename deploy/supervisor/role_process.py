@@ -13,7 +13,7 @@ from cluster.inventory.task import Task
 from deploy.common.parent_death import die_with_parent
 from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
-from deploy.render.roles import MODULES
+from deploy.render.units import MODULES
 from deploy.supervisor.process_facts import ProcessIdentity, identify
 
 LARGEST_BYTES = 8 * 2**20

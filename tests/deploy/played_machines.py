@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from deploy.release.release_scripts import make_current
+from deploy.release.scripts import make_current
 from tests.deploy.over_ssh.sshd import Sshd, running_sshd
 from tests.deploy.playing import eventually, gone
 from tests.deploy.release.wheels import run

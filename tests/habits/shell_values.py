@@ -1,4 +1,4 @@
-"""Values of the product's f-strings that reach a shell without `quoted`, read from the sources."""
+"""Values that reach a shell without `quoted`, in f-strings of the sources and in the files of scripts."""
 
 import ast
 import re
@@ -38,6 +38,28 @@ def unquoted(path: Path, text: str) -> Iterator[Unquoted]:
             for value in node.values:
                 if isinstance(value, ast.FormattedValue) and not scope.is_safe(value):
                     yield Unquoted(f"{path}:{value.lineno}", ast.unparse(value.value))
+
+
+_PARTS = re.compile(
+    r"""(?P<comment>(?<!\S)\#)|\\.|\{\{(?P<value>[^}]*)\}\}|(?P<mark>\$?\(|[)'"\n])""",
+)
+
+
+def names_within_quotes(script: str) -> Iterator[str]:
+    """Values `{{ NAME }}` of a script's file that stand between quotes; within `$(...)` quoting begins again."""
+    inside, comment = ["script"], False
+    for part in _PARTS.finditer(script):
+        here, mark = inside[-1], part["mark"] or ""
+        if comment or (part["comment"] and here not in ("'", '"')):
+            comment = mark != "\n"
+        elif part["value"] is not None and here in ("'", '"'):
+            yield part["value"].strip()
+        elif mark == here or (mark == ")" and here == "("):
+            inside.pop()
+        elif (mark == "$(" and here != "'") or (mark == "(" and here not in ("'", '"')):
+            inside.append("(")
+        elif mark in ("'", '"') and here not in ("'", '"'):
+            inside.append(mark)
 
 
 def commands_as_text(path: Path, text: str) -> Iterator[str]:

@@ -8,27 +8,39 @@ from pathlib import Path
 import pytest
 
 from deploy.common.project import ROOT
-from tests.habits.shell_values import Unquoted, commands_as_text, unquoted
+from tests.habits.shell_values import Unquoted, commands_as_text, names_within_quotes, unquoted
 
 SOURCES = sorted((ROOT / "deploy").rglob("*.py"))
+SCRIPTS = sorted((ROOT / "deploy").rglob("*.sh"))
 
 BY_PATH = re.compile(
     r"\b(rm -rf?|chown|install -d|mkdir -p|ln -s|cp -[a-z]*[rp])\b|Standard(Output|Error)=(append|file)"
 )
 WITHIN_ROOT_S_OWN = {
     "deploy/converge/accounts.py": "/var/lib/pscluster-deploy, which only root reads",
-    "deploy/converge/code.py": "/opt/pscluster/prepared, which only root writes",
-    "deploy/converge/reset.py": "folders below /etc, /opt, /var/lib and the export, also where Python is broken",
-    "deploy/release/environment_script.py": "/opt/pscluster/environments, which only root writes",
-    "deploy/release/publish_scripts.py": "the shared folder on its server, root's; elsewhere it runs as the account",
-    "deploy/release/release_scripts.py": "/opt/pscluster/releases, which only root writes",
+    "deploy/converge/accounts_undo.sh": "/var/lib/pscluster-deploy, which only root reads",
+    "deploy/converge/copy.sh": "/opt/pscluster/prepared, which only root writes",
+    "deploy/converge/reset.sh": "folders below /etc, /opt, /var/lib and the export, also where Python is broken",
+    "deploy/release/finish.sh": "the shared folder on its server, root's; elsewhere it runs as the account",
+    "deploy/release/install.sh": "/opt/pscluster/environments, which only root writes",
+    "deploy/release/make_current.sh": "/opt/pscluster, which only root writes",
+    "deploy/release/missing.sh": "as finish.sh",
+    "deploy/release/prune.sh": "as finish.sh",
+    "deploy/release/remove.sh": "/opt/pscluster, which only root writes",
+    "deploy/release/unpack.sh": "/opt/pscluster/releases, which only root writes",
     "deploy/rooted/walk.py": "a message",
 }
-"""The modules whose scripts name files by path, and why only root can change these files."""
+"""The scripts, and modules with some, that name files by path, and why only root can change these files."""
 
 
 def test_every_value_in_a_shell_command_is_quoted_by_the_one_function() -> None:
     assert [found for path in SOURCES for found in unquoted(path.relative_to(ROOT), path.read_text())] == []
+
+
+def test_a_value_in_a_script_s_file_is_within_quotes_only_where_it_is_a_constant() -> None:
+    """`filled` quotes each value: between other quotes it would be none any more."""
+    within = {(path.name, name) for path in SCRIPTS for name in names_within_quotes(path.read_text())}
+    assert {one for one in within if not one[1].rpartition(".")[2].isupper()} == set()
 
 
 def test_commands_for_nodes_are_lists_of_words() -> None:
@@ -50,6 +62,7 @@ def test_root_names_no_file_by_its_path_but_within_its_own_folders() -> None:
         texts = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
         if any(isinstance(text, str) and BY_PATH.search(text) for text in texts):
             found.add(path.relative_to(ROOT).as_posix())
+    found |= {path.relative_to(ROOT).as_posix() for path in SCRIPTS if BY_PATH.search(path.read_text())}
     assert found - WITHIN_ROOT_S_OWN.keys() == set(), "use deploy.rooted.commands"
     assert WITHIN_ROOT_S_OWN.keys() - found == set()
 
@@ -75,6 +88,20 @@ def test_what_runs_on_a_node_is_the_standard_library_alone() -> None:
 def test_what_the_review_found_would_be_seen(line: str, value: str) -> None:
     text = f"def one(unit, seen, log, step, jobs, y, run):\n    {line}\n"
     assert value in {found.value for found in unquoted(Path("x.py"), text)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['rm "{{ path }}"', "awk '{ print }' '# {{ path }}'", "echo \"$(cat '{{ path }}')\"", 'echo "$(cat) {{ path }}"'],
+)
+def test_a_value_within_quotes_would_be_seen(line: str) -> None:
+    assert list(names_within_quotes(f"echo it\\'s \"quoted\"  # isn't it\n{line}\n")) == ["path"]
+
+
+def test_a_value_beside_quotes_is_none_of_them() -> None:
+    assert list(names_within_quotes("rm {{ path }}\"/x $(ls {{ path }})\" '{{ HERE }}' # isn't {{ path }}\n")) == [
+        "HERE"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import platform
 import shutil
 from pathlib import Path
 
-from deploy.release.environment_script import install_environment
 from deploy.release.requirements import committed, environment_key
+from deploy.release.scripts import install_environment
 from deploy.release.wheelhouse import make_wheelhouse
 from tests.lab.commands import run
 from tests.lab.seed import build_seed

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from deploy.release import requirements
-from deploy.release.environment_script import install_environment
+from deploy.release.scripts import install_environment
 from deploy.release.wheelhouse import CACHE, Wheelhouse, make_wheelhouse
 from tests.lab.commands import LabError, run
 from tests.lab.image import locked

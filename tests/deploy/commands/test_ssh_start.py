@@ -9,7 +9,7 @@ import pytest
 from cluster.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.converge.deployment import Deployment
-from deploy.converge.prepared_data import PublishedData
+from deploy.converge.publication import PublishedData
 from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
 from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_job.records import JobRecord, JobState

@@ -17,9 +17,9 @@ from deploy.converge.change import Change, Publish, Shell, Upload
 from deploy.converge.code import ReleaseChoice
 from deploy.converge.deployment import PHASES, plan
 from deploy.converge.desired import Machines
-from deploy.converge.files import own_fstab_lines
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
 from deploy.converge.publication import Publication
+from deploy.converge.resources import own_fstab_lines
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.wheelhouse import Wheelhouse
 from deploy.render import firewall

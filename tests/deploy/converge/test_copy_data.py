@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from deploy.converge.change import PublishedFile
-from deploy.converge.code import copy_data
-from deploy.converge.publication import Publication
-from deploy.release.script import Refusal
+from deploy.converge.publication import Publication, copy_data
+from deploy.release.scripts import Refusal
 from tests.deploy.converge.played_node import PlayedNode
 
 KEY = "0123456789abcdef"

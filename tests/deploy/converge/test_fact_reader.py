@@ -13,9 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cluster.errors import ClusterError
-from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import SECTION, fact_script
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
+from deploy.converge.survey import SECTION, fact_script, read_facts
 from tests.habits import needs
 
 SECTIONS = (

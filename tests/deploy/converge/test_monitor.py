@@ -11,10 +11,10 @@ from deploy.converge.machine_facts import UnitFact
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.node_table import node_rows
 from deploy.converge.preflight import examine
-from deploy.converge.reset import Traces, reset_script
 from deploy.converge.subject import NodeWish
+from deploy.converge.subjects import reset_script
 from deploy.converge.survey import Survey
-from deploy.render import monitor_unit
+from deploy.render import units
 from tests.deploy.converge.pi import (
     ENVIRONMENT,
     after,
@@ -116,7 +116,7 @@ def test_a_node_that_is_it_no_longer_loses_unit_and_folder(tmp_path: Path) -> No
 def lines_about(folder: Path, **changes: object) -> list[tuple[str, str]]:
     inventory = watched(folder)
     facts = untouched(inventory.hosts["rpi02"], **({"controllers": ("cpu", "memory")} | changes))
-    found = examine(NodeWish.of(inventory, "rpi02", estimate(32), ENVIRONMENT), facts)
+    found = examine(NodeWish(inventory, "rpi02", estimate(32), ENVIRONMENT), facts)
     return [(one.level, one.line) for one in found]
 
 
@@ -157,8 +157,8 @@ def test_status_has_it_in_the_row_of_its_node(tmp_path: Path) -> None:
 
 
 def test_reset_removes_its_unit_with_the_others(tmp_path: Path) -> None:
-    script = reset_script(Traces.of(watched(tmp_path), data=False), "rpi02")
-    for path in (monitor_unit.PATH, monitor_unit.FOLDER, monitor_unit.DATA):
+    script = reset_script(watched(tmp_path), "rpi02", data=False)
+    for path in (units.unit_path(units.MONITOR_UNIT), units.MONITOR_FOLDER, units.MONITOR_DATA):
         whole = ("/etc/systemd/system/pscluster-", "/etc/pscluster", "/var/lib/pscluster")
         assert path.startswith(whole)
     assert "rm -rf /etc/systemd/system/pscluster-*" in script
@@ -177,7 +177,7 @@ def test_a_unit_file_that_somebody_edited_is_put_back(tmp_path: Path) -> None:
     wish = wish_for(watched(tmp_path))
     cluster, _ = converged(wish, {})
     facts = cluster["rpi02"]
-    edited = replace(facts.files[monitor_unit.PATH], content=b"[Service]\n")
-    facts = replace(facts, files={**facts.files, monitor_unit.PATH: edited})
+    edited = replace(facts.files[units.unit_path(units.MONITOR_UNIT)], content=b"[Service]\n")
+    facts = replace(facts, files={**facts.files, units.unit_path(units.MONITOR_UNIT): edited})
     planned = [(change.action, change.subject) for change in plan(wish, {"rpi02": facts})["monitor"]["rpi02"]]
     assert ("restart", UNIT) in planned

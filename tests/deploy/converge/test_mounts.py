@@ -10,13 +10,12 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
-from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import PUBLISHED_SECONDS, fact_script
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
+from deploy.converge.resources import Mounted
 from deploy.converge.subject import NodeWish
-from deploy.converge.system import Mounted
+from deploy.converge.survey import PUBLISHED_SECONDS, fact_script, read_facts
 from tests.deploy.converge.pi import ENVIRONMENT, Cluster, all_changes, converged, thesis, untouched, wish_for
 from tests.deploy.converge.played_node import PlayedNode
 from tests.habits import needs
@@ -169,7 +168,7 @@ def test_only_who_publishes_is_asked_what_is_published(inventory: Inventory) -> 
 
 def test_a_nas_that_is_gone_is_a_finding_of_the_node_that_writes_to_it() -> None:
     inventory = with_nas("pi-1")
-    wish = NodeWish.of(inventory, "pi-1", estimate(32), ENVIRONMENT)
+    wish = NodeWish(inventory, "pi-1", estimate(32), ENVIRONMENT)
     assert [one.topic for one in examine(wish, untouched("10.1.0.2")) if one.level == "problem"] == []
     (problem,) = [one for one in examine(wish, untouched("10.1.0.2", shared_answers=False)) if one.level == "problem"]
     assert problem.topic == "storage"

@@ -9,14 +9,12 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import plan
-from deploy.converge.fact_reader import read_facts
-from deploy.converge.fact_script import fact_script
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
-from deploy.converge.reset import Traces, reset_script
 from deploy.converge.subject import Answer, Found, NodeWish, Subject
-from deploy.converge.subjects import SUBJECTS
+from deploy.converge.subjects import SUBJECTS, reset_script
+from deploy.converge.survey import fact_script, read_facts
 from tests.deploy.converge.pi import thesis, untouched, wish_for
 from tests.deploy.converge.played_node import PlayedNode
 
@@ -55,7 +53,7 @@ OVERCOMMIT = Subject(
     _read,
     _check,
     _resources,
-    "touch /run/overcommit-undone\n",
+    lambda: "touch /run/overcommit-undone\n",
 )
 
 
@@ -82,7 +80,7 @@ def test_one_file_asks_reads_checks_changes_and_undoes(tmp_path: Path) -> None:
     assert facts.more["overcommit"] == 100
 
     inventory = thesis()
-    wish = NodeWish.of(inventory, "rpi01", estimate(32), None)
+    wish = NodeWish(inventory, "rpi01", estimate(32), None)
     granting = untouched(inventory.hosts["rpi01"], more=facts.more)
     assert [one.line for one in examine(wish, granting) if one.topic == "overcommit"] == ["grants any memory"]
 
@@ -91,7 +89,7 @@ def test_one_file_asks_reads_checks_changes_and_undoes(tmp_path: Path) -> None:
     settled = untouched(inventory.hosts["rpi01"], more={"overcommit": 1})
     assert "overcommit" not in {one.kind for one in plan(wish_for(inventory), {"rpi01": settled})["prepare"]["rpi01"]}
 
-    done = node.run(reset_script(Traces.of(inventory, False), "rpi01"))
+    done = node.run(reset_script(inventory, "rpi01", data=False))
     assert done.returncode == 0, done.stderr
     assert (node.root / "run" / "overcommit-undone").exists()
 

@@ -8,7 +8,7 @@ import pytest
 from deploy.converge.change import Shell
 from deploy.converge.machine_facts import FileFact
 from deploy.converge.packages import PLANNED, Packages
-from deploy.converge.reset import Traces, reset_script
+from deploy.converge.subjects import reset_script
 from tests.deploy.converge.pi import thesis, untouched
 from tests.deploy.converge.played_node import PlayedNode, about_package
 
@@ -79,7 +79,7 @@ def test_what_a_person_installs_after_one_that_was_killed_is_theirs(node: Played
         status.write(about_package("postgresql"))
     node.write("/var/lib/dpkg/info/postgresql.list", "")
     node.apt("")
-    done = node.run(reset_script(Traces.of(thesis(), data=False), "rpi01"))
+    done = node.run(reset_script(thesis(), "rpi01", data=False))
     assert (done.returncode, done.stderr) == (0, "")
     assert node.installed() == {"base-files", "postgresql"}
 
@@ -97,7 +97,7 @@ def test_a_reset_after_an_installation_that_was_killed_removes_what_it_added(nod
     installing(node, "installed", "unpacked", then="kill -KILL $PPID; exit 1")
     node.run(script())
     node.apt("")
-    done = node.run(reset_script(Traces.of(thesis(), data=False), "rpi01"))
+    done = node.run(reset_script(thesis(), "rpi01", data=False))
     assert (done.returncode, done.stderr) == (0, "")
     assert node.installed() == {"base-files"}
     assert not (node.root / "var/lib/pscluster-deploy").exists()

@@ -136,7 +136,7 @@ def test_a_node_less_moves_the_roles_after_it_and_no_others(workers: int, data: 
     wish = wish_for(without(before, f"pi-{gone}"))
     cluster = {name: facts for name, facts in cluster.items() if name != f"pi-{gone}"}
     for name, facts in cluster.items():
-        wanted = NodeWish.of(wish.inventory, name, estimate(32), ENVIRONMENT)
+        wanted = NodeWish(wish.inventory, name, estimate(32), ENVIRONMENT)
         assert [one.line for one in examine(wanted, facts) if one.level == "problem"] == []
     cluster, plans = converged(wish, cluster)
     moved = range(gone, workers)  # pi-(gone+1) had index `gone`, and has the one before it now

@@ -8,10 +8,10 @@ import pytest
 
 from deploy.cluster.places import ENVIRONMENTS, UNIT_FOLDER
 from deploy.converge.check import Finding
-from deploy.converge.files import File
 from deploy.converge.machine_facts import FileFact, MountFact, UnitFact
 from deploy.converge.memory_estimate import MEGABYTE, estimate
 from deploy.converge.preflight import examine
+from deploy.converge.resources import File
 from deploy.converge.subject import NodeWish
 from tests.deploy.converge.pi import ENVIRONMENT, thesis, untouched
 
@@ -24,7 +24,7 @@ def found(
 ) -> dict[str, Finding]:
     """What is not well on a node, by topic."""
     facts = untouched(INVENTORY.hosts[name], **({"controllers": ("cpu", "memory")} | changes))
-    wish = NodeWish.of(INVENTORY, name, estimate(model_units), installed or ENVIRONMENT)
+    wish = NodeWish(INVENTORY, name, estimate(model_units), installed or ENVIRONMENT)
     return {finding.topic: finding for finding in examine(wish, facts) if finding.level != "ok"}
 
 
@@ -39,7 +39,7 @@ def test_a_pi_as_it_comes_from_the_card_is_fit(name: str) -> None:
 
 
 def test_a_fit_node_says_what_it_is() -> None:
-    wish = NodeWish.of(INVENTORY, "rpi01", estimate(32), ENVIRONMENT)
+    wish = NodeWish(INVENTORY, "rpi01", estimate(32), ENVIRONMENT)
     lines = {one.subject: one.line for one in examine(wish, untouched(RPI01)) if one.level == "ok"}
     assert lines["rpi01 node"] == "Raspberry Pi 3 Model B Plus Rev 1.3, 4 cores, 950 MB, Python 3.11.2"
     assert "= 193 MB of 950 MB" in lines["rpi01 memory"]
@@ -140,7 +140,7 @@ def disk_of_the_server(publishes: int, free: dict[str, int], **changes: Any) -> 
     facts = untouched(
         RPI11, controllers=("memory",), disk_free_bytes={k: v * MEGABYTE for k, v in free.items()}, **changes
     )
-    wish = NodeWish.of(INVENTORY, "rpi11", estimate(32), ENVIRONMENT, publishes * MEGABYTE)
+    wish = NodeWish(INVENTORY, "rpi11", estimate(32), ENVIRONMENT, publishes * MEGABYTE)
     lines = [finding.line for finding in examine(wish, facts) if finding.level != "ok"]
     return "; ".join(lines)
 
@@ -207,7 +207,7 @@ def test_a_way_in_that_the_firewall_would_close_is_told() -> None:
         (("ssh.port=2222", "deployment.firewall=false"), []),
         (("ssh.port=2222", "ports.ps=2322"), []),
     ):
-        wish = NodeWish.of(thesis(*overrides), "rpi01", estimate(32), ENVIRONMENT)
+        wish = NodeWish(thesis(*overrides), "rpi01", estimate(32), ENVIRONMENT)
         facts = untouched(RPI01, controllers=("memory",), **by_socket)
         assert [one.topic for one in examine(wish, facts) if one.level != "ok"] == topics
 

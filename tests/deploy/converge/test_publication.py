@@ -7,7 +7,8 @@ from deploy.cluster.places import ENVIRONMENTS, shared_folders
 from deploy.converge.change import PublishedFile
 from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MountFact
-from deploy.converge.publication import MEGABYTE, WHEELHOUSE_BYTES, Publication, room_needed
+from deploy.converge.memory_estimate import MEGABYTE
+from deploy.converge.publication import WHEELHOUSE_BYTES, Publication, room_needed
 from deploy.converge.survey import Survey
 from tests.deploy.converge.pi import ENVIRONMENT, Cluster, release, thesis, untouched_cluster
 

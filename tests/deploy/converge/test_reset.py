@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.converge.files import FSTAB_BEGIN, FSTAB_END
-from deploy.converge.reset import Traces, reset_script
+from deploy.converge.resources import FSTAB_BEGIN, FSTAB_END
+from deploy.converge.subjects import reset_script
 from tests.deploy.converge.pi import thesis
 from tests.deploy.converge.played_node import PlayedNode
 
@@ -19,7 +19,7 @@ def node(tmp_path: Path) -> PlayedNode:
 
 
 def script(name: str = "rpi01", data: bool = False) -> str:
-    return reset_script(Traces.of(thesis(), data), name)
+    return reset_script(thesis(), name, data=data)
 
 
 @pytest.mark.parametrize(

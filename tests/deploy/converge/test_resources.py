@@ -11,11 +11,21 @@ from cluster.inventory import Inventory
 from deploy.cluster.places import shared_folders
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell, Upload
-from deploy.converge.files import FSTAB_BEGIN, FSTAB_END, Absent, Folder, FstabLines, own_fstab_lines
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import FileFact
 from deploy.converge.packages import Packages
-from deploy.converge.system import Exports, Mounted, Remembered, Running
+from deploy.converge.resources import (
+    FSTAB_BEGIN,
+    FSTAB_END,
+    Absent,
+    Exports,
+    Folder,
+    FstabLines,
+    Mounted,
+    Remembered,
+    Running,
+    own_fstab_lines,
+)
 from deploy.render import firewall, storage
 from deploy.render.storage import fstab_lines
 from tests.deploy.converge.pi import thesis, untouched

@@ -7,8 +7,8 @@ import pytest
 from cluster.inventory import Inventory
 from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
-from deploy.converge.fact_script import fact_script
-from deploy.converge.reset import Traces, reset_script
+from deploy.converge.subjects import reset_script
+from deploy.converge.survey import fact_script
 from deploy.converge.systemd import interrupt_script, restart_script, stop_script
 from tests.deploy.converge.pi import all_changes, converged, thesis, untouched_cluster, wish_for
 from tests.habits import needs
@@ -25,7 +25,7 @@ def scripts(inventory: Inventory) -> dict[str, str]:
         "stop": stop_script(),
         "interrupt": interrupt_script(),
         "restart": restart_script(["pscluster-ps-0.service"]),
-        **{f"reset {name}": reset_script(Traces.of(inventory, data=True), name) for name in ("rpi01", "rpi11")},
+        **{f"reset {name}": reset_script(inventory, name, data=True) for name in ("rpi01", "rpi11")},
     }
     for facts in (untouched_cluster(inventory), cluster):
         for name, change in all_changes(plan(wish, facts)):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.converge.apply import StepFailure
-from deploy.converge.quorum import minimum_workers, missing
+from deploy.converge.deployment import minimum_workers, too_few
 from deploy.converge.recap import Again, Recap, to_do_again
 from deploy.converge.systemd import batches, restart_script, stop_script
 from tests.deploy.converge.pi import thesis
@@ -21,18 +21,18 @@ FAILURE = StepFailure("rpi02", "code", "install it", "sh x", 71, ("one", "the di
 
 def test_half_of_the_workers_is_enough() -> None:
     assert minimum_workers(INVENTORY) == 8
-    assert missing(INVENTORY, []) == ""
-    assert missing(INVENTORY, WORKERS[:8]) == ""
-    assert missing(INVENTORY, WORKERS[:9]) == ("7 of 16 workers are left, 8 are needed (`deployment.minimum_workers`)")
+    assert too_few(INVENTORY, []) == ""
+    assert too_few(INVENTORY, WORKERS[:8]) == ""
+    assert too_few(INVENTORY, WORKERS[:9]) == ("7 of 16 workers are left, 8 are needed (`deployment.minimum_workers`)")
 
 
 def test_the_inventory_may_want_more_of_them() -> None:
     strict = thesis("deployment.minimum_workers=16")
-    assert "15 of 16 workers are left, 16 are needed" in missing(strict, ["rpi01"])
+    assert "15 of 16 workers are left, 16 are needed" in too_few(strict, ["rpi01"])
 
 
 def test_some_nodes_cannot_be_missing() -> None:
-    reason = missing(INVENTORY, ["rpi11"])
+    reason = too_few(INVENTORY, ["rpi11"])
     assert reason == "ps:0 is on rpi11; coordinator:0 is on rpi11; rpi11 is the storage server"
 
 

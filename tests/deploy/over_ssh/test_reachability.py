@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.converge import quorum
-from deploy.converge.quorum import unreachable
+from deploy.converge import deployment
+from deploy.converge.deployment import unreachable
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import GREETING, Sshd, running_sshd
 from tests.inventory.cases import machine, read
@@ -52,7 +52,7 @@ def test_what_a_start_file_prints_is_no_role(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_dies_has_reached_nobody(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum, "_PROBE", "raise SystemExit('there is no thread left')")
+    monkeypatch.setattr(deployment, "_PROBE", "raise SystemExit('there is no thread left')")
     inventory = read(TEXT.format(ps=2222, worker=2223), on=machine())
     with fleet_of(trusting(tmp_path, sshd), [("pi-1", sshd)]) as fleet:
         (failure,) = unreachable(inventory, fleet, ["pi-1"])

@@ -60,11 +60,13 @@ def test_the_projects_own_code_runs_from_its_wheel(tmp_path: Path) -> None:
     assert (tmp_path / "release" / "deploy" / "release" / "requirements.txt").exists()
 
 
-def test_templates_scripts_and_styles_of_the_page_travel_with_the_code(tmp_path: Path) -> None:
+def test_templates_scripts_and_styles_travel_with_the_code(tmp_path: Path) -> None:
     wheel = build_code_wheel(PROJECT, tmp_path / "cache")
     with zipfile.ZipFile(wheel.path) as archive:
         packed = set(archive.namelist())
     folder = PROJECT / "cluster" / "pages"
     needed = {path for kind in ("static", "templates") for path in (folder / kind).rglob("*") if path.is_file()}
     assert len(needed) > 10
-    assert {path.relative_to(PROJECT).as_posix() for path in needed} <= packed
+    texts = {path for kind in ("sh", "j2", "txt") for path in (PROJECT / "deploy").rglob(f"*.{kind}")}
+    assert len(texts) > 10
+    assert {path.relative_to(PROJECT).as_posix() for path in needed | texts} <= packed

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release import checksums
-from deploy.release.checksums import NAME, file_sha256
-from deploy.release.environment_script import install_environment
-from deploy.release.script import Refusal, RefusedError
+from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
+from deploy.release.scripts import Refusal, RefusedError, install_environment
 from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, run, times
 from tests.habits import needs
@@ -118,8 +116,8 @@ def test_a_damaged_list_or_installer_is_never_run(
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    sums = {name: file_sha256(published / name) for name in checksums.parse(wheelhouse.sums())}
-    (published / NAME).write_text(checksums.render(sums))  # the server says that all is well
+    sums = {name: file_sha256(published / name) for name in parse_sums(wheelhouse.sums())}
+    (published / SUMS).write_text(sums_text(sums))  # the server says that all is well
     found, line = refusal(script(wheelhouse, tmp_path / "root", published))
     assert found is Refusal.HASH_MISMATCH
     assert path.name in line
@@ -230,4 +228,4 @@ def test_two_at_once_do_not_mix(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
 
 
 def test_the_sums_a_script_expects_are_those_of_the_file(wheelhouse: Wheelhouse) -> None:
-    assert wheelhouse.sums_sha256 == file_sha256(wheelhouse.folder / NAME)
+    assert wheelhouse.sums_sha256 == file_sha256(wheelhouse.folder / SUMS)

@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release.checksums import NAME, parse
-from deploy.release.environment_script import install_environment
-from deploy.release.publish_scripts import finish_folder, missing_files, prune_folders, read_missing
-from deploy.release.script import Refusal, RefusedError
+from deploy.release.hashes import SUMS, parse_sums
+from deploy.release.scripts import (
+    Refusal,
+    RefusedError,
+    finish_folder,
+    install_environment,
+    missing_files,
+    prune_folders,
+    read_missing,
+)
 from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.release.wheels import EXECUTABLE, printed, run, times
 
@@ -22,7 +28,7 @@ def shared(tmp_path: Path) -> Path:
 
 def publish(wheelhouse: Wheelhouse, folder: Path) -> tuple[str, ...]:
     """As the deployment does; the names of what travelled."""
-    sums = parse(wheelhouse.sums())
+    sums = parse_sums(wheelhouse.sums())
     names = read_missing(printed(missing_files(str(folder), sums)))
     for name in names:
         shutil.copyfile(wheelhouse.folder / name, folder / name)
@@ -34,12 +40,12 @@ def test_everything_travels_once_and_can_be_installed_from(
     wheelhouse: Wheelhouse, shared: Path, tmp_path: Path
 ) -> None:
     folder = shared / wheelhouse.key
-    assert set(publish(wheelhouse, folder)) == set(wheelhouse.files) - {NAME}
+    assert set(publish(wheelhouse, folder)) == set(wheelhouse.files) - {SUMS}
     before = times(shared)
-    done = run(missing_files(str(folder), parse(wheelhouse.sums())))
+    done = run(missing_files(str(folder), parse_sums(wheelhouse.sums())))
     assert not done.changed
     assert times(shared) == before
-    assert (folder / NAME).read_bytes() == (wheelhouse.folder / NAME).read_bytes()
+    assert (folder / SUMS).read_bytes() == (wheelhouse.folder / SUMS).read_bytes()
     assert run(install_environment(wheelhouse, str(folder), root=str(tmp_path / "opt"), python=EXECUTABLE)).changed
 
 
@@ -66,13 +72,13 @@ def test_a_folder_with_a_wrong_file_is_not_finished(wheelhouse: Wheelhouse, shar
     shutil.copytree(wheelhouse.folder, folder, ignore=shutil.ignore_patterns(".complete"))
     (folder / "requirements.txt").write_text("changed on the way")
     with pytest.raises(RefusedError, match=r"requirements\.txt.*publish it again") as caught:
-        run(finish_folder(str(folder), parse(wheelhouse.sums())))
+        run(finish_folder(str(folder), parse_sums(wheelhouse.sums())))
     assert caught.value.refusal is Refusal.HASH_MISMATCH
     assert not (folder / ".complete").exists()
 
 
 def test_a_storage_that_is_too_small_is_told_before_anything_travels(wheelhouse: Wheelhouse, shared: Path) -> None:
-    listing = printed(missing_files(str(shared / wheelhouse.key), parse(wheelhouse.sums())))
+    listing = printed(missing_files(str(shared / wheelhouse.key), parse_sums(wheelhouse.sums())))
     assert read_missing(listing, wheelhouse.files) == read_missing(listing)
     with pytest.raises(RefusedError, match=r"needs \d+ MiB more, \d+ MiB are free") as caught:
         read_missing(listing, {"requirements.txt": 1 << 60})

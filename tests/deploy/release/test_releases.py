@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release.checksums import file_sha256
 from deploy.release.code_wheel import CodeWheel, code_key
+from deploy.release.hashes import file_sha256
 from deploy.release.history import Installed, ListingError, previous, read, unneeded
-from deploy.release.release_scripts import list_releases, make_current, remove, unpack_release
-from deploy.release.script import Done, Refusal, RefusedError
+from deploy.release.scripts import Done, Refusal, RefusedError, list_releases, make_current, remove, unpack_release
 from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, printed, pure_wheel, run, times
 
 ENVIRONMENTS = ("a" * 16, "b" * 16)

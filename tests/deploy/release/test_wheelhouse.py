@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import ClusterError
 from deploy.common.file_lock import FileLock
-from deploy.release.checksums import NAME, file_sha256, parse
+from deploy.release.hashes import SUMS, file_sha256, parse_sums
 from deploy.release.requirements import environment_key
 from deploy.release.wheelhouse import COMPLETE, TEMPORARY, Wheelhouse, make_wheelhouse, open_wheelhouse
 from tests.deploy.release.wheels import DEADLINE_SECONDS, MACHINE, PYTHON, pure_wheel, requirements
@@ -39,7 +39,7 @@ def test_it_holds_what_was_asked_for_with_hashes_and_sizes(source: Path, tmp_pat
     made = make(asked, tmp_path / "cache")
     assert made.key == environment_key(asked, PYTHON, MACHINE) == made.folder.name
     assert {path.name for path in made.folder.iterdir()} == {*made.files, COMPLETE}
-    assert parse(made.sums()) == {name: file_sha256(made.folder / name) for name in made.files if name != NAME}
+    assert parse_sums(made.sums()) == {name: file_sha256(made.folder / name) for name in made.files if name != SUMS}
     assert made.bytes == sum((made.folder / name).stat().st_size for name in made.files)
     blocks = 4  # of each wheel: a module, its bytecode, two files about it; the third is empty
     assert made.installed_bytes == 2 * blocks * 4096

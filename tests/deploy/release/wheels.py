@@ -7,9 +7,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-from deploy.release.checksums import file_sha256
 from deploy.release.code_wheel import uv_executable
-from deploy.release.script import Done, outcome
+from deploy.release.hashes import file_sha256
+from deploy.release.scripts import Done, outcome
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 MACHINE = platform.machine()

@@ -7,7 +7,7 @@ import pytest
 from cluster.inventory import Inventory, load
 from deploy.cluster.places import NodePlaces
 from deploy.common.project import ROOT
-from deploy.render.job_unit import job_unit, unit_of_job
+from deploy.render.units import job_unit, unit_of_job
 from tests.habits import needs
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.inventory import Inventory
 from deploy.cluster.places import CURRENT
-from deploy.render import firewall, job_unit, monitor_unit, roles
+from deploy.render import firewall, units
 from tests.deploy.converge.pi import thesis
 from tests.habits import needs
 from tests.inventory.cases import edited, machine, read
@@ -34,14 +34,14 @@ def odd() -> Inventory:
 
 def unit_texts(inventory: Inventory) -> dict[str, str]:
     """Every unit of an inventory, by the name of its file."""
-    tasks = [task for task in inventory.tasks() if task.role in roles.MODULES]
+    tasks = [task for task in inventory.tasks() if task.role in units.MODULES]
     return {
-        **{roles.unit_name(task): roles.role_unit(inventory, task) for task in tasks},
-        "pscluster.slice": roles.slice_unit(memory_controller=True),
+        **{units.unit_name(task): units.role_unit(inventory, task) for task in tasks},
+        "pscluster.slice": units.slice_unit(memory_controller=True),
         firewall.UNIT: firewall.unit(),
-        job_unit.JOB_UNIT: job_unit.job_unit(inventory),
+        units.JOB_UNIT: units.job_unit(inventory),
         **(
-            {monitor_unit.MONITOR_UNIT: monitor_unit.monitor_unit(inventory, memory_controller=True)}
+            {units.MONITOR_UNIT: units.monitor_unit(inventory, memory_controller=True)}
             if inventory.monitor_node is not None
             else {}
         ),
@@ -50,7 +50,7 @@ def unit_texts(inventory: Inventory) -> dict[str, str]:
 
 def test_a_worker_s_command_line() -> None:
     inventory = thesis()
-    lines = roles.role_unit(inventory, inventory.task("worker", 3)).splitlines()
+    lines = units.role_unit(inventory, inventory.task("worker", 3)).splitlines()
     assert (
         f"ExecStart={PYTHON} -m worker_node --task 3 --host 192.168.1.19 --port 2223 --metrics-port 9201 --peers 16 "
         "--guard none --coordinator 192.168.1.26 --shared /mnt/pscluster/shared" in lines
@@ -61,10 +61,10 @@ def test_a_worker_s_command_line() -> None:
 
 def test_ports_of_a_role_s_own_are_in_its_unit() -> None:
     inventory = odd()
-    assert "-m ps_node --task 0 --host 10.0.0.1 --port 5000 --metrics-port 5001" in roles.role_unit(
+    assert "-m ps_node --task 0 --host 10.0.0.1 --port 5000 --metrics-port 5001" in units.role_unit(
         inventory, inventory.task("ps", 0)
     )
-    assert "--task 1 --host 10.0.0.2 --port 6000 --metrics-port 6001" in roles.role_unit(
+    assert "--task 1 --host 10.0.0.2 --port 6000 --metrics-port 6001" in units.role_unit(
         inventory, inventory.task("worker", 1)
     )
 
@@ -72,7 +72,7 @@ def test_ports_of_a_role_s_own_are_in_its_unit() -> None:
 def test_a_parameter_server_is_the_last_to_be_killed() -> None:
     inventory = thesis()
     scores = [
-        int(re.findall(r"OOMScoreAdjust=(\d+)", roles.role_unit(inventory, task))[0])
+        int(re.findall(r"OOMScoreAdjust=(\d+)", units.role_unit(inventory, task))[0])
         for task in (inventory.task("ps", 0), inventory.task("worker", 0))
     ]
     assert scores[0] < scores[1]
@@ -84,25 +84,25 @@ def test_threads_grow_in_steps(workers: int, peers: int) -> None:
     head = "schema: 1\ncluster: c\nconnection: ssh\nstorage: {server: s}\nnodes:\n"
     server = "  - {name: s, address: 10.0.0.1, roles: [storage, ps, coordinator]}\n"
     text = head + server + "\n".join(nodes)
-    assert roles.peers(read(text, on=machine())) == peers
+    assert units.peers(read(text, on=machine())) == peers
 
 
 def test_a_monitor_is_held_to_its_memory_and_its_address() -> None:
-    text = monitor_unit.monitor_unit(odd(), memory_controller=True)
+    text = units.monitor_unit(odd(), memory_controller=True)
     assert "--web.listen-address=10.0.0.2:9090 " in text
     assert "MemoryMax=256M\n" in text
     assert "GOMEMLIMIT=205MiB\n" in text
-    assert "MemoryMax" not in monitor_unit.monitor_unit(odd(), memory_controller=False)
+    assert "MemoryMax" not in units.monitor_unit(odd(), memory_controller=False)
 
 
 def test_a_slice_has_limits_where_the_kernel_can_hold_them() -> None:
-    assert "MemoryMax=90%" in roles.slice_unit(memory_controller=True)
-    assert "Memory" not in roles.slice_unit(memory_controller=False)
+    assert "MemoryMax=90%" in units.slice_unit(memory_controller=True)
+    assert "Memory" not in units.slice_unit(memory_controller=False)
 
 
 def test_processes_talk_to_the_inventory_alone() -> None:
     inventory = read(edited(("storage:", "deployment: {allow: [10.9.0.0/16]}\nstorage:")), on=machine())
-    drop_in = roles.addresses_drop_in(inventory)
+    drop_in = units.addresses_drop_in(inventory)
     assert "IPAddressDeny=any\n" in drop_in
     assert "IPAddressAllow=localhost 10.9.0.0/16 192.168.1.16 192.168.1.17 192.168.1.18\n" in drop_in
 

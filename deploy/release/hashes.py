@@ -1,10 +1,12 @@
-"""`SHA256SUMS`: the files of a folder with their hashes, in the format of sha256sum(1)."""
+"""The hashes that name a release or an environment, and `SHA256SUMS`, those of a folder's files (sha256sum(1))."""
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-NAME = "SHA256SUMS"
+KEY_DIGITS = 16
+"""Hexadecimal digits of a key, the name of a release or an environment: 64 bits of a hash of its content."""
+SUMS = "SHA256SUMS"
 
 
 def file_sha256(path: Path) -> str:
@@ -13,12 +15,12 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def render(sums: Mapping[str, str]) -> str:
-    """The text for hashes by file name, sorted."""
+def sums_text(sums: Mapping[str, str]) -> str:
+    """The text of SUMS for hashes by file name, sorted."""
     return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
 
 
-def parse(text: str) -> dict[str, str]:
+def parse_sums(text: str) -> dict[str, str]:
     """Hashes by file name."""
     pairs = (line.split("  ", 1) for line in text.splitlines())
     return {name: sha256 for sha256, name in pairs}

@@ -1,26 +1,3 @@
-"""Installing an environment on a node atomically, from the shared wheelhouse onto the node's own disk.
-
-An environment over NFS would page 300 MB through one link, and a Pi has neither a compiler nor python3-venv. So uv, a
-wheel of the wheelhouse itself, makes the environment and installs into it. The script copies the whole wheelhouse
-first, then hashes and uses the copy: the server could change a file between check and use. It works in a folder beside
-the environments, renames that folder at the end, and removes the leftovers of earlier attempts first.
-"""
-
-from deploy.release import checksums
-from deploy.release.script import ROOT, checked, script
-from deploy.release.wheelhouse import Wheelhouse
-from deploy.rooted.commands import file_program, listed
-
-PYTHON = "/usr/bin/python3"
-
-LOCK = """\
-exec 9>>"$root/.lock"
-flock -w 5 9 || refuse 75 "another installation is at work in $root; wait for it to end"
-"""
-"""Part of a body: locks `root` until the script ends."""
-
-_BODY = (
-    """\
 exec </dev/null
 final=$root/environments/$key
 [ -e "$final/.complete" ] && { echo "unchanged: environment $key"; return; }
@@ -33,14 +10,12 @@ found=$("$python" -c "$ask") ||
 [ -r "$wheels/SHA256SUMS" ] ||
     refuse 74 "$wheels/SHA256SUMS is not there: is the shared folder mounted, and the wheelhouse published?"
 mkdir -p "$root/environments"
-"""
-    + LOCK
-    + """\
+{% include "release/lock.sh" %}
 [ -e "$final/.complete" ] && { echo "unchanged: environment $key"; return; }
 work=$root/environments/.partial-$key
 rm -rf "$final" "$root"/environments/.partial-*
 free_kib=$(df -Pk "$root/environments" | { read -r _; read -r _ _ _ free _; echo "$free"; })
-[ "$free_kib" -ge "$needed_kib" ] || refuse 71 "$root: the environment needs $((needed_kib / 1024)) MiB of disk," \\
+[ "$free_kib" -ge "$needed_kib" ] || refuse 71 "$root: the environment needs $((needed_kib / 1024)) MiB of disk," \
     "$((free_kib / 1024)) MiB are free: free $(((needed_kib - free_kib) / 1024 + 1)) MiB"
 mkdir "$work"
 trap 'rm -rf "$work"' EXIT
@@ -65,14 +40,14 @@ chmod +x "$uv"
 mkdir "$work/temporary"
 # No settings of the caller, and no second copy: uv links from its cache, on the same disk.
 with_uv() {
-    env -i PATH="$PATH" LC_ALL=C HOME="$work/temporary" TMPDIR="$work/temporary" UV_CACHE_DIR="$work/cache" \\
-        UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink \\
+    env -i PATH="$PATH" LC_ALL=C HOME="$work/temporary" TMPDIR="$work/temporary" UV_CACHE_DIR="$work/cache" \
+        UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink \
         UV_COMPILE_BYTECODE_TIMEOUT=900 nice -n 10 "$uv" "$@" 2>&1
 }
 said=$(with_uv venv --quiet --relocatable --python "$python" "$work/environment" &&
-    with_uv pip install --quiet --python "$work/environment/bin/python" --no-index --find-links "$wheels" \\
+    with_uv pip install --quiet --python "$work/environment/bin/python" --no-index --find-links "$wheels" \
         --no-deps --require-hashes --only-binary :all: --compile-bytecode -r "$wheels/requirements.txt") || {
-    line=$(echo "$said" | tr -s '\\n ' '  ')
+    line=$(echo "$said" | tr -s '\n ' '  ')
     case $line in
         *"o space left"*|*"os error 28"*)
             refuse 71 "$root: the disk is full: free some MiB beyond $((needed_kib / 1024))" ;;
@@ -86,25 +61,3 @@ touch "$work/environment/.complete"
 sync -f "$work/environment"
 mv -T "$work/environment" "$final"
 echo "changed: environment $key"
-"""
-)
-
-
-def install_environment(wheelhouse: Wheelhouse, wheels: str, *, root: str = ROOT, python: str = PYTHON) -> str:
-    """The script that installs the environment of `wheelhouse` from `wheels`, its published folder as the node sees it.
-
-    A complete environment stays as it is. An installation takes minutes on a Pi (1.7 GB, 22,000 files).
-    """
-    sums = checksums.parse(wheelhouse.sums())
-    values: dict[str, str | int] = {
-        "root": root,
-        "key": checked(wheelhouse.key),
-        "wheels": wheels,
-        "files": listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()),
-        "program": file_program(),
-        "needed_kib": -(-wheelhouse.needed_bytes // 1024),
-        "python": python,
-        "version": wheelhouse.python,
-        "machine": wheelhouse.machine,
-    }
-    return script(_BODY, values)

@@ -1,15 +1,146 @@
-"""Mounts, exports and units as they have to be on a node. Pure."""
+"""Files, mounts, exports and units of a node as the inventory wants them. Pure."""
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Self
 
 from deploy.cluster.places import DEPLOY_STATE
 from deploy.common.command_line import quoted
-from deploy.converge.change import Change, Shell, Upload, text_diff
+from deploy.converge.change import Change, Shell, Step, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
-from deploy.rooted.commands import make_folder, make_point
+from deploy.render import units
+from deploy.rooted.commands import make_folder, make_point, remove
 
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
+MONITOR_READ_MARK = f"{units.MONITOR_FOLDER}/read"
+"""The SHA-256 of the texts that a running Prometheus has read."""
+MONITOR_HINT = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
+
+
+def written(
+    kind: str,
+    path: str,
+    content: bytes,
+    facts: MachineFacts,
+    detail: str,
+    mode: int = 0o644,
+    then: Iterable[Shell] = (),
+) -> Change:
+    """The change that writes a file of root's, whatever the node has; `then` is run afterwards."""
+    now = facts.files.get(path)
+    folder = path.rpartition("/")[0]
+    steps: tuple[Step, ...] = (
+        Shell(f"make {folder}", quoted(*make_folder(folder))),
+        Upload(f"write {path}", content, path, mode),
+        *then,
+    )
+    diff = text_diff(path, None if now is None else now.content, content)
+    return Change(kind, path, "create" if now is None else "change", detail, steps, diff)
+
+
+def all_written(kind: str, texts: Iterable[tuple[str, str]], facts: MachineFacts, detail: str) -> list[Change]:
+    """The changes that write those of these files, by path and text, that the node has not."""
+    return [
+        written(kind, path, text.encode(), facts, detail)
+        for path, text in texts
+        if (now := facts.files.get(path)) is None or (now.content, now.mode) != (text.encode(), 0o644)
+    ]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder with its owner and mode; what is in it stays."""
+
+    path: str
+    mode: int = 0o755
+    owner: str = "root"
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Make it, or set owner and mode: never through a link of any account."""
+        now = facts.files.get(self.path)
+        if now is not None and (now.kind, now.mode, now.owner) == ("folder", self.mode, self.owner):
+            return ()
+        script = quoted(*make_folder(self.path, self.mode, self.owner))
+        action = "create" if now is None else "change"
+        detail = f"mode {self.mode:04o}, owner {self.owner}"
+        return (Change("file", self.path, action, detail, (Shell(f"make {self.path}", script),)),)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file with exactly this content; `then` is run when it was written."""
+
+    path: str
+    content: bytes
+    mode: int = 0o644
+    then: tuple[Shell, ...] = ()
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write it unless content, owner and mode are as wanted."""
+        now = facts.files.get(self.path)
+        if now is not None and (now.content, now.mode, now.owner) == (self.content, self.mode, "root"):
+            return ()
+        detail = f"{len(self.content)} bytes, mode {self.mode:04o}"
+        return (written("file", self.path, self.content, facts, detail, self.mode, self.then),)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A path of ours that must not be there any more; `before` is run first."""
+
+    path: str
+    before: tuple[Shell, ...] = ()
+    then: tuple[Shell, ...] = ()
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Remove it."""
+        if self.path not in facts.files:
+            return ()
+        steps = (*self.before, Shell(f"remove {self.path}", quoted(*remove(self.path))), *self.then)
+        return (Change("file", self.path, "remove", "not in the inventory any more", steps),)
+
+
+@dataclass(frozen=True)
+class FstabLines:
+    """Our lines of /etc/fstab, between two marks; the others stay as they are. The mounts themselves are `Mounted`."""
+
+    lines: tuple[str, ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Replace our part."""
+        wanted = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
+        if own_fstab_lines(facts.fstab) == wanted:
+            return ()
+        text = "\n".join(wanted) + "\n" if wanted else ""
+        script = (
+            f"awk {quoted(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
+            f"printf %s {quoted(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
+            "mv -f /etc/fstab.pscluster /etc/fstab && systemctl daemon-reload"
+        )
+        diff = text_diff("/etc/fstab", "\n".join(own_fstab_lines(facts.fstab)).encode(), text.encode())
+        detail = f"{len(self.lines)} lines"
+        return (Change("mount", "/etc/fstab", "change", detail, (Shell("write /etc/fstab", script),), diff),)
+
+
+FSTAB_BEGIN = "# pscluster: begin"
+FSTAB_END = "# pscluster: end"
+
+WITHOUT_OURS = (
+    f'$0 == "{FSTAB_BEGIN}" {{ printf "%s", lines; held = 1; lines = ""; next }} '
+    f'$0 == "{FSTAB_END}" && held {{ held = 0; lines = ""; next }} '
+    'held { lines = lines $0 "\\n"; next } { print } END { printf "%s", lines }'
+)
+"""For awk. Where a person removed the second mark, what follows the first is theirs as well as ours, and stays."""
+
+
+def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The part of fstab between our marks, marks included; empty without it."""
+    if FSTAB_BEGIN not in lines:
+        return ()
+    begin = lines.index(FSTAB_BEGIN)
+    end = lines.index(FSTAB_END, begin) if FSTAB_END in lines[begin:] else len(lines) - 1
+    return lines[begin : end + 1]
 
 
 @dataclass(frozen=True)
@@ -120,23 +251,18 @@ class Exports:
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Write and export again. Never a restart: it would stall writers for up to ninety seconds."""
         now = facts.files.get(self.path)
-        before = None if now is None else now.content
-        known = {(line.split(" ")[0], word) for line in facts.exports for word in _clients(line)}
-        wanted = {(line.split(" ")[0], word) for line in self.text.splitlines() for word in _clients(line)}
-        if before == self.text.encode() and wanted <= known:
+        known, wanted = _clients(facts.exports), _clients(self.text.splitlines())
+        if now is not None and now.content == self.text.encode() and wanted <= known:
             return ()
-        steps = (
-            Shell("make /etc/exports.d", quoted(*make_folder("/etc/exports.d"))),
-            Upload(f"write {self.path}", self.text.encode(), self.path),
-            Shell("export the folders", "exportfs -ra"),
-        )
         detail = f"{len(wanted)} entries, one for each client and folder"
-        diff = text_diff(self.path, before, self.text.encode())
-        return (Change("export", self.path, "create" if now is None else "change", detail, steps, diff),)
+        again = Shell("export the folders", "exportfs -ra")
+        return (written("export", self.path, self.text.encode(), facts, detail, then=[again]),)
 
 
-def _clients(line: str) -> list[str]:
-    return [] if line.startswith("#") else [word.partition("(")[0] for word in line.split()[1:]]
+def _clients(lines: Iterable[str]) -> set[tuple[str, str]]:
+    """Folder and client of each entry."""
+    words = [line.split() for line in lines if not line.startswith("#")]
+    return {(folder, one.partition("(")[0]) for folder, *clients in words for one in clients}
 
 
 @dataclass(frozen=True)
@@ -147,25 +273,12 @@ class UnitFiles:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Write what differs; the last change has systemd read them."""
-        made: list[Change] = []
-        for path, text in self.texts:
-            now = facts.files.get(path)
-            if now is not None and (now.content, now.mode) == (text.encode(), 0o644):
-                continue
-            folder = path.rpartition("/")[0]
-            steps = (
-                Shell(f"make {folder}", quoted(*make_folder(folder))),
-                Upload(f"write {path}", text.encode(), path),
-            )
-            action = "create" if now is None else "change"
-            diff = text_diff(path, None if now is None else now.content, text.encode())
-            made.append(Change("unit", path, action, "unit file", steps, diff))
+        made = all_written("unit", self.texts, facts, "unit file")
         # A unit that is new is read when it is started. A new drop-in of one that runs is not, and the firewall's runs
         # by then, which no fact shows yet.
         ours = any(name.startswith("pscluster-") and unit.running for name, unit in facts.units.items())
         if made and (ours or any(change.action == "change" or ".d/" in change.subject for change in made)):
-            last = made[-1]
-            made[-1] = Change(last.kind, last.subject, last.action, last.detail, (*last.steps, RELOAD), last.diff)
+            made[-1] = replace(made[-1], steps=(*made[-1].steps, RELOAD))
         elif any(unit.needs_reload for unit in facts.units.values()):
             made.append(Change("unit", "systemd", "change", "its files changed after it read them", (RELOAD,)))
         return tuple(made)
@@ -224,3 +337,41 @@ class Running:
             if now.started_seconds is not None and file.modified_seconds > now.started_seconds + 1:
                 return "its unit file is newer than its process"
         return ""
+
+
+@dataclass(frozen=True)
+class MonitorFiles:
+    """The folder that Prometheus reads, and that a running one has read it."""
+
+    texts: tuple[tuple[str, str], ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write what differs; with the last one lists of other clusters go, and Prometheus reads all of it again.
+
+        That it has read these very texts says a mark, written last: a deployment may have been cut off before that.
+        """
+        made = all_written("file", self.texts, facts, "read by Prometheus")
+        mark = facts.files.get(MONITOR_READ_MARK)
+        words = "\0".join(word for pair in self.texts for word in pair)
+        digest = hashlib.sha256(words.encode()).hexdigest().encode()
+        if not made and mark is not None and mark.content == digest:
+            return ()
+        reread = (
+            Shell("have Prometheus read it", self._reread(), 120.0, MONITOR_HINT),
+            Upload(f"write {MONITOR_READ_MARK}", digest, MONITOR_READ_MARK),
+        )
+        if made:
+            made[-1] = replace(made[-1], steps=(*made[-1].steps, *reread))
+        else:
+            made.append(Change("file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread))
+        return tuple(made)
+
+    def _reread(self) -> str:
+        kept = " ".join(f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts)
+        unit = units.MONITOR_UNIT
+        return (
+            f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
+            f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload {unit} ;; '
+            # It may have read what was there before, and is not up yet for a reload.
+            f"activating) systemctl try-restart --no-block {unit} ;; esac"
+        )

@@ -1,0 +1,64 @@
+export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+section() { printf {{ section }} "$1"; }
+{{ subjects }}
+section system
+([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\n%s\n' "$ID" "$VERSION_ID")
+for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($command 2>/dev/null)"; done
+section systemd; systemctl --version 2>/dev/null | head -n 1
+section model; [ -r /proc/device-tree/model ] && tr -d '\000' </proc/device-tree/model
+section python
+python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P") * 8)' 2>/dev/null
+section memory; cat /proc/meminfo
+section controllers; cat /sys/fs/cgroup/cgroup.controllers 2>/dev/null
+section cmdline; for file in /boot/firmware/cmdline.txt /boot/cmdline.txt; do [ -f $file ] && echo $file && break; done
+section boot; cat /proc/uptime
+section space
+for folder in {{ of.space }}; do
+    there=$folder; while [ ! -d "$there" ]; do there=${there%/*}; there=${there:-/}; done
+    df -Pk "$there" | awk -v folder="$folder" 'NR == 2 { print folder, $4 }'
+done
+section leftovers
+for folder in {{ places.ENVIRONMENTS }} {{ of.unfinished }}; do
+    set --
+    for left in "$folder"/.partial-* "$folder"/*; do
+        case $left in */.partial-*) ;; *) [ ! -e "$left/.complete" ] || continue ;; esac
+        [ ! -d "$left" ] || set -- "$@" "$left"
+    done
+    {# 30 s are for the sizes of 22,000 files on a slow card; those it does not look at in time count as taken. #}
+    [ $# -eq 0 ] || timeout 30 du -sk "$@" 2>/dev/null |
+        awk -v folder="$folder" '{ total += $1 } END { print folder, total + 0 }'
+done
+section addresses; ip -o -4 addr show
+section units
+shown=$(systemctl list-unit-files --plain --no-legend 'pscluster-*' 2>/dev/null | awk '{ print $1 }' | grep -v '@\.')
+systemctl show -p {{ unit_keys }} {{ of.units }} $shown 2>/dev/null
+section processes
+for pid in $(systemctl show --value -p MainPID {{ of.units }} $shown 2>/dev/null | sort -u); do
+    [ "$pid" -gt 1 ] && echo "$pid $(awk '/^RssAnon:/ { print $2 }' /proc/$pid/status) $(readlink /proc/$pid/cwd)"
+done
+section mounts; cat /proc/self/mountinfo
+section real; for folder in {{ of.bound }}; do echo "$folder $(readlink -m "$folder")"; done
+section fstab; cat /etc/fstab 2>/dev/null
+section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
+section environments; for mark in {{ places.ROOT }}/environments/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
+section releases
+for release in {{ places.ROOT }}/releases/*/; do
+    [ -e "$release/environment" ] && echo "${release%/} $(readlink "$release/environment")"
+done
+section current; readlink {{ places.ROOT }}/current
+section data; for mark in {{ places.ROOT }}/prepared/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
+section published
+{% if of.published %}
+timeout -s KILL {{ published_seconds }} sh -c 'for folder; do for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done; done' sh {{ of.published }}
+[ $? -ne 137 ] || echo "no answer"
+{% else %}
+:
+{% endif %}
+section listening; ss -Htlnp 2>/dev/null
+section temperature; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
+section throttled; vcgencmd get_throttled 2>/dev/null
+section files
+for file in {{ places.UNIT_FOLDER }}/pscluster-* {{ places.UNIT_FOLDER }}/pscluster.slice /etc/pscluster/* {{ of.files }}; do
+    [ -e "$file" ] || [ -L "$file" ] && printf '%s\0' "$file"
+done | sort -zu | tar --null --no-recursion --ignore-failed-read --absolute-names -cf - -T - 2>/dev/null | base64
+section end

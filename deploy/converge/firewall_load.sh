@@ -1,0 +1,6 @@
+set -e
+nft list table inet {{ firewall.TABLE }} >/run/pscluster-firewall.before 2>/dev/null || :
+nft -c -f {{ trial }}
+systemctl stop pscluster-firewall-undo.timer 2>/dev/null || :
+systemd-run --quiet --collect --unit=pscluster-firewall-undo --on-active={{ rollback_seconds }} /bin/sh -c 'nft delete table inet {{ firewall.TABLE }}; [ ! -s /run/pscluster-firewall.before ] || nft -f /run/pscluster-firewall.before'
+nft -f {{ trial }}

@@ -1,0 +1,173 @@
+"""The shell scripts of releases: publish a folder, install an environment, unpack, choose, list and remove releases.
+
+Each is text for a POSIX shell, run as root. Its head assigns the values; its body, a file beside this module, never
+contains one. The body is a function that the last line calls, so that a script that arrives in part does nothing. It
+ends with one line on stdout, `changed: ...` or `unchanged: ...`, or with an exit code of `Refusal` and one line on
+stderr. The scripts decide nothing: `deploy.release.history` does.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from posixpath import basename, dirname
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError
+from deploy.cluster.places import ROOT
+from deploy.common.texts import filled
+from deploy.release.hashes import KEY_DIGITS, parse_sums, sums_text
+from deploy.rooted.commands import PYTHON, file_program, listed
+
+if TYPE_CHECKING:
+    from deploy.release.code_wheel import CodeWheel
+    from deploy.release.wheelhouse import Wheelhouse
+
+_KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
+
+
+class Refusal(IntEnum):
+    """Why a script refused its work, as its exit code."""
+
+    NO_SPACE = 71
+    HASH_MISMATCH = 72
+    NO_PYTHON = 73
+    NOT_PUBLISHED = 74
+    BUSY = 75
+    INSTALL_FAILED = 76
+    NOT_THERE = 77
+
+
+class RefusedError(ClusterError):
+    """A script's refusal; `refusal` is None for any other exit code (a deadline, a lost link)."""
+
+    def __init__(self, line: str, return_code: int) -> None:
+        super().__init__(line)
+        self.return_code = return_code
+        self.refusal = Refusal(return_code) if return_code in Refusal.__members__.values() else None
+
+
+@dataclass(frozen=True)
+class Done:
+    """The line with which a script reports success."""
+
+    changed: bool
+    line: str
+
+
+def script(body: str, **values: str | int) -> str:
+    """The script that runs the file `body` with these shell variables. Raises ValueError for a NUL byte."""
+    return filled("release/frame.sh", body=body, values=values)
+
+
+def checked(key: str) -> str:
+    """`key`, if it is one: root removes paths that contain it. Raises ValueError."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"expected a key of {KEY_DIGITS} hexadecimal digits, got {key!r}")
+    return key
+
+
+def outcome(return_code: int, stdout: str, stderr: str) -> Done:
+    """The result in the script's last line. Raises RefusedError."""
+    said = stdout.strip().splitlines()
+    complained = [line for line in stderr.splitlines() if line.strip()]
+    if return_code != 0:
+        raise RefusedError(complained[-1].strip() if complained else f"exit code {return_code}", return_code)
+    word, _, line = (said[-1] if said else "").partition(": ")
+    if word not in ("changed", "unchanged"):
+        raise RefusedError(f"expected `changed: ...` as the last line, got {word!r}", return_code)
+    return Done(word == "changed", line)
+
+
+def missing_files(folder: str, sums: Mapping[str, str]) -> str:
+    """The script that lists the files of `sums` (SHA-256 by name) that `folder` lacks; `read_missing` parses it.
+
+    The caller puts them there, and `finish_folder` checks all files again. Wheelhouses and prepared data use it alike.
+    It links files of the same name and hash in sibling folders, so that TensorFlow is uploaded once.
+    """
+    return script("release/missing.sh", **_published(folder, sums))
+
+
+def read_missing(stdout: str, sizes: Mapping[str, int] | None = None) -> tuple[str, ...]:
+    """Names of the missing files. Raises RefusedError when their `sizes`, in bytes, exceed the free space."""
+    words = [line.partition(" ")[::2] for line in stdout.splitlines()]
+    names = tuple(rest for word, rest in words if word == "missing")
+    needed = sum((sizes or {}).get(name, 0) for name in names)
+    free = [1024 * int(rest) for word, rest in words if word == "free" and rest.isdecimal()]
+    if free and needed > free[0]:
+        raise RefusedError(
+            f"the storage server needs {needed >> 20} MiB more, {free[0] >> 20} MiB are free: free some space there",
+            Refusal.NO_SPACE,
+        )
+    return names
+
+
+def finish_folder(folder: str, sums: Mapping[str, str]) -> str:
+    """The script that marks `folder` complete once it holds each file of `sums`, and removes other files."""
+    return script("release/finish.sh", **_published(folder, sums), names=" ".join(sums))
+
+
+def prune_folders(parent: str, kept: Iterable[str]) -> str:
+    """The script that removes the folders of `parent` that are named after keys, except `kept`."""
+    if not dirname(parent).startswith("/"):
+        raise ValueError(f"expected an absolute path, got {parent!r}")
+    return script("release/prune.sh", parent=parent, kept=" ".join(checked(key) for key in kept))
+
+
+def _published(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
+    checked(basename(folder))
+    for name in sums:
+        if not _FILE_NAME.fullmatch(name):
+            raise ValueError(f"expected a plain file name, got {name!r}")
+    return {"folder": folder, "sums": sums_text(sums).rstrip("\n")}
+
+
+def install_environment(wheelhouse: "Wheelhouse", wheels: str, *, root: str = ROOT, python: str = PYTHON) -> str:
+    """The script that installs the environment of `wheelhouse` from `wheels`, its published folder as the node sees it.
+
+    The environment goes to the node's own disk: over NFS it would page 300 MB through one link. A Pi has neither a
+    compiler nor python3-venv, so that uv, a wheel of the wheelhouse itself, installs it. The script copies the whole
+    wheelhouse first, then hashes and uses the copy: the server could change a file between check and use. It works in
+    a folder beside the environments, renames that folder at the end, and removes the leftovers of earlier attempts
+    first. A complete environment stays as it is. An installation takes minutes on a Pi (1.7 GB, 22,000 files).
+    """
+    sums = parse_sums(wheelhouse.sums())
+    return script(
+        "release/install.sh",
+        root=root,
+        key=checked(wheelhouse.key),
+        wheels=wheels,
+        files=listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()),
+        program=file_program(),
+        needed_kib=-(-wheelhouse.needed_bytes // 1024),
+        python=python,
+        version=wheelhouse.python,
+        machine=wheelhouse.machine,
+    )
+
+
+def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> str:
+    """The script that makes a release of the code wheel on its stdin, with the environment of this key.
+
+    An existing release keeps its files; only its link to the environment changes.
+    """
+    keys = {"key": checked(code.key), "sha256": code.sha256, "environment": checked(environment)}
+    return script("release/unpack.sh", root=root, **keys)
+
+
+def make_current(key: str, *, root: str = ROOT) -> str:
+    """The script that atomically makes the release of this key the current one, and records the time."""
+    return script("release/make_current.sh", root=root, key=checked(key))
+
+
+def list_releases(*, root: str = ROOT) -> str:
+    """The script that lists the node's releases for `deploy.release.history.read`."""
+    return script("release/list.sh", root=root)
+
+
+def remove(releases: Iterable[str], environments: Iterable[str], *, root: str = ROOT) -> str:
+    """The script that removes releases and environments by key, and all unfinished work. It refuses the current one."""
+    folders = [f"releases/{checked(key)}" for key in releases]
+    folders += [f"environments/{checked(key)}" for key in environments]
+    return script("release/remove.sh", root=root, folders=" ".join(folders))

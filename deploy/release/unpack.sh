@@ -1,0 +1,33 @@
+final=$root/releases/$key
+link=../../environments/$environment
+python=$root/environments/$environment/bin/python
+[ -e "$root/environments/$environment/.complete" ] ||
+    { cat >/dev/null; refuse 77 "environment $environment is not complete: install it first"; }
+mkdir -p "$root/releases"
+{% include "release/lock.sh" %}
+new_link() { rm -f "$1/.environment"; ln -s "$link" "$1/.environment"; mv -T "$1/.environment" "$1/environment"; }
+if [ -d "$final" ]; then
+    cat >/dev/null
+    [ "$(readlink "$final/environment")" = "$link" ] && { echo "unchanged: release $key"; return; }
+    new_link "$final"
+    echo "changed: release $key has environment $environment"
+    return
+fi
+work=$root/releases/.partial-$key
+rm -rf "$root"/releases/.partial-*
+mkdir "$work"
+trap 'rm -rf "$work"' EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT HUP
+cat >"$work/code.whl" || refuse 71 "$root: the code could not be written; free some space"
+echo "$sha256  $work/code.whl" | sha256sum --check --status || refuse 72 "the code arrived damaged: push it again"
+said=$("$python" -m zipfile -e "$work/code.whl" "$work/code" 2>&1 && "$python" -m compileall -q "$work/code" 2>&1) || {
+    case $said in
+        *"o space left"*) refuse 71 "$root: the disk is full: free some space" ;;
+        *) refuse 76 "the code could not be unpacked: $(echo "$said" | tail -n 1)" ;;
+    esac
+}
+new_link "$work/code"
+sync -f "$work/code"
+mv -T "$work/code" "$final"
+echo "changed: release $key"

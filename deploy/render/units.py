@@ -1,0 +1,113 @@
+"""systemd units of roles, jobs and the monitor, from the templates beside this module. Pure."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cluster.control.door import MOST_DESCRIPTORS
+from cluster.logs import LogSettings
+from cluster.server.options import logging_flags
+from deploy.cluster import places
+from deploy.cluster.places import CONFIGURATION, CURRENT, STATE, UNIT_FOLDER, NodePlaces, shared_folders
+from deploy.common.texts import filled
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory, Task
+
+MODULES: Mapping[str, str] = {"ps": "ps_node", "worker": "worker_node"}
+BACKOFF_SYSTEMD = 254
+_LEAST_THREADS = 16
+
+JOB_UNIT = "pscluster-job@.service"
+"""A job on the coordinator's node, by its id."""
+
+MONITOR_PACKAGE = "prometheus"
+MONITOR_PACKAGE_UNIT = "prometheus.service"
+"""The package's own service, unused: its files stay as Debian ships them."""
+MONITOR_UNIT = "pscluster-monitor.service"
+"""Debian's Prometheus on the monitor's node, from our folder."""
+MONITOR_FOLDER = f"{CONFIGURATION}/monitor"
+MONITOR_DATA = f"{STATE}/monitor"
+MONITOR_START_SECONDS = 300
+"""A Pi 3 first replays a write-ahead log of some hours."""
+
+
+def unit_name(task: "Task") -> str:
+    """`pscluster-worker-3.service`."""
+    return f"pscluster-{task.role}-{task.index}.service"
+
+
+def unit_of_job(job: str) -> str:
+    """The unit of the job with this id."""
+    return JOB_UNIT.replace("@", f"@{job}")
+
+
+def unit_path(name: str) -> str:
+    """The path of a unit's file."""
+    return f"{UNIT_FOLDER}/{name}"
+
+
+def peers(inventory: "Inventory") -> int:
+    """The number of workers that a server's thread pool allows: a power of two, at least 16.
+
+    A server needs a thread for each worker (docs/engine.md). The power of two leaves room, so that one worker more
+    does not restart every role.
+    """
+    return max(_LEAST_THREADS, 1 << (len(inventory.of_role("worker")) - 1).bit_length())
+
+
+def role_unit(inventory: "Inventory", task: "Task", systemd: int = 0) -> str:
+    """The unit of one parameter server or worker. `systemd` is the node's version: 254 and newer can back off."""
+    coordinator = inventory.of_role("coordinator")[0]
+    words = (
+        f"{CURRENT}/environment/bin/python -m {MODULES[task.role]} --task {task.index} --host {task.host} "
+        f"--port {task.port} --metrics-port {task.metrics_port} --peers {peers(inventory)} --guard none "
+        f"--coordinator {coordinator.host}"
+    )
+    if inventory.shared_folder is not None:
+        words += f" --shared {inventory.shared_folder}"
+    words = " ".join((words, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level))))
+    return _filled("role.service.j2", inventory, task=task, words=words, backs_off=systemd >= BACKOFF_SYSTEMD)
+
+
+def job_unit(inventory: "Inventory", of: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
+    """The unit of jobs.
+
+    It names no log: the job opens its log itself, as the account; systemd would open it as root, through any link. The
+    drop-in of all units limits its addresses. `systemctl start` returns once the job holds the cluster (READY=1), or
+    fails when another job does.
+    """
+    return _filled("job.service.j2", inventory, of=of, runs=shared_folders(inventory).runs_mount)
+
+
+def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
+    """The monitor's unit, up once Prometheus answers a query. The drop-in of all units limits its addresses."""
+    node = inventory.monitor_node
+    assert node is not None  # only a node with the monitor gets the unit
+    return _filled(
+        "monitor.service.j2",
+        inventory,
+        monitor=inventory.monitor,
+        address=f"{inventory.hosts[node]}:{inventory.monitor.port}",
+        data=MONITOR_DATA,
+        folder=MONITOR_FOLDER,
+        start_seconds=MONITOR_START_SECONDS,
+        memory_controller=memory_controller,
+    )
+
+
+def slice_unit(memory_controller: bool) -> str:
+    """The slice around all roles of a node; it limits their memory where the kernel has a memory controller."""
+    return filled("render/slice.j2", memory_controller=memory_controller)
+
+
+def addresses_drop_in(inventory: "Inventory") -> str:
+    """The addresses that may reach the cluster's processes, as a drop-in of every unit `pscluster-*.service`.
+
+    It is not part of the units, so that a new node in the inventory restarts no role.
+    """
+    allowed = sorted({*inventory.hosts.values(), *inventory.deployment.allow})
+    return filled("render/addresses.conf.j2", allowed=allowed)
+
+
+def _filled(name: str, inventory: "Inventory", **values: object) -> str:
+    return filled(f"render/{name}", inventory=inventory, places=places, most_descriptors=MOST_DESCRIPTORS, **values)
