@@ -3,13 +3,13 @@
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from cluster.errors import ClusterError, UsageError
 from cluster.logs.terminal import say
-from deploy.commands.edge import DegradedError, at_the_edge
-from deploy.commands.flags import whole_number
-from deploy.commands.opening import Names, open_cluster
+from deploy.cluster.services import DegradedError
+from deploy.commands.edge import takes
+from deploy.commands.flags import Flags, whole_number
+from deploy.commands.opening import open_cluster
 from deploy.common.waiting import waiting_for
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -24,32 +24,22 @@ _RUN_SLACK_SECONDS = 86400.0
 """How far a node's clock may be behind that of the coordinator, which names the run."""
 
 
-@at_the_edge
-def logs(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    role: Names = None,
-    node: Names = None,
-    lines: str | None = None,
-    since: str | None = None,
-    run: str | None = None,
-    follow: bool = False,
-    json_: bool = False,
-) -> None:
+@takes("inventory set_ role node lines since run follow json_")
+def logs(flags: Flags) -> None:
     """The logs of all roles and of the coordinator, merged by time; with --follow every later line too."""
     # All lines of the time or the run that is asked for.
-    count = whole_number("--lines", lines or ("1_000_000" if since or run else "20"), 0, 1_000_000)
+    since = flags.since
+    count = whole_number("--lines", flags.lines or ("1_000_000" if since or flags.run else "20"), 0, 1_000_000)
     first = 0.0 if since is None else seconds_of(since, datetime.now().astimezone())
-    run = Path(run).name if run else ""
-    opened = open_cluster(inventory, set_, json_, as_written=True)
+    run = Path(flags.run).name if flags.run else ""
+    opened = open_cluster(flags, as_written=True)
     places = opened.cluster.services.logs()
     from deploy.logs.log_merge import Entry, Shown, in_order
     from deploy.logs.log_reader import MOST_LINES, ClusterLogs, LogQuery, chosen, newest_runs
 
     query = LogQuery(MOST_LINES if run else count, first, run, not_before(run))
-    found = ClusterLogs(chosen(places, opened.inventory.tasks(), role or (), node or ()), query)
-    shown = Shown(found.width, run, json_, first)
+    found = ClusterLogs(chosen(places, opened.inventory.tasks(), flags.role, flags.node), query)
+    shown = Shown(found.width, run, flags.json_, first)
 
     def show(entry: Entry) -> None:
         if shown.wants(entry):
@@ -58,17 +48,17 @@ def logs(
     with opened.cluster.fleet() as fleet:
         # Files of this machine take no time.
         with waiting_for("reading the logs", quiet=not found.has_journals):
-            last = found.last(fleet, follow)
+            last = found.last(fleet, flags.follow)
         errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]
         known = [entry for result in last.values() if not isinstance(result, ClusterError) for entry in result]
         wanted = [entry for entry in in_order(known) if shown.wants(entry)]
-        if run and not wanted and not follow and not errors:
+        if run and not wanted and not flags.follow and not errors:
             newest = ", ".join(newest_runs(places, fleet))
             remedy = f"give one such as {newest}" if newest else "there is no run here: leave --run out"
             raise UsageError(f"--run {run}: expected a run that the logs name, found no line of it; {remedy}")
         if count and wanted:
             say("\n".join(map(shown.render, wanted[-count:])))
-        if follow:
+        if flags.follow:
             found.follow(fleet, show)
     if errors:
         raise DegradedError("\n".join(errors))

@@ -8,7 +8,7 @@ from cluster.errors import ClusterError
 from cluster.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.selection import kept_tasks
-from deploy.commands.edge import DegradedError
+from deploy.cluster.services import DegradedError
 from deploy.common.command_line import shell
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say, say_json
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import Stopped
-from deploy.commands.opening import Opened
 from deploy.common.hints import command
 from deploy.common.waiting import waiting_for
 from deploy.converge.change import Display
@@ -21,7 +21,7 @@ from deploy.converge.node_table import node_rows
 from deploy.converge.survey import survey
 from deploy.converge.systemd import role_states
 from deploy.converge.this_machine import plan_start
-from deploy.jobs.services import coordinator_metrics
+from deploy.jobs.services import JobServices, coordinator_metrics
 from deploy.terminal.console import progress_line
 
 if TYPE_CHECKING:
@@ -88,9 +88,10 @@ class _Shown(Display):
 class ViewOfThisMachine:
     """`View` of a cluster of processes: its roles."""
 
-    def __init__(self, opened: Opened) -> None:
-        self._opened = opened
-        self._inventory = opened.inventory
+    def __init__(self, cluster: Cluster, jobs: JobServices) -> None:
+        self._cluster = cluster
+        self._inventory = cluster.inventory
+        self._jobs = jobs
 
     @contextmanager
     def progress(self, quiet: bool) -> Iterator[Display]:
@@ -116,7 +117,7 @@ class ViewOfThisMachine:
             wanted,
             self._inventory.path,
             nodes=outlook.survey.facts,
-            due=outlook.counts_as_start or self._opened.jobs.pending.noted,
+            due=outlook.counts_as_start or self._jobs.pending.noted,
         )
         if for_programs:
             say_json({"cluster": self._inventory.cluster, **plans_json(outlook), **made.to_json()})
@@ -131,18 +132,18 @@ class ViewOfThisMachine:
             say("\n".join(failure.last_lines) if of_roles else failure.line, error=True)
         if result.recap.failures or (idle_said and not result.recap.changed):
             return
-        counts = role_counts(self._opened.cluster.services.state(fleet))
+        counts = role_counts(self._cluster.services.state(fleet))
         say(f"running: {counts}" if result.recap.changed else f"already running: {counts}")
 
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """See `View`."""
         from deploy.terminal.console import status_parts
 
-        now, job_pid = self._opened.cluster.services.state(fleet), self._opened.jobs.running_job()
+        now, job_pid = self._cluster.services.state(fleet), self._jobs.running_job()
         now = replace(now, roles=tuple(role for role in now.roles if role.node in names))
         progress = ""
         if with_job and job_pid is not None:
-            progress = progress_line(coordinator_metrics(self._opened.cluster, fleet))
+            progress = progress_line(coordinator_metrics(self._cluster, fleet))
         other = other_inventory(now.inventory, self._inventory.path)
         started_from = [] if with_job or not other else [self._started_from(other)]
         return Picture(
@@ -172,10 +173,10 @@ class ViewOfThisMachine:
 class ViewOfMachines:
     """`View` of a cluster of machines: its nodes."""
 
-    def __init__(self, opened: Opened, machines: Callable[[], Machines]) -> None:
+    def __init__(self, cluster: Cluster, machines: Callable[[], Machines]) -> None:
         self._machines = machines
-        self._cluster = opened.cluster
-        self._inventory = opened.inventory
+        self._cluster = cluster
+        self._inventory = cluster.inventory
 
     @contextmanager
     def progress(self, quiet: bool) -> Iterator[Display]:

@@ -1,12 +1,14 @@
 """The tables of status, jobs and findings, and the progress of a start. Plain lines where stdout is no terminal."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.errors import ClusterError
 from cluster.logs.terminal import is_animated, say
 from deploy.cluster.role_status import ClusterStatus, RoleState
 from deploy.cluster.services import Report
@@ -47,6 +49,50 @@ def console() -> "Screen":
     made = Screen(soft_wrap=True)
     made.width = max(made.width, _LEAST_WIDTH) if made.is_terminal else _WIDTH_OF_A_FILE
     return made
+
+
+def show_again(seconds: float, look: "Callable[[int], list[RenderableType]]") -> None:
+    """Show what `look` finds for so many columns every so many seconds, until Ctrl-C ends it, as with `watch`.
+
+    In place on a terminal, as blocks elsewhere. What cannot be found out is shown as the error it is, and asked for
+    again.
+    """
+    from cluster.logs.screen import coloured
+
+    try:
+        with _in_place() as (columns, show):
+            while True:
+                try:
+                    seen = look(columns())
+                except ClusterError as problem:
+                    seen = [coloured(str(problem), "red")]
+                show([coloured(f"{time.strftime('%H:%M:%S')}  every {seconds:g} s, Ctrl-C ends it", "dim"), *seen])
+                time.sleep(seconds)
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def _in_place() -> "Iterator[tuple[Callable[[], int], Callable[[list[RenderableType]], None]]]":
+    from rich.console import Group
+    from rich.live import Live
+
+    from cluster.logs.screen import Screen
+
+    if not is_animated(sys.stdout):
+        screen = console()
+
+        def print_block(seen: "list[RenderableType]") -> None:
+            for one in seen:
+                screen.print(one)
+            screen.print()
+            sys.stdout.flush()
+
+        yield lambda: screen.width, print_block
+        return
+    # As wide as the terminal is: what is redrawn in place must not be wrapped by it.
+    with Live(console=Screen(), auto_refresh=False, vertical_overflow="ellipsis") as live:
+        yield lambda: Screen().width, lambda seen: live.update(Group(*seen), refresh=True)
 
 
 def show_status(status: ClusterStatus, job_pid: int | None) -> None:
