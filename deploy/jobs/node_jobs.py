@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
-from deploy.cluster.connector import Connector, NodeDeadlineError, NodeUnreachableError, Outcome
+from deploy.cluster.connector import CommandResult, Connector, NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.places import NodePlaces
 from deploy.common.hints import command
 from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
@@ -202,7 +202,7 @@ class NodeJobs:
             f"`{command('deploy check', self._inventory.path)}` looks at its disk"
         )
 
-    def _refuse(self, folder: JobFolder, begun: Outcome) -> None:
+    def _refuse(self, folder: JobFolder, begun: CommandResult) -> None:
         said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)
         # A job that began has a record, and is listed as failed; a refused one leaves nothing.
         self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)

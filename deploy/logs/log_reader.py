@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.errors import ClusterError
-from deploy.cluster.connector import Connector, Outcome
+from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import select
 from deploy.cluster.services import LogPlace
@@ -182,7 +182,7 @@ def _last_of(node: Connector, log: LogSource, follow: bool) -> list[Entry]:
     return log.read(read.stdout, follow)
 
 
-def _lacks_account(node: Connector, log: LogSource, read: Outcome) -> bool:
+def _lacks_account(node: Connector, log: LogSource, read: CommandResult) -> bool:
     if read.ok or log.user is None or log.user not in read.stderr:
         return False
     return node.run(["id", log.user]).return_code != 0
