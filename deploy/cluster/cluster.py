@@ -1,19 +1,103 @@
-"""One cluster as a command sees it. `deploy.commands.opening` makes it, and no command asks for its kind again."""
+"""One cluster as a command sees it: its inventory, its services, and its nodes side by side.
+
+`deploy.commands.opening` makes it, and no command asks for its kind again.
+"""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from cluster.atomic_write import atomic_write
 from cluster.control.token import VARIABLE, read_token
-from deploy.cluster.fleet import Fleet
+from cluster.errors import ClusterError
+from deploy.cluster.connection import NodeConnection
+from deploy.cluster.connector import Connector
+from deploy.cluster.local import Local
+from deploy.cluster.login import PinnedKeys, addresses, jump_address
 from deploy.cluster.services import ServiceManager
 from deploy.common.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+
+
+T = TypeVar("T")
+
+
+class Fleet:
+    """One connector a node. Closing it disconnects all of them."""
+
+    def __init__(self, nodes: Sequence[Connector], parallel: int, jump: NodeConnection | None = None) -> None:
+        self.nodes: Mapping[str, Connector] = {node.name: node for node in nodes}
+        self._parallel = parallel
+        self._jump = jump
+
+    @property
+    def jump(self) -> NodeConnection | None:
+        """The jump host, None without one."""
+        return self._jump
+
+    @classmethod
+    def here(cls, inventory: "Inventory", environment: Mapping[str, str] | None = None) -> "Fleet":
+        """Every node of an inventory as this machine, one after another; `environment` adds variables to ours."""
+        return cls([Local(node.name, environment) for node in inventory.nodes], parallel=1)
+
+    @classmethod
+    def of(cls, inventory: "Inventory", known_hosts: Path) -> "Fleet":
+        """The nodes of an inventory over SSH; each is connected to when it is first used."""
+        pinned = PinnedKeys(known_hosts)
+        through = jump_address(inventory)
+        jump = None if through is None else NodeConnection(through, pinned)
+        nodes = [NodeConnection(address, pinned, jump) for address in addresses(inventory)]
+        return cls(nodes, inventory.ssh.parallel, jump)
+
+    def each(self, work: Callable[[Connector], T], names: Sequence[str] | None = None) -> dict[str, T | ClusterError]:
+        """Call `work` with each node (of `names`); the result of a call that raises ClusterError is the error."""
+        chosen = [self.nodes[name] for name in (self.nodes if names is None else names)]
+        if not chosen:
+            return {}
+
+        def guarded(node: Connector) -> T | ClusterError:
+            try:
+                return work(node)
+            except ClusterError as error:
+                return error
+
+        if self._parallel == 1:  # in this thread, which Ctrl-C interrupts at once
+            return {node.name: guarded(node) for node in chosen}
+        if self._jump is not None:
+            try:
+                self._jump.open()  # once and first: threads that open it together get in each other's way
+            except ClusterError as error:
+                return {node.name: error for node in chosen}
+        with ThreadPoolExecutor(max_workers=min(self._parallel, len(chosen)), thread_name_prefix="node") as pool:
+            try:
+                results = list(pool.map(guarded, chosen))
+            except BaseException:
+                # Ctrl-C: leaving the pool waits for its threads, and a command may be given an hour.
+                for node in chosen:
+                    node.hang_up()
+                raise
+        return {node.name: result for node, result in zip(chosen, results, strict=True)}
+
+    def close(self) -> None:
+        """Disconnect all of them."""
+        for node in self.nodes.values():
+            node.close()
+        if self._jump is not None:
+            self._jump.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deploy.cluster.address import TRIES, SshAddress, server_was_busy, wait_a_little, why_no_ssh
 from deploy.cluster.connector import (
     DEADLINE_CODES,
     READ_BYTES,
@@ -18,7 +17,7 @@ from deploy.cluster.connector import (
     NodeUnreachableError,
     shortened,
 )
-from deploy.cluster.host_keys import PinnedKeys
+from deploy.cluster.login import TRIES, PinnedKeys, SshAddress, server_was_busy, wait_a_little, why_no_ssh
 from deploy.common.command_line import quoted, shell
 from deploy.rooted.commands import write_file
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from cluster.atomic_write import atomic_write
 from deploy.cluster.connector import READ_BYTES, Connector, Following, Kept, NodeUnreachableError
-from deploy.common.parent_death import die_with_parent
-from deploy.common.project import environment_for_any_folder
+from deploy.common.project import die_with_parent, environment_for_any_folder
 
 _POLL_SECONDS = 0.25
 

@@ -17,7 +17,7 @@ from deploy.commands.opening import open_cluster
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
-    from deploy.cluster.fleet import Fleet
+    from deploy.cluster.cluster import Fleet
     from deploy.converge.deployment import Order, Outlook, Result
 
 

@@ -8,7 +8,7 @@ from cluster.errors import UsageError
 from cluster.logs.terminal import say
 from deploy.commands.edge import takes
 from deploy.commands.flags import Flags, whole_number
-from deploy.common.hints import command
+from deploy.common.command_line import command
 
 LONGEST_NAME = 63
 """Characters of a name in an inventory (`cluster.inventory.fields`)."""

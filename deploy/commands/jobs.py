@@ -17,7 +17,7 @@ from cluster.logs.terminal import say, say_json
 from deploy.commands.edge import end_as_the_job_did, takes
 from deploy.commands.flags import Flags, whole_number
 from deploy.commands.opening import open_cluster
-from deploy.common.hints import command
+from deploy.common.command_line import command
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 

@@ -18,7 +18,7 @@ from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
     from deploy.cluster.connector import Connector
-    from deploy.cluster.host_keys import PinnedKeys, Sighting
+    from deploy.cluster.login import PinnedKeys, Sighting
     from deploy.converge.reset import Traces
 
 RESET_SECONDS = 900.0
@@ -118,8 +118,7 @@ def _reset_on(node: "Connector", traces: "Traces") -> str:
 def trust(flags: Flags) -> None:
     """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
     opened = open_cluster(flags).for_machines("trust")
-    from deploy.cluster.address import addresses
-    from deploy.cluster.host_keys import PinnedKeys, Sighting, ask_for_key
+    from deploy.cluster.login import PinnedKeys, Sighting, addresses, ask_for_key
     from deploy.cluster.selection import select_nodes
 
     pinned = PinnedKeys(opened.cluster.known_hosts)
@@ -169,7 +168,7 @@ def _agrees(question: str) -> bool:
 def ssh(flags: Flags) -> None:
     """A shell on one node (--node NAME), or one command there."""
     opened = open_cluster(flags).for_machines("ssh")
-    from deploy.cluster.address import addresses
+    from deploy.cluster.login import addresses
 
     if len(flags.node) != 1:
         raise UsageError("expected one --node NAME")

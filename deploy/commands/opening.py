@@ -92,7 +92,7 @@ def _this_machine(inventory: "Inventory", overrides: Names) -> Opened:
     from deploy.commands.views import ViewOfThisMachine
     from deploy.converge.prepared_data import DataHere
     from deploy.converge.this_machine import ThisMachine
-    from deploy.jobs.local_jobs import ForegroundJobs
+    from deploy.jobs.services import ForegroundJobs
     from deploy.supervisor.services import Supervised
 
     services = Supervised(inventory, overrides)

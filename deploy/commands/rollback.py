@@ -9,8 +9,7 @@ from cluster.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import DegradedError
-from deploy.common.command_line import shell
-from deploy.common.hints import command
+from deploy.common.command_line import command, shell
 from deploy.common.waiting import waiting_for
 from deploy.converge.draining import drain
 from deploy.converge.rollback_plan import (

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.cluster import Cluster
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
+from deploy.cluster.cluster import Cluster, Fleet
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import Stopped
-from deploy.common.hints import command
+from deploy.cluster.services import ClusterStatus, RoleState, Stopped, other_inventory
+from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
 from deploy.converge.change import Display
 from deploy.converge.deployment import LOOKING, Outlook, Result

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.errors import ClusterError
-from deploy.cluster.cluster import Cluster
+from deploy.cluster.cluster import Cluster, Fleet
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
 from deploy.converge import quorum
 from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change, Display, Resource

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.cluster import Fleet
 from deploy.cluster.selection import kept_tasks
 from deploy.converge.apply import StepFailure
 

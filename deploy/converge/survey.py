@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cluster.errors import ClusterError
+from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.fact_reader import read_facts
 from deploy.converge.fact_script import fact_script

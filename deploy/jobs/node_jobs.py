@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError, UsageError
 from deploy.cluster.connector import CommandResult, Connector, NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.places import NodePlaces
-from deploy.common.hints import command
-from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
-from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.common.command_line import command
+from deploy.jobs.node_job.records import JobFolder, JobRecord, JobsRoot, JobState, is_job_id
 from deploy.jobs.request import JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
 from deploy.render.job_unit import unit_of_job

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.errors import ClusterError
+from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import CommandResult, Connector
-from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import select
 from deploy.cluster.services import LogPlace
 from deploy.common.command_line import shell
-from deploy.logs.file_log import FileLog, fixed, log_of_latest_job, log_of_latest_run, log_of_run
-from deploy.logs.journal import Journal
 from deploy.logs.log_merge import Entry, Interleaver
+from deploy.logs.sources import FileLog, Journal, fixed, log_of_latest_job, log_of_latest_run, log_of_run
 
 if TYPE_CHECKING:
     from cluster.inventory.task import Task

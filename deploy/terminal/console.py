@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from cluster.logs.terminal import is_animated, say
-from deploy.cluster.role_status import ClusterStatus, RoleState
-from deploy.cluster.services import Report
-from deploy.common.hints import command
+from deploy.cluster.services import ClusterStatus, Report, RoleState
+from deploy.common.command_line import command
 from deploy.converge.check import Finding, Level
 from deploy.converge.this_machine import StartPlan
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.cluster.role_status import RoleState
+from deploy.cluster.services import RoleState
 from deploy.converge.apply import StepFailure
 from deploy.converge.machine_facts import MachineFacts, UnitFact
 from deploy.converge.node_table import NodeRow, node_rows

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.errors import ClusterError
-from deploy.jobs.node_job.folders import JobsRoot
-from deploy.jobs.node_job.records import MOST_BYTES, JobRecord, JobState, read_all, run_folder, run_folder_of
+from deploy.jobs.node_job.records import MOST_BYTES, JobRecord, JobsRoot, JobState, read_all, run_folder, run_folder_of
 from tests.deploy.job_node import JobNode
 
 ID = "20261121T2230-pi"

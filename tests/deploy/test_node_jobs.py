@@ -15,8 +15,7 @@ import pytest
 from cluster.errors import ClusterError, ExitCode, UsageError
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
-from deploy.jobs.node_job.folders import is_job_id
-from deploy.jobs.node_job.records import JobState
+from deploy.jobs.node_job.records import JobState, is_job_id
 from deploy.jobs.request import first_id, request_of
 from deploy.jobs.run_archive import pack_command, unpack
 from tests.deploy.job_node import JobNode

@@ -12,7 +12,7 @@ from cluster.control.actions import Actions, Answer, DrainRequests
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.cluster import Fleet
 from deploy.converge.draining import drain
 from tests.remote.nodes import fleet_of, trusting
 from tests.remote.sshd import Sshd, running_sshd
