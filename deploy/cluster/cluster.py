@@ -34,12 +34,7 @@ class Fleet:
     def __init__(self, nodes: Sequence[Connector], parallel: int, jump: NodeConnection | None = None) -> None:
         self.nodes: Mapping[str, Connector] = {node.name: node for node in nodes}
         self._parallel = parallel
-        self._jump = jump
-
-    @property
-    def jump(self) -> NodeConnection | None:
-        """The jump host, None without one."""
-        return self._jump
+        self.jump = jump
 
     @classmethod
     def here(cls, inventory: "Inventory", environment: Mapping[str, str] | None = None) -> "Fleet":
@@ -69,9 +64,9 @@ class Fleet:
 
         if self._parallel == 1:  # in this thread, which Ctrl-C interrupts at once
             return {node.name: guarded(node) for node in chosen}
-        if self._jump is not None:
+        if self.jump is not None:
             try:
-                self._jump.open()  # once and first: threads that open it together get in each other's way
+                self.jump.open()  # once and first: threads that open it together get in each other's way
             except ClusterError as error:
                 return {node.name: error for node in chosen}
         with ThreadPoolExecutor(max_workers=min(self._parallel, len(chosen)), thread_name_prefix="node") as pool:
@@ -88,8 +83,8 @@ class Fleet:
         """Disconnect all of them."""
         for node in self.nodes.values():
             node.close()
-        if self._jump is not None:
-            self._jump.close()
+        if self.jump is not None:
+            self.jump.close()
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +102,8 @@ class Cluster:
     inventory: "Inventory"
     overrides: tuple[str, ...]
     """`KEY=VALUE` of this call, which `inventory` has already; another process needs them beside the file."""
-    connect: Callable[[], Fleet]
+    fleet: Callable[[], Fleet]
+    """Makes a connector a node; the caller closes them."""
     services: ServiceManager
 
     @property
@@ -124,10 +120,6 @@ class Cluster:
     def deployments(self) -> Path:
         """Folder of the recaps."""
         return self.folder.path / "deployments"
-
-    def fleet(self) -> Fleet:
-        """A connector a node; the caller closes it."""
-        return self.connect()
 
     def nodes_gone(self) -> tuple[str, ...]:
         """Nodes that a deployment put roles on and that the inventory does not have any more."""

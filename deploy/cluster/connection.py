@@ -17,7 +17,7 @@ from deploy.cluster.connector import (
     NodeUnreachableError,
     shortened,
 )
-from deploy.cluster.login import TRIES, PinnedKeys, SshAddress, server_was_busy, wait_a_little, why_no_ssh
+from deploy.cluster.login import PinnedKeys, SshAddress, until_not_busy, why_no_ssh
 from deploy.common.command_line import quoted, shell
 from deploy.rooted.commands import write_file
 
@@ -161,6 +161,18 @@ class NodeConnection(Connector):
             raise NodeUnreachableError(f"{self.name}: the connection broke: {error}") from error
 
     def _open(self) -> "Connection":
+        jump = None if self._jump is None else self._jump.open()
+        try:
+            connection = until_not_busy(lambda: self._log_in(jump))  # all nodes that share a jump host come at once
+        except Exception as error:
+            raise NodeUnreachableError(self._why(error)) from error
+        connection.transport.set_keepalive(KEEPALIVE_SECONDS)
+        # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
+        connection.transport.channel_timeout = self.address.connect_seconds
+        _end_when_silent(connection.transport.sock)
+        return connection
+
+    def _log_in(self, jump: "Connection | None") -> "Connection":
         from fabric import Connection
         from paramiko import RejectPolicy
 
@@ -171,32 +183,23 @@ class NodeConnection(Connector):
         }
         if address.key is not None:
             keywords["key_filename"] = str(Path(address.key).expanduser())
-        for attempt in range(TRIES):
-            connection = Connection(
-                address.host,
-                user=address.user,
-                port=address.port,
-                gateway=None if self._jump is None else self._jump.open(),
-                connect_timeout=address.connect_seconds,
-                connect_kwargs=keywords,
-            )
-            if self._pinned.path.exists():
-                connection.client.load_host_keys(str(self._pinned.path))
-            connection.client.set_missing_host_key_policy(RejectPolicy())
-            try:
-                connection.open()
-            except Exception as error:
-                connection.close()
-                if attempt + 1 < TRIES and server_was_busy(error):
-                    wait_a_little(attempt)  # all nodes that share a jump host come at once
-                    continue
-                raise NodeUnreachableError(self._why(error)) from error
-            connection.transport.set_keepalive(KEEPALIVE_SECONDS)
-            # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
-            connection.transport.channel_timeout = address.connect_seconds
-            _end_when_silent(connection.transport.sock)
-            return connection
-        raise AssertionError("the last attempt returns or raises")
+        connection = Connection(
+            address.host,
+            user=address.user,
+            port=address.port,
+            gateway=jump,
+            connect_timeout=address.connect_seconds,
+            connect_kwargs=keywords,
+        )
+        if self._pinned.path.exists():
+            connection.client.load_host_keys(str(self._pinned.path))
+        connection.client.set_missing_host_key_policy(RejectPolicy())
+        try:
+            connection.open()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _why(self, error: Exception) -> str:
         from paramiko import AuthenticationException, BadHostKeyException, PasswordRequiredException, SSHException

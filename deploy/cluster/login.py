@@ -6,9 +6,10 @@ import os
 import random
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from deploy.cluster.connector import NodeUnreachableError
 
@@ -60,6 +61,8 @@ def jump_address(inventory: "Inventory") -> SshAddress | None:
     return SshAddress("jump host", ssh.jump.host, user, ssh.jump.port, ssh.key, ssh.connect_seconds)
 
 
+T = TypeVar("T")
+
 TRIES = 6
 """The first, and five more."""
 
@@ -96,9 +99,17 @@ def why_no_ssh(error: BaseException, connect_seconds: float) -> str | None:
     return None
 
 
-def wait_a_little(attempt: int) -> None:
-    """Longer with each attempt, and not as long as the others who were dropped at the same time."""
-    time.sleep(random.uniform(0.2, 0.6) * (attempt + 1))
+def until_not_busy(log_in: Callable[[], T]) -> T:
+    """What `log_in` returns; a busy server is asked again. Raises the last error, or one that has another cause."""
+    for attempt in range(TRIES):
+        try:
+            return log_in()
+        except Exception as error:
+            if attempt + 1 == TRIES or not server_was_busy(error.__cause__ or error):
+                raise
+            # Longer with each attempt, and not as long as the others who were dropped at the same time.
+            time.sleep(random.uniform(0.2, 0.6) * (attempt + 1))
+    raise AssertionError("the last attempt returns or raises")
 
 
 Standing = Literal["known", "new", "changed"]
@@ -167,14 +178,7 @@ def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
 
     Raises NodeUnreachableError.
     """
-    for attempt in range(TRIES):
-        try:
-            return _shown_key(address, through)
-        except NodeUnreachableError as error:
-            if attempt + 1 == TRIES or error.__cause__ is None or not server_was_busy(error.__cause__):
-                raise
-            wait_a_little(attempt)
-    raise AssertionError("the last attempt returns or raises")
+    return until_not_busy(lambda: _shown_key(address, through))
 
 
 def _shown_key(address: SshAddress, through: Any) -> "PKey":

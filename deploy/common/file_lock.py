@@ -35,18 +35,15 @@ class FileLock:
         os.truncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
-    def release(self) -> None:
-        """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
-        os.truncate(self._descriptor, 0)
-        os.close(self._descriptor)
-
     def __enter__(self) -> "FileLock":
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        # The file stays: removing it would let two processes lock two files of one name.
+        os.truncate(self._descriptor, 0)
+        os.close(self._descriptor)
 
 
 def held_by(path: Path) -> int | None:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from deploy.cluster.cluster import Fleet
@@ -28,28 +28,8 @@ MOST_LINES = 1_000_000
 _NEWEST_RUNS = 'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
 
 
-class LogSource(Protocol):
-    """One log on a node. One thread at a time uses it: first to read its end, then to follow it."""
-
-    @property
-    def root(self) -> bool:
-        """Whether root reads it."""
-
-    @property
-    def user(self) -> str | None:
-        """The account that reads it, if it is not the one that is logged in."""
-
-    def reading(self) -> list[str]:
-        """The command that prints the end of it."""
-
-    def read(self, output: bytes, follow: bool) -> list[Entry]:
-        """The lines in the output of `reading`; with `follow` without an incomplete last one."""
-
-    def following(self) -> list[str]:
-        """The command that prints every later line and stays."""
-
-    def came(self, text: str) -> Entry | None:
-        """A line of the output of `following`; None for anything else."""
+LogSource = FileLog | Journal
+"""One log on a node. One thread at a time uses it: first to read its end, then to follow it."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from deploy.converge.this_machine import StartPlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from cluster.logs.screen import Screen
     from deploy.jobs.node_job.records import JobRecord
@@ -94,35 +95,38 @@ def _in_place() -> "Iterator[tuple[Callable[[], int], Callable[[list[RenderableT
         yield lambda: Screen().width, lambda seen: live.update(Group(*seen), refresh=True)
 
 
-def show_status(status: ClusterStatus, job_pid: int | None) -> None:
-    """One row a role, the reasons of those that are not ready, and whether a job runs."""
-    screen = console()
-    for part in status_parts(status, job_pid, "", screen.width):
-        screen.print(part)
+def lean_table(headings: Sequence[str], to_the_right: Collection[str] = ()) -> "Table":
+    """A table without lines, whose cells do not wrap."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in to_the_right else "left", no_wrap=True)
+    return table
 
 
 def status_parts(
     status: ClusterStatus, job_pid: int | None, progress: str, columns: int
 ) -> "list[RenderableType]":  # fmt: skip
-    """The lines of `show_status`, with the job's progress. Below 80 columns the least important ones are left out."""
-    from rich import box
-    from rich.table import Table
+    """One row a role, the reasons of those that are not ready, whether a job runs, and its progress.
 
+    Below 80 columns the least important ones are left out.
+    """
     from cluster.logs.screen import coloured, words
 
-    several_nodes = len({role.node for role in status.roles}) > 1
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
-    narrow = columns < _NARROW
-    for heading in ("role", "task", *(["node"] if several_nodes else []), *([] if narrow else ["address"])):
-        table.add_column(heading, no_wrap=True)
-    for heading in (*([] if narrow else ["pid"]), "state", "memory", "uptime", "restarts"):
-        table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
+    left_out = {"address", "pid"} if columns < _NARROW else set()
+    if len({role.node for role in status.roles}) < 2:
+        left_out.add("node")
+    headings = ("role", "task", "node", "address", "pid", "state", "memory", "uptime", "restarts")
+    kept = [heading for heading in headings if heading not in left_out]
+    table = lean_table(kept, ("pid", "memory", "uptime", "restarts"))
     for role in status.roles:
-        place = [*([role.node] if several_nodes else []), *([] if narrow else [role.address])]
         state = coloured(role.state, _COLOURS[role.state])
         figures = (megabytes(role.anonymous_memory_bytes), duration(role.uptime_seconds), str(role.restarts))
-        pid = "-" if role.pid is None else str(role.pid)
-        table.add_row(role.role, str(role.index), *place, *([] if narrow else [pid]), state, *figures)
+        place = (role.role, str(role.index), role.node, role.address, "-" if role.pid is None else str(role.pid))
+        cells: tuple[RenderableType, ...] = (*place, state, *figures)
+        table.add_row(*(cell for heading, cell in zip(headings, cells, strict=True) if heading in kept))
     unwell = [words(f"{role.name} is {role.state}: {role.reason}") for role in status.roles if role.reason]
     job = "no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})"
     return [table, *unwell, job, *([progress] if progress else [])]
@@ -168,17 +172,12 @@ def _progress_words(found: Mapping[str, float]) -> str:
 
 def show_jobs(records: "Sequence[JobRecord]") -> None:
     """One row a job."""
-    from rich import box
-    from rich.table import Table
-
     from cluster.logs.screen import coloured
 
     if not records:
         console().print("no job yet")
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("job", "state", "begun", "ended", "run"):
-        table.add_column(heading, no_wrap=True)
+    table = lean_table(("job", "state", "begun", "ended", "run"))
     for record in records:
         colour = _JOB_COLOURS.get(record.state.value, "default")
         run = f"runs/{Path(record.run_folder).name}" if record.run_folder else "-"

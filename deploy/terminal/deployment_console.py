@@ -11,7 +11,7 @@ from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change
 from deploy.converge.node_table import NodeRow
 from deploy.converge.recap import Recap
-from deploy.terminal.console import console, duration
+from deploy.terminal.console import console, duration, lean_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,16 +58,11 @@ def progress_of_deployment() -> Iterator[Callable[[str, str], None]]:
 
 def show_recap(recap: Recap, path: Path) -> None:
     """Nodes by phases, the reasons of the failed ones, and one line of sums."""
-    from rich import box
-    from rich.table import Table
-
     from cluster.logs.screen import coloured, words
 
     screen = console()
     if recap.phases or recap.failures:
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
-        for heading in ("node", *recap.phases, "state"):
-            table.add_column(heading, no_wrap=True)
+        table = lean_table(("node", *recap.phases, "state"))
         for row in recap.rows():
             colour = _STATE_COLOURS[row[-1]]
             table.add_row(*row[:-1], coloured(row[-1], colour))
@@ -79,25 +74,16 @@ def show_recap(recap: Recap, path: Path) -> None:
     screen.print(words(f"{recap.summary()}  ({path})"))
 
 
-def show_nodes(rows: Sequence[NodeRow]) -> None:
-    """One row a node, and beneath them the reasons of those that are not well."""
-    screen = console()
-    for part in node_parts(rows, screen.width):
-        screen.print(part)
-
-
 def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
-    """The lines of `show_nodes`; below 110 columns the least important ones are left out."""
-    from rich import box
-    from rich.table import Table
+    """One row a node, and beneath them the reasons of those that are not well.
 
+    Below 110 columns the least important ones are left out.
+    """
     from cluster.logs.screen import coloured, words
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
     headings = ("node", "address", "roles", "ports", "mounts", "memory", "temperature", "release", "uptime", "restarts")
     kept = headings if columns >= _WIDE else ("node", "roles", "memory", "uptime", "restarts")
-    for heading in kept:
-        table.add_column(heading, no_wrap=True)
+    table = lean_table(kept)
     for row in rows:
         colour = "green" if row.well else "red"
         cells: tuple[RenderableType, ...] = (

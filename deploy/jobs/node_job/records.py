@@ -30,64 +30,27 @@ def is_job_id(text: str) -> bool:
     return JOB_ID.fullmatch(text) is not None
 
 
-@dataclass(frozen=True)
 class JobFolder:
-    """The files of one job. The folder exists from the submission on."""
+    """The files of one job. The folder exists from the submission on; its name is the id, `20261121T2230-train`."""
 
-    path: Path
-
-    @property
-    def id(self) -> str:
-        """The job's id, e.g. `20261121T2230-train`."""
-        return self.path.name
-
-    @property
-    def request(self) -> Path:
-        """What to run; `fab job` writes it."""
-        return self.path / "request.json"
-
-    @property
-    def inventory(self) -> Path:
-        """The cluster's file at the time of the submission."""
-        return self.path / "inventory.yaml"
-
-    @property
-    def state(self) -> Path:
-        """The job's record; the job writes it."""
-        return self.path / "state.json"
-
-    @property
-    def output(self) -> Path:
-        """Everything the job prints."""
-        return self.path / "output.log"
-
-    @property
-    def turn_lock(self) -> Path:
-        """A job that follows another one holds it with flock as long as it lives."""
-        return self.path / "turn.lock"
-
-    @property
-    def run_file(self) -> Path:
-        """Names the folder in `runs`, as soon as the job has one."""
-        return self.path / "run"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+        self.request = path / "request.json"  # what to run; `fab job` writes it
+        self.inventory = path / "inventory.yaml"  # the cluster's file at the time of the submission
+        self.state = path / "state.json"  # the job's record; the job writes it
+        self.output = path / "output.log"  # everything the job prints
+        self.turn_lock = path / "turn.lock"  # a job that follows another one holds it with flock as long as it lives
+        self.run_file = path / "run"  # names the folder in `runs`, as soon as the job has one
 
 
-@dataclass(frozen=True)
 class JobsRoot:
     """The root of all jobs of a node."""
 
-    path: Path = DEFAULT_ROOT
-
-    @property
-    def jobs(self) -> Path:
-        """Holds a folder for each job."""
-        return self.path / "jobs"
-
-    @property
-    def lock(self) -> Path:
-        """The running job holds it with flock."""
-        before = self.path / "job.lock"  # of earlier versions, whose job may run while this one is deployed
-        return before if before.exists() else self.path / ACCOUNT_HOME / "job.lock"
+    def __init__(self, path: Path = DEFAULT_ROOT) -> None:
+        self.path = path
+        self.jobs = path / "jobs"  # holds a folder for each job
+        self.lock = path / ACCOUNT_HOME / "job.lock"  # the running job holds it with flock
 
     def job(self, name: str) -> JobFolder:
         """The folder of the job with this id."""
