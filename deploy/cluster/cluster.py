@@ -130,16 +130,15 @@ class Cluster:
         here = {node.name for node in self.inventory.nodes}
         return tuple(name for name in known if name not in here)
 
-    def remember_nodes(self) -> None:
+    def remember_nodes(self, but: Sequence[str] = ()) -> None:
         """Note the inventory's nodes for `nodes_gone`; those that are gone stay noted until their reset."""
         names = [*(node.name for node in self.inventory.nodes), *self.nodes_gone()]
-        atomic_write(self._nodes_file, json.dumps(names).encode() + b"\n")
+        atomic_write(self._nodes_file, json.dumps([name for name in names if name not in but]).encode() + b"\n")
 
     def forget_nodes(self, names: Sequence[str]) -> None:
         """These nodes were reset."""
-        left = [*(node.name for node in self.inventory.nodes), *self.nodes_gone()]
         if self._nodes_file.exists():
-            atomic_write(self._nodes_file, json.dumps([name for name in left if name not in names]).encode() + b"\n")
+            self.remember_nodes(but=names)
 
     @property
     def _nodes_file(self) -> Path:

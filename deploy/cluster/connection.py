@@ -45,28 +45,17 @@ class NodeConnection(Connector):
     """
 
     def __init__(self, address: SshAddress, pinned: PinnedKeys, jump: "NodeConnection | None" = None) -> None:
+        super().__init__(address.name, address.user)
         self.address = address
         self._pinned = pinned
         self._jump = jump
         self._connection: Connection | None = None
         self._opening = threading.Lock()
-        self._over = False
-
-    @property
-    def name(self) -> str:
-        """See `Connector`."""
-        return self.address.name
-
-    @property
-    def account(self) -> str:
-        """See `Connector`."""
-        return self.address.user
 
     def open(self) -> "Connection":
         """The Fabric connection, opened now if it was not. Raises NodeUnreachableError."""
         with self._opening:
-            if self._over:
-                raise NodeUnreachableError(f"{self.name}: interrupted")
+            super().open()
             if self._connection is None or not self._connection.is_connected:
                 self._connection = self._open()
             return self._connection
@@ -138,11 +127,6 @@ class NodeConnection(Connector):
         written = self.run(words, deadline_seconds=deadline_seconds, stdin=data, root=root, user=user)
         if not written.ok:
             raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}")
-
-    def hang_up(self) -> None:
-        """See `Connector`."""
-        self._over = True
-        self.close()
 
     def close(self) -> None:
         """See `Connector`."""

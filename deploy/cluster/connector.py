@@ -1,5 +1,6 @@
 """One node's connector: run a command, follow one, write a file. SSH (`connection`) and this machine (`local`)."""
 
+import getpass
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -115,19 +116,22 @@ Following = tuple[Callable[[], bytes | None], Callable[[], int]]
 class Connector(ABC):
     """The way to one node. Every call has a deadline or a `stop`; calls from several threads are allowed."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The node's name in the inventory."""
+    def __init__(self, name: str, account: str | None = None) -> None:
+        """`name` is the node's in the inventory; `account` logs in there, else it is this machine's."""
+        self.name = name
+        self._account = account
+        self._over = False
 
     @property
-    @abstractmethod
     def account(self) -> str:
         """The account that commands run as, unless `root` or `user` says otherwise."""
+        return self._account or getpass.getuser()
 
-    @abstractmethod
     def open(self) -> object:
         """Connect now, so that the first command does not wait for it. Raises NodeUnreachableError."""
+        if self._over:
+            raise NodeUnreachableError(f"{self.name}: interrupted")
+        return None
 
     def run(
         self,
@@ -211,9 +215,10 @@ class Connector(ABC):
     def close(self) -> None:
         """Disconnect; the next call connects again."""
 
-    @abstractmethod
     def hang_up(self) -> None:
         """Disconnect for good: a call under way, and every later one, raises NodeUnreachableError."""
+        self._over = True
+        self.close()
 
     @abstractmethod
     def _run(

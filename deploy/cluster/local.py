@@ -1,6 +1,5 @@
 """The connector of this machine: what `NodeConnection` does over SSH, with child processes."""
 
-import getpass
 import os
 import select
 import signal
@@ -27,25 +26,9 @@ class Local(Connector):
 
     def __init__(self, name: str, environment: Mapping[str, str] | None = None) -> None:
         """`environment` adds variables to ours."""
-        self._name = name
+        super().__init__(name)
         self._environment = {**environment_for_any_folder(), **(environment or {})}
         self._children: set[subprocess.Popen[bytes]] = set()
-        self._over = False
-
-    @property
-    def name(self) -> str:
-        """See `Connector`."""
-        return self._name
-
-    @property
-    def account(self) -> str:
-        """See `Connector`."""
-        return getpass.getuser()
-
-    def open(self) -> None:
-        """See `Connector`."""
-        if self._over:
-            raise NodeUnreachableError(f"{self.name}: interrupted")
 
     def put(self, content: Path | bytes, remote: str, *, mode: int = 0o644, **_as_if_over_ssh: Any) -> None:
         """See `Connector`."""
@@ -54,10 +37,6 @@ class Local(Connector):
 
     def close(self) -> None:
         """See `Connector`."""
-
-    def hang_up(self) -> None:
-        """See `Connector`."""
-        self._over = True
         for process in tuple(self._children):
             _end(process)
 

@@ -4,7 +4,6 @@ Two chained tasks would read `fab deploy start --inventory x` as `deploy` with t
 with x. A positional with a default would never take its word, so it has none.
 """
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from invoke.tasks import Task, task
 from cluster.errors import ExitCode
 from cluster.logs.terminal import visible
 from deploy.commands.actions import ACTIONS
-from deploy.commands.edge import Command, flags_of
+from deploy.commands.edge import Command, flags_of, signature
 from deploy.commands.flags import Known
 from deploy.commands.init import init
 from deploy.commands.jobs import JOB_ACTIONS, report
@@ -60,9 +59,7 @@ def _dispatcher(name: str, actions: Mapping[str, Command]) -> Task[Command]:
             raise Exit(visible(f"{name} {action}: does not take {words}"), ExitCode.BAD_USAGE)
         body(context, **{typed: value for typed, value in given.items() if typed in own})
 
-    first = list(inspect.signature(dispatch).parameters.values())[:2]
-    parameters = [*first, *(one.parameter for one in flags.values())]
-    dispatch.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    dispatch.__signature__ = signature(["context", "action"], flags.values())  # type: ignore[attr-defined]
     dispatch.__doc__ = f"Run one action: {', '.join(actions)}."
     return as_task(dispatch, "dispatch", flags.values(), positional=["action"])
 

@@ -3,7 +3,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -61,9 +61,15 @@ def takes(flags: str) -> Callable[[Callable[[Flags], None]], Command]:
                 words = f"{error.filename or 'the system'}: {error.strerror or error}"
                 raise Exit(visible(words), ExitCode.FAILED) from error
 
-        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        guarded.__signature__ = inspect.Signature([context, *(one.parameter for one in known)])  # type: ignore[attr-defined]
+        guarded.__signature__ = signature(["context"], known)  # type: ignore[attr-defined]
         guarded.flags = known  # type: ignore[attr-defined]
         return guarded
 
     return made
+
+
+def signature(positional: Sequence[str], known: Iterable[Known]) -> inspect.Signature:
+    """Of a task: invoke finds names, defaults and types there."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    flags = [inspect.Parameter(one.typed, kind, default=one.default) for one in known]
+    return inspect.Signature([*(inspect.Parameter(name, kind) for name in positional), *flags])

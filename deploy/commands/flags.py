@@ -1,8 +1,7 @@
 """Every flag of the commands: its name, its default and what `--help` says of it. A command names those it takes."""
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from cluster.errors import UsageError
@@ -87,23 +86,16 @@ class Flags:
         return True if self.jobs else False if self.no_jobs else None
 
 
-@dataclass(frozen=True)
 class Known:
-    """One flag as invoke has to know it: `name` in `Flags`, `typed` on the command line, where `_` stands for `-`."""
+    """One flag as invoke has to know it."""
 
-    name: str
-    typed: str
-    help: str
-    default: Any
-    repeatable: bool
-    valueless: bool
-    """It may stand without a value."""
-
-    @property
-    def parameter(self) -> inspect.Parameter:
-        """Of a task's signature: invoke finds names, defaults and types there."""
-        default = None if self.repeatable else self.default
-        return inspect.Parameter(self.typed, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+    def __init__(self, of: Field[Any]) -> None:
+        self.name = of.name
+        self.typed: str = of.metadata.get("typed", of.name)  # on the command line, where `_` stands for `-`
+        self.help: str = of.metadata["help"]
+        self.valueless: bool = of.metadata.get("valueless", False)  # it may stand without a value
+        self.repeatable = of.default == ()
+        self.default = None if self.repeatable else of.default
 
     def value(self, given: Mapping[str, Any]) -> Any:
         """Its value among those that invoke read."""
@@ -111,17 +103,7 @@ class Known:
         return tuple(value or ()) if self.repeatable else value
 
 
-FLAGS: Mapping[str, Known] = {
-    one.name: Known(
-        one.name,
-        one.metadata.get("typed", one.name),
-        one.metadata["help"],
-        one.default,
-        one.default == (),
-        one.metadata.get("valueless", False),
-    )
-    for one in fields(Flags)
-}
+FLAGS = {of.name: Known(of) for of in fields(Flags)}
 
 
 def whole_number(flag: str, text: str, low: int, high: int) -> int:

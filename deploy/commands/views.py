@@ -1,9 +1,10 @@
 """How the two kinds of clusters are shown: by role on this machine, by node on machines."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say, say_json
@@ -37,37 +38,13 @@ class Picture:
     parts: "Callable[[int], list[RenderableType]]"
 
 
-class View(Protocol):
-    """What a command shows of one kind of cluster."""
-
-    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
-        """The progress of a deployment."""
-
-    def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
-        """Show what a start would do; the command's exit code. `wanted`: --jobs, --no-jobs or neither."""
-
-    def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
-        """Show how a deployment ended; `idle_said`: another line will say that nothing changed."""
-
-    def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
-        """The nodes as they are now, `with_job`: and how far the running job is."""
-
-    def stopped(self, stopped: Stopped) -> None:
-        """Show what a stop did."""
-
-    def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
-        """Show which roles were restarted."""
-
-
 @dataclass
 class _Shown(Display):
     """A `Display` over two functions; the warnings wait until the progress is gone."""
 
-    on_line: Callable[[str, str], None]
-    on_roles: Callable[[ClusterStatus], None]
-
-    def __post_init__(self) -> None:
-        self.warnings: list[str] = []
+    on_line: Callable[[str, str], None] = lambda node, line: None
+    on_roles: Callable[[ClusterStatus], None] = lambda status: None
+    warnings: list[str] = field(default_factory=list)
 
     def line(self, node: str, line: str) -> None:
         self.on_line(node, line)
@@ -78,28 +55,59 @@ class _Shown(Display):
     def warning(self, line: str) -> None:
         self.warnings.append(line)
 
-    def show_warnings(self) -> None:
-        for line in self.warnings:
-            say(f"warning: {line}", error=True)
 
+class View(ABC):
+    """What a command shows of one kind of cluster."""
 
-class ViewOfThisMachine:
-    """`View` of a cluster of processes: its roles."""
-
-    def __init__(self, cluster: Cluster, jobs: JobServices) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._inventory = cluster.inventory
-        self._jobs = jobs
 
     @contextmanager
     def progress(self, quiet: bool) -> Iterator[Display]:
-        """See `View`."""
+        """The progress of a deployment, and then its warnings."""
+        with self._progress(quiet) as shown:
+            yield shown
+        for line in shown.warnings:
+            say(f"warning: {line}", error=True)
+
+    @abstractmethod
+    def _progress(self, quiet: bool) -> AbstractContextManager[_Shown]: ...
+
+    @abstractmethod
+    def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
+        """Show what a start would do; the command's exit code. `wanted`: --jobs, --no-jobs or neither."""
+
+    @abstractmethod
+    def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
+        """Show how a deployment ended; `idle_said`: another line will say that nothing changed."""
+
+    @abstractmethod
+    def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
+        """The nodes as they are now, `with_job`: and how far the running job is."""
+
+    @abstractmethod
+    def stopped(self, stopped: Stopped) -> None:
+        """Show what a stop did."""
+
+    @abstractmethod
+    def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
+        """Show which roles were restarted."""
+
+
+class ViewOfThisMachine(View):
+    """`View` of a cluster of processes: its roles."""
+
+    def __init__(self, cluster: Cluster, jobs: JobServices) -> None:
+        super().__init__(cluster)
+        self._jobs = jobs
+
+    @contextmanager
+    def _progress(self, quiet: bool) -> Iterator[_Shown]:
         from deploy.terminal.console import progress_of_start
 
         with progress_of_start(quiet=quiet) as report:
-            shown = _Shown(lambda node, line: None, report)
-            yield shown
-        shown.show_warnings()
+            yield _Shown(on_roles=report)
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""
@@ -168,23 +176,19 @@ class ViewOfThisMachine:
         return f"the cluster was started from {other}, not from {path}: both files give it the same name"
 
 
-class ViewOfMachines:
+class ViewOfMachines(View):
     """`View` of a cluster of machines: its nodes."""
 
     def __init__(self, cluster: Cluster, machines: Callable[[], Machines]) -> None:
+        super().__init__(cluster)
         self._machines = machines
-        self._cluster = cluster
-        self._inventory = cluster.inventory
 
     @contextmanager
-    def progress(self, quiet: bool) -> Iterator[Display]:
-        """See `View`. A deployment of minutes is never quiet."""
+    def _progress(self, quiet: bool) -> Iterator[_Shown]:
         from deploy.terminal.deployment_console import progress_of_deployment
 
-        with progress_of_deployment() as event:
-            shown = _Shown(event, lambda status: None)
-            yield shown
-        shown.show_warnings()
+        with progress_of_deployment() as event:  # one of minutes is never quiet
+            yield _Shown(on_line=event)
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""

@@ -46,10 +46,7 @@ class StateFolder:
         try:
             return kept_token(self.path)
         except OSError as error:
-            raise ClusterError(
-                f"the cluster's token cannot be kept in {self.path}: {error.strerror}; "
-                "put the inventory into a folder you may write to"
-            ) from error
+            raise self._refused("token", error) from error
 
     def create(self) -> None:
         """Make the folders, readable by their owner only: who can write to the socket can stop the cluster.
@@ -65,10 +62,7 @@ class StateFolder:
             self._sockets.mkdir(mode=0o700, exist_ok=True)
             owner = self._sockets.lstat().st_uid
         except OSError as error:
-            raise ClusterError(
-                f"the cluster's state cannot be kept in {self.path}: {error.strerror}; "
-                "put the inventory into a folder you may write to"
-            ) from error
+            raise self._refused("state", error) from error
         if owner != os.getuid():
             raise ClusterError(
                 f"{self._sockets} belongs to another user: put the inventory into a folder with a shorter path"
@@ -81,6 +75,12 @@ class StateFolder:
         if self._sockets != self.path:
             with contextlib.suppress(OSError):  # never there, or another process put something in
                 self._sockets.rmdir()
+
+    def _refused(self, what: str, error: OSError) -> ClusterError:
+        return ClusterError(
+            f"the cluster's {what} cannot be kept in {self.path}: {error.strerror}; put the inventory into a folder "
+            "you may write to"
+        )
 
 
 def _socket_folder(path: Path) -> Path:

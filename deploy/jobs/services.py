@@ -1,10 +1,11 @@
 """The jobs of a cluster as commands see them: those of this machine, those that a start still has to run, metrics."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cluster.atomic_write import atomic_write
 from cluster.control.client import program
@@ -32,13 +33,14 @@ sys.stdout.write(ask(sys.argv[1], "GET", "{UNCOUNTED}", deadline_seconds={ANSWER
 _MAY_SUCCEED = (JobState.WAITING, JobState.RUNNING, JobState.DONE)
 
 
-class JobServices(Protocol):
+class JobServices(ABC):
     """The jobs of one cluster: `ForegroundJobs` on this machine, `SubmittedJobs` on the coordinator's node."""
 
-    @property
-    def pending(self) -> "PendingJobs":
-        """The note of the jobs that a start still has to run."""
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.pending = PendingJobs(cluster.folder.path / "pending_jobs.json")
 
+    @abstractmethod
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """Run one job to its end, with these flags of `python -m cluster`; its exit code.
 
@@ -46,12 +48,15 @@ class JobServices(Protocol):
         when another job runs on the cluster, or when the roles do not restart.
         """
 
+    @abstractmethod
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
         """Run jobs in their order, each once the one before is done; 0, or the first other exit code."""
 
+    @abstractmethod
     def running_job(self) -> int | None:
         """Pid of the command of this machine that runs a job on this cluster, None without one."""
 
+    @abstractmethod
     def node_jobs(self) -> "AbstractContextManager[NodeJobs | None]":
         """The jobs that outlive the command that began them; None where every job runs in the foreground."""
 
@@ -77,11 +82,6 @@ class PendingJobs:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> "PendingJobs":
-        """The note of a cluster."""
-        return cls(cluster.folder.path / "pending_jobs.json")
 
     @property
     def noted(self) -> bool:
@@ -118,7 +118,7 @@ def reusable(submitted: Sequence[str], order: Sequence[str], records: Sequence[J
     return tuple(submitted) if whole and all(record.state in _MAY_SUCCEED for record in found) else ()
 
 
-class ForegroundJobs:
+class ForegroundJobs(JobServices):
     """`JobServices` of a cluster on this machine: one job at a time, a child of this command."""
 
     def __init__(
@@ -129,17 +129,12 @@ class ForegroundJobs:
         policy: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
     ) -> None:
         """`coordinator` is the command that takes a job's name and flags."""
-        self._cluster = cluster
+        super().__init__(cluster)
         self._inventory = cluster.inventory
         self._folder = cluster.folder
         self._restart_roles = restart_roles
         self._coordinator = tuple(coordinator)
         self._policy = policy
-
-    @property
-    def pending(self) -> PendingJobs:
-        """See `JobServices`."""
-        return PendingJobs.of(self._cluster)
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`."""
