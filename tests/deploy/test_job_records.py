@@ -90,7 +90,7 @@ def test_no_other_json_is_a_record(content: Any) -> None:
 @given(st.text())
 def test_a_run_folder_is_an_absolute_path_with_a_plain_name(text: str) -> None:
     try:
-        folder = run_folder_of({"run_folder": text})
+        folder = run_folder_of(text)
     except ValueError:
         return
     assert folder == text == os.path.normpath(text)
