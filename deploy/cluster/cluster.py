@@ -41,15 +41,6 @@ class Fleet:
         """Every node of an inventory as this machine, one after another; `environment` adds variables to ours."""
         return cls([Local(node.name, environment) for node in inventory.nodes], parallel=1)
 
-    @classmethod
-    def of(cls, inventory: "Inventory", known_hosts: Path) -> "Fleet":
-        """The nodes of an inventory over SSH; each is connected to when it is first used."""
-        pinned = PinnedKeys(known_hosts)
-        through = jump_address(inventory)
-        jump = None if through is None else NodeConnection(through, pinned)
-        nodes = [NodeConnection(address, pinned, jump) for address in addresses(inventory)]
-        return cls(nodes, inventory.ssh.parallel, jump)
-
     def each(self, work: Callable[[Connector], T], names: Sequence[str] | None = None) -> dict[str, T | ClusterError]:
         """Call `work` with each node (of `names`); the result of a call that raises ClusterError is the error."""
         chosen = [self.nodes[name] for name in (self.nodes if names is None else names)]
@@ -114,7 +105,7 @@ class Cluster:
     @property
     def known_hosts(self) -> Path:
         """The pinned host keys."""
-        return known_hosts(self.inventory)
+        return self.folder.path / "known_hosts"
 
     @property
     def deployments(self) -> Path:
@@ -145,11 +136,6 @@ class Cluster:
         return self.folder.path / "nodes.json"
 
 
-def known_hosts(inventory: "Inventory") -> Path:
-    """The file of pinned host keys of an inventory."""
-    return StateFolder.beside(inventory.path, inventory.cluster).path / "known_hosts"
-
-
 def local(inventory: "Inventory", overrides: Sequence[str], services: ServiceManager) -> Cluster:
     """A cluster of processes on this machine. Its commands know the cluster's token, where there is one."""
     token = read_token(StateFolder.beside(inventory.path, inventory.cluster).path)
@@ -158,5 +144,14 @@ def local(inventory: "Inventory", overrides: Sequence[str], services: ServiceMan
 
 
 def over_ssh(inventory: "Inventory", overrides: Sequence[str], services: ServiceManager) -> Cluster:
-    """A cluster of machines."""
-    return Cluster(inventory, tuple(overrides), lambda: Fleet.of(inventory, known_hosts(inventory)), services)
+    """A cluster of machines; each is connected to when it is first used."""
+
+    def fleet() -> Fleet:
+        pinned = PinnedKeys(cluster.known_hosts)
+        through = jump_address(inventory)
+        jump = None if through is None else NodeConnection(through, pinned)
+        nodes = [NodeConnection(address, pinned, jump) for address in addresses(inventory)]
+        return Fleet(nodes, inventory.ssh.parallel, jump)
+
+    cluster = Cluster(inventory, tuple(overrides), fleet, services)
+    return cluster

@@ -6,6 +6,7 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
+from deploy.cluster.selection import kept_tasks, select, select_nodes
 from deploy.cluster.services import DegradedError
 from deploy.commands.edge import end_as_the_job_did, takes
 from deploy.commands.flags import Flags, interval, whole_number
@@ -15,6 +16,7 @@ from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh,
 from deploy.commands.opened import Opened
 from deploy.commands.opening import open_cluster
 from deploy.common.waiting import waiting_for
+from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
     from deploy.cluster.cluster import Fleet
@@ -76,7 +78,6 @@ def start(flags: Flags) -> None:
 def stop(flags: Flags) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
     opened = open_cluster(flags, as_written=True)
-    from deploy.cluster.selection import select_nodes
 
     names = select_nodes(opened.inventory, flags.limit)
     with opened.cluster.fleet() as fleet, waiting_for("stopping the job, if one runs, and the roles"):
@@ -95,7 +96,6 @@ def restart(flags: Flags) -> None:
     """
     count = whole_number("--serial", flags.serial, 0, 1024)
     opened = open_cluster(flags)
-    from deploy.cluster.selection import kept_tasks, select
     from deploy.converge.draining import drain
     from deploy.converge.systemd import batches
     from deploy.converge.this_machine import require_ready
@@ -118,7 +118,6 @@ def status(flags: Flags) -> None:
         raise UsageError("--watch and --json: give one of them; a program asks again with --json when it wants to")
     every_seconds = None if flags.watch is None else interval(flags.watch)
     opened = open_cluster(flags, as_written=True)
-    from deploy.cluster.selection import select_nodes
     from deploy.terminal.console import console, show_again
 
     names, view = select_nodes(opened.inventory, flags.limit), opened.view
@@ -190,10 +189,8 @@ def _show_plan(opened: Opened, flags: Flags) -> None:
 
 
 def _order(opened: Opened, flags: Flags) -> "Order":
-    from deploy.cluster.selection import select_nodes
     from deploy.converge.deployment import Order
     from deploy.converge.recap import to_do_again
-    from deploy.jobs.request import needs_data
 
     with_data = flags.wanted is not False and any(map(needs_data, opened.inventory.jobs.order))
     publications = opened.data.publications if with_data else None

@@ -47,13 +47,8 @@ def _cluster_name(file: Path) -> str:
 
 def _write(path: Path, text: str, force: bool) -> None:
     """Write in one step; an inventory that is there stays unless `force`."""
-    if not force:
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError as error:
-            raise UsageError(f"{path} exists: --force overwrites it") from error
-        return
+    if not force and os.path.lexists(path):
+        raise UsageError(f"{path} exists: --force overwrites it")
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_text(text, encoding="utf-8")

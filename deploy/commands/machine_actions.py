@@ -9,12 +9,14 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, visible
+from deploy.cluster.selection import select_nodes
 from deploy.cluster.services import DegradedError
 from deploy.commands.edge import takes
 from deploy.commands.flags import Flags, whole_number
 from deploy.commands.opened import run_phases
 from deploy.commands.opening import open_cluster, open_inventory
 from deploy.common.waiting import waiting_for
+from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
     from deploy.cluster.connector import Connector
@@ -37,7 +39,6 @@ def push(flags: Flags) -> None:
 def storage(flags: Flags) -> None:
     """Set up the shared folder on its server and on the nodes, with the prepared recordings in it."""
     from deploy.converge.deployment import STORAGE_PHASES
-    from deploy.jobs.request import needs_data
 
     opened = open_cluster(flags).for_machines("storage")
     with_data = any(map(needs_data, opened.inventory.jobs.order))
@@ -68,7 +69,6 @@ def rollback(flags: Flags) -> None:
     """
     count = whole_number("--serial", flags.serial, 0, 1024)
     cluster = open_cluster(flags).for_machines("rollback").cluster
-    from deploy.cluster.selection import select_nodes
     from deploy.commands.rollback import roll_back
 
     roll_back(cluster, select_nodes(cluster.inventory, flags.limit), count)
@@ -78,7 +78,6 @@ def rollback(flags: Flags) -> None:
 def reset(flags: Flags) -> None:
     """Remove everything that was ever installed on the nodes; data and runs only with --with-data. Asks first."""
     opened = open_cluster(flags).for_machines("reset")
-    from deploy.cluster.selection import select_nodes
     from deploy.converge.reset import Traces
 
     names = select_nodes(opened.inventory, flags.limit)
@@ -119,7 +118,6 @@ def trust(flags: Flags) -> None:
     """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
     opened = open_cluster(flags).for_machines("trust")
     from deploy.cluster.login import PinnedKeys, Sighting, addresses, ask_for_key
-    from deploy.cluster.selection import select_nodes
 
     pinned = PinnedKeys(opened.cluster.known_hosts)
     names = select_nodes(opened.inventory, flags.limit)

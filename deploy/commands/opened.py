@@ -8,6 +8,7 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode, UsageError
 from cluster.logs.terminal import say
+from deploy.cluster.selection import select_nodes
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -51,7 +52,6 @@ class Opened:
 
 def run_phases(opened: Opened, action: str, limit: "Names", phases: tuple[str, ...], *, with_data: bool) -> None:
     """A part of a start; the command ends degraded where a node failed."""
-    from deploy.cluster.selection import select_nodes
     from deploy.converge.deployment import Order, converge
 
     publications = opened.data.publications if with_data else None

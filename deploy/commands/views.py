@@ -21,7 +21,16 @@ from deploy.converge.survey import survey
 from deploy.converge.systemd import role_states
 from deploy.converge.this_machine import plan_start
 from deploy.jobs.services import JobServices, coordinator_metrics
-from deploy.terminal.console import progress_line
+from deploy.terminal.console import (
+    node_parts,
+    progress_line,
+    progress_of_deployment,
+    progress_of_start,
+    show_plan,
+    show_plans,
+    show_recap,
+    status_parts,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -104,15 +113,11 @@ class ViewOfThisMachine(View):
 
     @contextmanager
     def _progress(self, quiet: bool) -> Iterator[_Shown]:
-        from deploy.terminal.console import progress_of_start
-
         with progress_of_start(quiet=quiet) as report:
             yield _Shown(on_roles=report)
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""
-        from deploy.terminal.console import show_plan
-
         for failure in outlook.survey.lost.values():
             raise ClusterError(failure.last_lines[0])
         status = next(iter(outlook.survey.facts.values()))
@@ -143,8 +148,6 @@ class ViewOfThisMachine(View):
 
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """See `View`."""
-        from deploy.terminal.console import status_parts
-
         now, job_pid = self._cluster.services.state(fleet), self._jobs.running_job()
         now = replace(now, roles=tuple(role for role in now.roles if role.node in names))
         progress = ""
@@ -185,15 +188,11 @@ class ViewOfMachines(View):
 
     @contextmanager
     def _progress(self, quiet: bool) -> Iterator[_Shown]:
-        from deploy.terminal.deployment_console import progress_of_deployment
-
         with progress_of_deployment() as event:  # one of minutes is never quiet
             yield _Shown(on_line=event)
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""
-        from deploy.terminal.deployment_console import show_plans
-
         if for_programs:
             say_json({"cluster": self._inventory.cluster, **plans_json(outlook)})
         else:
@@ -204,14 +203,10 @@ class ViewOfMachines(View):
 
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
         """See `View`."""
-        from deploy.terminal.deployment_console import show_recap
-
         show_recap(result.recap, result.path)
 
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """See `View`."""
-        from deploy.terminal.deployment_console import node_parts
-
         machines = self._machines()
         with waiting_for(LOOKING, quiet=with_job):
             seen = survey(fleet, machines.ask, names)

@@ -13,8 +13,7 @@ from deploy.converge.machine_facts import MachineFacts, UnitFact
 from deploy.converge.node_table import NodeRow, node_rows
 from deploy.converge.survey import Survey
 from deploy.converge.systemd import role_states, state_of
-from deploy.terminal.console import console
-from deploy.terminal.deployment_console import node_parts
+from deploy.terminal.console import console, node_parts
 from tests.converge.pi import converged, thesis, wish_for
 
 WISH = wish_for(thesis())

@@ -7,7 +7,6 @@ service account writes records, and the operator reads them from a node.
 import json
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -164,19 +163,8 @@ def read_all(root: JobsRoot) -> list[JobRecord]:
     """Every job, the oldest first; a running job whose process does not hold the lock counts as interrupted."""
     records = [_read(folder) for folder in root.all()]
     # The lock comes last: a job that ends meanwhile releases it only after it wrote its end.
-    return settled(records, held_by(root.lock), root)
-
-
-def settled(records: Sequence[JobRecord], holder: int | None, root: JobsRoot) -> list[JobRecord]:
-    """`records`; those that claim a process without its lock are read once more, and then count as interrupted."""
-    result = []
-    for record in records:
-        if not _alive(record, holder, root):
-            record = _read(root.job(record.id))
-            if record.state in (JobState.RUNNING, JobState.WAITING):
-                record = replace(record, state=JobState.INTERRUPTED)
-        result.append(record)
-    return result
+    holder = held_by(root.lock)
+    return [record if _alive(record, holder, root) else _reread(root.job(record.id)) for record in records]
 
 
 def run_folder(folder: JobFolder) -> str | None:
@@ -208,6 +196,12 @@ def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
     if record.state is JobState.WAITING:
         return held_by(root.job(record.id).turn_lock) is not None
     return record.state is not JobState.RUNNING or record.pid == holder
+
+
+def _reread(folder: JobFolder) -> JobRecord:
+    record = _read(folder)
+    claims = record.state in (JobState.RUNNING, JobState.WAITING)
+    return replace(record, state=JobState.INTERRUPTED) if claims else record
 
 
 def _read(folder: JobFolder) -> JobRecord:
