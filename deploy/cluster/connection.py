@@ -161,10 +161,8 @@ class NodeConnection(Connector):
         from paramiko import RejectPolicy
 
         address = self.address
-        keywords: dict[str, Any] = {
-            "banner_timeout": address.connect_seconds,
-            "auth_timeout": address.connect_seconds,
-        }
+        seconds = address.connect_seconds
+        keywords: dict[str, Any] = {"banner_timeout": seconds, "auth_timeout": seconds}
         if address.key is not None:
             keywords["key_filename"] = str(Path(address.key).expanduser())
         connection = Connection(
@@ -172,7 +170,7 @@ class NodeConnection(Connector):
             user=address.user,
             port=address.port,
             gateway=jump,
-            connect_timeout=address.connect_seconds,
+            connect_timeout=seconds,
             connect_kwargs=keywords,
         )
         if self._pinned.path.exists():

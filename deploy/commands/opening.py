@@ -50,11 +50,8 @@ class InventoryOpener:
         `as_written` holds no address against this machine: a cluster whose cable was pulled can be stopped. Raises
         UsageError, also the inventory's own with all of its problems.
         """
-        from cluster.inventory import (  # pydantic takes half a second on a Pi: not for `fab --list`
-            load,
-            located,
-            this_machine,
-        )
+        # pydantic takes half a second on a Pi: not for `fab --list`
+        from cluster.inventory import load, located, this_machine
 
         file, origin = choose(flags.inventory, os.environ, Path.cwd())
         path = file.resolve()
@@ -98,15 +95,8 @@ def _this_machine(inventory: "Inventory", overrides: Names) -> Opened:
     services = Supervised(inventory, overrides)
     cluster = local(inventory, overrides, services)
     jobs = ForegroundJobs(cluster, lambda: services.restart_in_place(()))
-    return Opened(
-        cluster,
-        jobs,
-        DataHere(inventory),
-        ViewOfThisMachine(cluster, jobs),
-        lambda: ThisMachine(inventory, services),
-        monitor_here,
-        has_machines=False,
-    )
+    view, desired = ViewOfThisMachine(cluster, jobs), cache(lambda: ThisMachine(inventory, services))
+    return Opened(cluster, jobs, DataHere(inventory), view, desired, monitor_here, has_machines=False)
 
 
 def _machines(inventory: "Inventory", overrides: Names) -> Opened:
@@ -126,12 +116,5 @@ def _machines(inventory: "Inventory", overrides: Names) -> Opened:
     cluster = over_ssh(inventory, overrides, Systemd(inventory))
     machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
     data = PublishedData(inventory)
-    return Opened(
-        cluster,
-        SubmittedJobs(cluster, data.bring),
-        data,
-        ViewOfMachines(cluster, machines),
-        machines,
-        monitor_on_its_node,
-        has_machines=True,
-    )
+    view, jobs = ViewOfMachines(cluster, machines), SubmittedJobs(cluster, data.bring)
+    return Opened(cluster, jobs, data, view, machines, monitor_on_its_node, has_machines=True)

@@ -21,16 +21,7 @@ from deploy.converge.survey import survey
 from deploy.converge.systemd import role_states
 from deploy.converge.this_machine import plan_start
 from deploy.jobs.services import JobServices, coordinator_metrics
-from deploy.terminal.console import (
-    node_parts,
-    progress_line,
-    progress_of_deployment,
-    progress_of_start,
-    show_plan,
-    show_plans,
-    show_recap,
-    status_parts,
-)
+from deploy.terminal import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -113,7 +104,7 @@ class ViewOfThisMachine(View):
 
     @contextmanager
     def _progress(self, quiet: bool) -> Iterator[_Shown]:
-        with progress_of_start(quiet=quiet) as report:
+        with console.progress_of_start(quiet=quiet) as report:
             yield _Shown(on_roles=report)
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
@@ -133,7 +124,7 @@ class ViewOfThisMachine(View):
         if for_programs:
             say_json({"cluster": self._inventory.cluster, **plans_json(outlook), **made.to_json()})
         else:
-            show_plan(made, self._inventory.path)
+            console.show_plan(made, self._inventory.path)
         return ExitCode.BAD_USAGE if made.refusals else ExitCode.DONE
 
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
@@ -152,13 +143,13 @@ class ViewOfThisMachine(View):
         now = replace(now, roles=tuple(role for role in now.roles if role.node in names))
         progress = ""
         if with_job and job_pid is not None:
-            progress = progress_line(coordinator_metrics(self._cluster, fleet))
+            progress = console.progress_line(coordinator_metrics(self._cluster, fleet))
         other = other_inventory(now.inventory, self._inventory.path)
         started_from = [] if with_job or not other else [self._started_from(other)]
         return Picture(
             now.running,
             {**now.to_json(), "job_pid": job_pid},
-            lambda columns: [*status_parts(now, job_pid, progress, columns), *started_from],
+            lambda columns: [*console.status_parts(now, job_pid, progress, columns), *started_from],
         )
 
     def stopped(self, stopped: Stopped) -> None:
@@ -188,7 +179,7 @@ class ViewOfMachines(View):
 
     @contextmanager
     def _progress(self, quiet: bool) -> Iterator[_Shown]:
-        with progress_of_deployment() as event:  # one of minutes is never quiet
+        with console.progress_of_deployment() as event:  # one of minutes is never quiet
             yield _Shown(on_line=event)
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
@@ -196,14 +187,14 @@ class ViewOfMachines(View):
         if for_programs:
             say_json({"cluster": self._inventory.cluster, **plans_json(outlook)})
         else:
-            show_plans(outlook.plans, outlook.unfit)
+            console.show_plans(outlook.plans, outlook.unfit)
             hint = command("deploy start", self._inventory.path)
             say(f"{outlook.changes} to change; `{hint}` does it" if outlook.changes else "nothing to change")
         return ExitCode.DEGRADED if outlook.unfit else ExitCode.DONE
 
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
         """See `View`."""
-        show_recap(result.recap, result.path)
+        console.show_recap(result.recap, result.path)
 
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """See `View`."""
@@ -211,11 +202,11 @@ class ViewOfMachines(View):
         with waiting_for(LOOKING, quiet=with_job):
             seen = survey(fleet, machines.ask, names)
         rows = node_rows(machines, seen)
-        job = [progress_line(coordinator_metrics(self._cluster, fleet)) or "no job runs"] if with_job else []
+        job = [console.progress_line(coordinator_metrics(self._cluster, fleet)) or "no job runs"] if with_job else []
         return Picture(
             all(row.well for row in rows),
             {**role_states(self._inventory, seen).to_json(), "nodes": [row.to_json() for row in rows]},
-            lambda columns: [*node_parts(rows, columns), *job],
+            lambda columns: [*console.node_parts(rows, columns), *job],
         )
 
     def stopped(self, stopped: Stopped) -> None:

@@ -4,7 +4,6 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 
 _PROBE_SECONDS = 1.0
 """How long to try: a caller of `held_by` holds the lock for an instant too."""
@@ -38,9 +37,7 @@ class FileLock:
     def __enter__(self) -> "FileLock":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # The file stays: removing it would let two processes lock two files of one name.
         os.truncate(self._descriptor, 0)
         os.close(self._descriptor)
