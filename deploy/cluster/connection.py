@@ -110,21 +110,10 @@ class NodeConnection(Connector):
         finally:
             channel.close()
 
-    def put(
-        self,
-        content: Path | bytes,
-        remote: str,
-        *,
-        deadline_seconds: float,
-        root: bool = False,
-        user: str | None = None,
-        mode: int = 0o644,
-    ) -> None:
-        """See `Connector`."""
+    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
         # As root never through a link; an account does no harm but its own.
-        words = write_file(remote, mode) if root else shell(_WRITE, remote, f"{mode:o}")
-        data = content if isinstance(content, bytes) else content.read_bytes()
-        written = self.run(words, deadline_seconds=deadline_seconds, stdin=data, root=root, user=user)
+        words = write_file(remote, mode) if how["root"] else shell(_WRITE, remote, f"{mode:o}")
+        written = self.run(words, stdin=data, **how)
         if not written.ok:
             raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}")
 

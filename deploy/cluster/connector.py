@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from cluster.errors import ClusterError
 from deploy.common.command_line import Words, as_account, checked, quoted
@@ -195,7 +195,6 @@ class Connector(ABC):
                     return end()
         return -1
 
-    @abstractmethod
     def put(
         self,
         content: Path | bytes,
@@ -210,6 +209,8 @@ class Connector(ABC):
 
         As root only below folders that root alone can change, and never through a link.
         """
+        data = content if isinstance(content, bytes) else content.read_bytes()
+        self._put(data, remote, mode, deadline_seconds=deadline_seconds, root=root, user=user)
 
     @abstractmethod
     def close(self) -> None:
@@ -228,6 +229,10 @@ class Connector(ABC):
 
         `prefix` goes before words that another account runs. Raises NodeUnreachableError, NotKeptError.
         """
+
+    @abstractmethod
+    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
+        """Write a file; `how` as `run` takes it."""
 
     @abstractmethod
     def _following(self, prefix: list[str], words: list[str]) -> AbstractContextManager[Following]:

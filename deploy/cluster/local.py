@@ -30,9 +30,8 @@ class Local(Connector):
         self._environment = {**environment_for_any_folder(), **(environment or {})}
         self._children: set[subprocess.Popen[bytes]] = set()
 
-    def put(self, content: Path | bytes, remote: str, *, mode: int = 0o644, **_as_if_over_ssh: Any) -> None:
-        """See `Connector`."""
-        atomic_write(Path(remote), content if isinstance(content, bytes) else content.read_bytes())
+    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
+        atomic_write(Path(remote), data)
         Path(remote).chmod(mode)
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ def until_not_busy(log_in: Callable[[], T]) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
-Standing = Literal["known", "new", "changed"]
+KeyStanding = Literal["known", "new", "changed"]
 
 
 def fingerprint(key: "PKey") -> str:
@@ -127,7 +127,7 @@ class Sighting:
 
     address: SshAddress
     key: Any
-    standing: Standing
+    standing: KeyStanding
     pinned: str | None
 
     @property

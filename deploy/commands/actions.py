@@ -13,7 +13,7 @@ from deploy.commands.flags import Flags, interval, whole_number
 from deploy.commands.jobs import OF_DATA, OF_LOGS, with_overrides
 from deploy.commands.logs import logs
 from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh, storage, trust
-from deploy.commands.opened import Opened
+from deploy.commands.opened import OpenCluster
 from deploy.commands.opening import open_cluster
 from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_data
@@ -136,7 +136,7 @@ def status(flags: Flags) -> None:
         raise Exit(None, ExitCode.DEGRADED)
 
 
-def _started(opened: Opened, fleet: "Fleet", order: "Order", wanted: bool | None, quiet: bool) -> "Result":
+def _started(opened: OpenCluster, fleet: "Fleet", order: "Order", wanted: bool | None, quiet: bool) -> "Result":
     from deploy.converge.deployment import converge
 
     pending = opened.jobs.pending
@@ -161,7 +161,7 @@ def _started(opened: Opened, fleet: "Fleet", order: "Order", wanted: bool | None
     return result
 
 
-def _run_jobs(opened: Opened, result: "Result", wanted: bool | None, quiet: bool) -> None:
+def _run_jobs(opened: OpenCluster, result: "Result", wanted: bool | None, quiet: bool) -> None:
     """Run the inventory's jobs, unless the person or a cluster that ran before the start says otherwise."""
     pending, order = opened.jobs.pending, opened.inventory.jobs.order
     if wanted is False:
@@ -177,7 +177,7 @@ def _run_jobs(opened: Opened, result: "Result", wanted: bool | None, quiet: bool
         end_as_the_job_did(opened.jobs.run_jobs(order, ["--quiet"] if quiet else []))
 
 
-def _show_plan(opened: Opened, flags: Flags) -> None:
+def _show_plan(opened: OpenCluster, flags: Flags) -> None:
     from deploy.converge.deployment import LOOKING, look
 
     order = _order(opened, flags)
@@ -188,7 +188,7 @@ def _show_plan(opened: Opened, flags: Flags) -> None:
         raise Exit(None, code)
 
 
-def _order(opened: Opened, flags: Flags) -> "Order":
+def _order(opened: OpenCluster, flags: Flags) -> "Order":
     from deploy.converge.deployment import Order
     from deploy.converge.recap import to_do_again
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenCluster:
     """One cluster for the whole of a command: nodes and services, jobs, data, view, and what its nodes have to be.
 
     `monitor` watches it with a Prometheus of its own. `has_machines`: actions such as `push` mean something.
@@ -32,7 +32,7 @@ class Opened:
     data: "JobData"
     view: "View"
     desired: "Callable[[], Desired]"
-    monitor: "Callable[[Opened], None]"
+    monitor: "Callable[[OpenCluster], None]"
     has_machines: bool
 
     @property
@@ -40,7 +40,7 @@ class Opened:
         """The cluster's inventory."""
         return self.cluster.inventory
 
-    def for_machines(self, action: str) -> "Opened":
+    def for_machines(self, action: str) -> "OpenCluster":
         """This cluster, for an action of machines. Raises UsageError where every role is a process of this machine."""
         if not self.has_machines:
             raise UsageError(
@@ -50,7 +50,7 @@ class Opened:
         return self
 
 
-def run_phases(opened: Opened, action: str, limit: "Names", phases: tuple[str, ...], *, with_data: bool) -> None:
+def run_phases(opened: OpenCluster, action: str, limit: "Names", phases: tuple[str, ...], *, with_data: bool) -> None:
     """A part of a start; the command ends degraded where a node failed."""
     from deploy.converge.deployment import Order, converge
 
@@ -64,7 +64,7 @@ def run_phases(opened: Opened, action: str, limit: "Names", phases: tuple[str, .
         raise Exit(None, ExitCode.DEGRADED)
 
 
-def monitor_on_its_node(opened: Opened) -> None:
+def monitor_on_its_node(opened: OpenCluster) -> None:
     """The part of a start that concerns the monitor's node. Raises UsageError without one."""
     from deploy.converge.deployment import MONITOR_PHASES
     from deploy.monitor.files import url
@@ -79,7 +79,7 @@ def monitor_on_its_node(opened: Opened) -> None:
     say(f"Prometheus: {url(opened.inventory)}")
 
 
-def monitor_here(opened: Opened) -> None:
+def monitor_here(opened: OpenCluster) -> None:
     """A Prometheus in the foreground."""
     from deploy.monitor import local_prometheus
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import UsageError
 from cluster.logs.terminal import say
 from deploy.commands.flags import Flags, Names
-from deploy.commands.opened import Opened, monitor_here, monitor_on_its_node
+from deploy.commands.opened import OpenCluster, monitor_here, monitor_on_its_node
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -72,7 +72,7 @@ OPENER = InventoryOpener()
 """One for the process: several tasks of one call must mean one inventory."""
 
 
-def open_cluster(flags: Flags, as_written: bool = False) -> Opened:
+def open_cluster(flags: Flags, as_written: bool = False) -> OpenCluster:
     """The cluster of this call; see `InventoryOpener.open`. Raises UsageError."""
     opened = open_inventory(flags, as_written)
     kinds = {"local": _this_machine, "ssh": _machines}
@@ -84,7 +84,7 @@ def open_inventory(flags: Flags, as_written: bool = False) -> "Inventory":
     return OPENER.open(flags, as_written)
 
 
-def _this_machine(inventory: "Inventory", overrides: Names) -> Opened:
+def _this_machine(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.cluster.cluster import local
     from deploy.commands.views import ViewOfThisMachine
     from deploy.converge.prepared_data import DataHere
@@ -96,10 +96,10 @@ def _this_machine(inventory: "Inventory", overrides: Names) -> Opened:
     cluster = local(inventory, overrides, services)
     jobs = ForegroundJobs(cluster, lambda: services.restart_in_place(()))
     view, desired = ViewOfThisMachine(cluster, jobs), cache(lambda: ThisMachine(inventory, services))
-    return Opened(cluster, jobs, DataHere(inventory), view, desired, monitor_here, has_machines=False)
+    return OpenCluster(cluster, jobs, DataHere(inventory), view, desired, monitor_here, has_machines=False)
 
 
-def _machines(inventory: "Inventory", overrides: Names) -> Opened:
+def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.cluster.cluster import over_ssh
     from deploy.commands.views import ViewOfMachines
     from deploy.converge.code import ReleaseChoice
@@ -117,4 +117,4 @@ def _machines(inventory: "Inventory", overrides: Names) -> Opened:
     machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
     data = PublishedData(inventory)
     view, jobs = ViewOfMachines(cluster, machines), SubmittedJobs(cluster, data.bring)
-    return Opened(cluster, jobs, data, view, machines, monitor_on_its_node, has_machines=True)
+    return OpenCluster(cluster, jobs, data, view, machines, monitor_on_its_node, has_machines=True)
