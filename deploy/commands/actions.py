@@ -1,17 +1,18 @@
 """The actions of `fab deploy` that every kind of cluster has."""
 
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.exceptions import Exit
 
-from cluster.errors import ExitCode, UsageError
+from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.selection import kept_tasks, select, select_nodes
 from deploy.cluster.services import DegradedError
 from deploy.commands.edge import end_as_the_job_did, takes
-from deploy.commands.flags import Flags, interval, whole_number
+from deploy.commands.flags import Flags, interval, seconds_of, whole_number
 from deploy.commands.jobs import OF_DATA, OF_LOGS, with_overrides
-from deploy.commands.logs import logs
 from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh, storage, trust
 from deploy.commands.opened import OpenCluster
 from deploy.commands.opening import open_cluster
@@ -134,6 +135,46 @@ def status(flags: Flags) -> None:
             screen.print(part)
     if not picture.well:
         raise Exit(None, ExitCode.DEGRADED)
+
+
+@takes("inventory set_ role node lines since run follow json_")
+def logs(flags: Flags) -> None:
+    """The logs of all roles and of the coordinator, merged by time; with --follow every later line too."""
+    # All lines of the time or the run that is asked for.
+    usual = "1_000_000" if flags.since or flags.run else "20"
+    count = whole_number("--lines", flags.lines or usual, 0, 1_000_000)
+    first = 0.0 if flags.since is None else seconds_of(flags.since, datetime.now().astimezone())
+    run = Path(flags.run).name if flags.run else ""
+    opened = open_cluster(flags, as_written=True)
+    places = opened.cluster.services.logs()
+    from deploy.logs.log_merge import Entry, Shown, in_order
+    from deploy.logs.log_reader import MOST_LINES, ClusterLogs, LogQuery, chosen, newest_runs
+
+    query = LogQuery(MOST_LINES if run else count, first, run)
+    found = ClusterLogs(chosen(places, opened.inventory.tasks(), flags.role, flags.node), query)
+    shown = Shown(found.width, run, flags.json_, first)
+
+    def show(entry: Entry) -> None:
+        if shown.wants(entry):
+            say(shown.render(entry))
+
+    with opened.cluster.fleet() as fleet:
+        # Files of this machine take no time.
+        with waiting_for("reading the logs", quiet=not found.has_journals):
+            last = found.last(fleet, flags.follow)
+        errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]
+        known = [entry for result in last.values() if not isinstance(result, ClusterError) for entry in result]
+        wanted = [entry for entry in in_order(known) if shown.wants(entry)]
+        if run and not wanted and not flags.follow and not errors:
+            newest = ", ".join(newest_runs(places, fleet))
+            remedy = f"give one such as {newest}" if newest else "there is no run here: leave --run out"
+            raise UsageError(f"--run {run}: expected a run that the logs name, found no line of it; {remedy}")
+        if count and wanted:
+            say("\n".join(map(shown.render, wanted[-count:])))
+        if flags.follow:
+            found.follow(fleet, show)
+    if errors:
+        raise DegradedError("\n".join(errors))
 
 
 def _started(opened: OpenCluster, fleet: "Fleet", order: "Order", wanted: bool | None, quiet: bool) -> "Result":

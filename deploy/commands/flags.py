@@ -1,7 +1,9 @@
 """Every flag of the commands: its name, its default and what `--help` says of it. A command names those it takes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cluster.errors import UsageError
@@ -11,6 +13,14 @@ Names = tuple[str, ...]
 
 USUAL_SECONDS = 2.0
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 3600.0
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AGO = re.compile(
+    r"-?\s*(?P<count>\d{1,9})\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)(?P<ago>\s+ago)?"
+)
+_MONTHS = re.compile(r"\d\s*M\b")
+"""Months in journalctl: refused, because a person who means minutes would get them, or the other way round."""
+_TIMES = ("%H:%M", "%H:%M:%S")
 
 
 def _flag(words: str, default: object = None, **more: object) -> Any:
@@ -134,3 +144,32 @@ def interval(watch: str | bool) -> float:
             f"--watch: expected seconds from {SHORTEST_SECONDS} to {LONGEST_SECONDS:.0f}, or nothing, got {watch!r}"
         )
     return seconds
+
+
+def seconds_of(since: str, now: datetime) -> float:
+    """`--since` in seconds since the epoch: `10 min ago`, `-2h`, `today`, `22:45`, `2026-11-21 22:45`, ISO 8601.
+
+    A time without a zone is this machine's, as `now` is. No node gets the text: its zone may differ, and journalctl 252
+    refuses `2026-11-21T22:45:01Z`. Raises UsageError for anything else.
+    """
+    words = since.strip().lower()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
+    if words in named:
+        return named[words].timestamp()
+    ago = _AGO.fullmatch(words)
+    if ago and (ago["ago"] or words.startswith("-")) and not _MONTHS.search(since):
+        return now.timestamp() - int(ago["count"]) * _SECONDS[ago["unit"][0]]
+    for form in _TIMES:
+        try:
+            found = datetime.strptime(words, form)
+        except ValueError:
+            continue
+        return midnight.replace(hour=found.hour, minute=found.minute, second=found.second).timestamp()
+    try:
+        given = datetime.fromisoformat(words.removesuffix(" utc").upper())
+        return (given.replace(tzinfo=UTC) if words.endswith(" utc") else given).timestamp()
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"--since: expected a time such as '10 min ago', 'today', '22:45' or '2026-11-21 22:45', got {since!r}"
+        ) from None

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
@@ -25,6 +26,8 @@ KEPT_BYTES = 128 << 20
 """Of one log: a million lines are read where a run is named."""
 MOST_LINES = 1_000_000
 
+_RUN_SLACK_SECONDS = 86400.0
+"""How far a node's clock may be behind that of the coordinator, which names the run."""
 _NEWEST_RUNS = 'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
 
 
@@ -34,15 +37,11 @@ LogSource = FileLog | Journal
 
 @dataclass(frozen=True)
 class LogQuery:
-    """The last `lines` lines, from `since` (seconds since the epoch) on, of `run` alone unless it is empty.
-
-    `not_before` is a time before every line of the run.
-    """
+    """The last `lines` lines, from `since` (seconds since the epoch) on, of `run` alone unless it is empty."""
 
     lines: int
     since: float = 0.0
     run: str = ""
-    not_before: float = 0.0
 
 
 def chosen(
@@ -76,7 +75,7 @@ class ClusterLogs:
             column = f"{node:<{node_columns}}"
             files = [_file(place, f"{column} {place.name.replace(':', '-')}" if journals else place.name, query)
                      for place in here if not place.unit]  # fmt: skip
-            since = max(query.since, query.not_before)
+            since = max(query.since, not_before(query.run))
             self._logs[node] = [*([Journal(node, column, units, query.lines, since)] if units else []), *files]
 
     def last(self, fleet: Fleet, follow: bool) -> dict[str, list[Entry] | ClusterError]:
@@ -130,6 +129,15 @@ class ClusterLogs:
             stop.set()
             for thread in threads:
                 thread.join(5.0)
+
+
+def not_before(run: str) -> float:
+    """A time before every line of the run, by its name; 0 for a name that does not begin with one."""
+    try:
+        begun = datetime.strptime(run.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return 0.0
+    return max(0.0, begun.timestamp() - _RUN_SLACK_SECONDS)
 
 
 def newest_runs(places: Sequence[LogPlace], fleet: Fleet) -> list[str]:
