@@ -1,9 +1,9 @@
 """How the two kinds of clusters are shown: by role on this machine, by node on machines."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ExitCode
@@ -38,24 +38,6 @@ class Picture:
     parts: "Callable[[int], list[RenderableType]]"
 
 
-@dataclass
-class _Shown(Display):
-    """A `Display` over two functions; the warnings wait until the progress is gone."""
-
-    on_line: Callable[[str, str], None] = lambda node, line: None
-    on_roles: Callable[[ClusterStatus], None] = lambda status: None
-    warnings: list[str] = field(default_factory=list)
-
-    def line(self, node: str, line: str) -> None:
-        self.on_line(node, line)
-
-    def roles(self, status: ClusterStatus) -> None:
-        self.on_roles(status)
-
-    def warning(self, line: str) -> None:
-        self.warnings.append(line)
-
-
 class View(ABC):
     """What a command shows of one kind of cluster."""
 
@@ -63,16 +45,9 @@ class View(ABC):
         self._cluster = cluster
         self._inventory = cluster.inventory
 
-    @contextmanager
-    def progress(self, quiet: bool) -> Iterator[Display]:
-        """The progress of a deployment, and then its warnings."""
-        with self._progress(quiet) as shown:
-            yield shown
-        for line in shown.warnings:
-            say(f"warning: {line}", error=True)
-
     @abstractmethod
-    def _progress(self, quiet: bool) -> AbstractContextManager[_Shown]: ...
+    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+        """The progress of a deployment, and then its warnings."""
 
     @abstractmethod
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
@@ -102,10 +77,9 @@ class ViewOfThisMachine(View):
         super().__init__(cluster)
         self._jobs = jobs
 
-    @contextmanager
-    def _progress(self, quiet: bool) -> Iterator[_Shown]:
-        with console.progress_of_start(quiet=quiet) as report:
-            yield _Shown(on_roles=report)
+    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+        """See `View`."""
+        return console.progress(console.Progress if quiet else console.ProgressOfRoles, "starting the supervisor")
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""
@@ -177,10 +151,9 @@ class ViewOfMachines(View):
         super().__init__(cluster)
         self._machines = machines
 
-    @contextmanager
-    def _progress(self, quiet: bool) -> Iterator[_Shown]:
-        with console.progress_of_deployment() as event:  # one of minutes is never quiet
-            yield _Shown(on_line=event)
+    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+        """See `View`. One of minutes is never quiet."""
+        return console.progress(console.ProgressOfNodes, "connecting")
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""

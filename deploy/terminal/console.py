@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from cluster.logs.terminal import is_animated, say
-from deploy.cluster.services import ClusterStatus, Report, RoleState
+from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
 from deploy.converge.apply import StepFailure
-from deploy.converge.change import Change
+from deploy.converge.change import Change, Display
 from deploy.converge.check import Finding, Level
 from deploy.converge.node_table import NodeRow
 from deploy.converge.recap import Recap
@@ -254,35 +254,59 @@ def name_nodes(names: Sequence[str], everyone: Sequence[str], *, every_name: boo
     return f"{len(names)} nodes ({names[0]}, ...)"
 
 
-@contextmanager
-def progress_of_start(*, quiet: bool = False) -> Iterator[Report]:
-    """Show which roles are ready: a spinner on a terminal, else one line a role."""
-    if quiet or not is_animated(sys.stdout):
-        yield (lambda status: None) if quiet else _LineReport()
-        return
-    from cluster.logs.screen import spinner
+class Progress(Display):
+    """The progress of a deployment. This one shows nothing; `update` changes the words beside a spinner."""
 
-    with spinner("starting the supervisor") as update:
+    def __init__(self, update: Callable[[str], None] | None = None) -> None:
+        self._update = update
+        self._said: dict[str, str] = {}
+        self.warnings: list[str] = []
 
-        def report(status: ClusterStatus) -> None:
+    def warning(self, line: str) -> None:
+        """See `Display`."""
+        self.warnings.append(line)
+
+
+class ProgressOfRoles(Progress):
+    """Which roles are ready: beside a spinner, else one line a role."""
+
+    def roles(self, status: ClusterStatus) -> None:
+        """See `Display`."""
+        if self._update is not None:
             ready = len(status.in_state(RoleState.READY))
             waiting = ", ".join(role.name for role in status.roles if role.state is not RoleState.READY)
-            update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
-
-        yield report
-
-
-class _LineReport:
-    def __init__(self) -> None:
-        self._said: dict[str, str] = {}
-
-    def __call__(self, status: ClusterStatus) -> None:
+            self._update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
+            return
         for role in status.roles:
             line = f"{role.name} {role.state}" + (f": {role.reason}" if role.reason else "")
             # The command ends with the failures, on stderr.
             if role.state not in (RoleState.STARTING, RoleState.FAILED) and self._said.get(role.name) != line:
                 self._said[role.name] = line
                 say(line)
+
+
+class ProgressOfNodes(Progress):
+    """What is done on which node: the last event beside a spinner, else one line an event."""
+
+    def line(self, node: str, line: str) -> None:
+        """See `Display`."""
+        (self._update or say)(f"{node}: {line}" if node else line)
+
+
+@contextmanager
+def progress(kind: type[Progress], words: str) -> Iterator[Progress]:
+    """Shown while it lasts, with a spinner on a terminal; then its warnings."""
+    if kind is not Progress and is_animated(sys.stdout):
+        from cluster.logs.screen import spinner
+
+        with spinner(words) as update:
+            shown = kind(update)
+            yield shown
+    else:
+        shown = kind()
+        yield shown
+    for line in shown.warnings:
+        say(f"warning: {line}", error=True)
 
 
 def megabytes(count: int | None) -> str:
@@ -327,18 +351,6 @@ def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mappi
             for line in diff.splitlines():
                 colour = {"+": "green", "-": "red"}.get(line[:1], "dim")
                 screen.print(words("      ", (line, colour)))
-
-
-@contextmanager
-def progress_of_deployment() -> Iterator[Callable[[str, str], None]]:
-    """Show each event: a spinner with the last one on a terminal, else one line an event."""
-    if is_animated(sys.stdout):
-        from cluster.logs.screen import spinner
-
-        with spinner("connecting") as update:
-            yield lambda node, line: update(f"{node}: {line}" if node else line)
-    else:
-        yield lambda node, line: say(f"{node}: {line}" if node else line)
 
 
 def show_recap(recap: Recap, path: Path) -> None:
