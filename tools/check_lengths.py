@@ -17,11 +17,6 @@ LIMIT_PARAMETERS = 8
 ALLOWED = frozenset(
     {
         "cluster/jobs/modes/synchronous.py:train",
-        "deploy/commands/actions.py:start",
-        "deploy/commands/jobs.py:evaluate",
-        "deploy/commands/jobs.py:pi",
-        "deploy/commands/jobs.py:train",
-        "deploy/commands/logs.py:logs",
         "tests/pages/example.py:training",
     }
 )

@@ -3,27 +3,22 @@
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from deploy.cluster.address import TRIES, SshAddress, server_was_busy, wait_a_little, why_no_ssh
 from deploy.cluster.connector import (
     DEADLINE_CODES,
-    KEPT_BYTES,
-    KEPT_ERROR_BYTES,
-    LINE_BYTES,
     READ_BYTES,
+    Connector,
+    Following,
     Kept,
-    NodeDeadlineError,
-    NodeOutputError,
     NodeUnreachableError,
-    NotKeptError,
-    Outcome,
     shortened,
 )
-from deploy.cluster.host_keys import PinnedKeys
-from deploy.common.command_line import Words, as_account, checked, quoted, shell
+from deploy.cluster.login import PinnedKeys, SshAddress, until_not_busy, why_no_ssh
+from deploy.common.command_line import quoted, shell
 from deploy.rooted.commands import write_file
 
 if TYPE_CHECKING:
@@ -42,7 +37,7 @@ _WRITE = (
 )
 
 
-class NodeConnection:
+class NodeConnection(Connector):
     """A node, connected to when it is first used; every command has a channel of its own.
 
     Fabric reads the user's SSH configuration and opens the connection; its own policy for host keys, which accepts any,
@@ -50,150 +45,80 @@ class NodeConnection:
     """
 
     def __init__(self, address: SshAddress, pinned: PinnedKeys, jump: "NodeConnection | None" = None) -> None:
+        super().__init__(address.name, address.user)
         self.address = address
         self._pinned = pinned
         self._jump = jump
         self._connection: Connection | None = None
         self._opening = threading.Lock()
-        self._over = False
-
-    @property
-    def name(self) -> str:
-        """The node's name in the inventory."""
-        return self.address.name
-
-    @property
-    def account(self) -> str:
-        """See `Connector`."""
-        return self.address.user
 
     def open(self) -> "Connection":
         """The Fabric connection, opened now if it was not. Raises NodeUnreachableError."""
         with self._opening:
-            if self._over:
-                raise NodeUnreachableError(f"{self.name}: interrupted")
+            super().open()
             if self._connection is None or not self._connection.is_connected:
                 self._connection = self._open()
             return self._connection
 
-    def run(
-        self,
-        words: Words,
-        *,
-        deadline_seconds: float = 30.0,
-        stdin: bytes | None = None,
-        root: bool = False,
-        user: str | None = None,
-        kept_bytes: int = KEPT_BYTES,
-        into: BinaryIO | None = None,
-    ) -> Outcome:
-        """Run a command to its end, as the account logged in, as root or as `user`; any code is an outcome.
-
-        It is ended on the node when `deadline_seconds` are over. Of what it prints `kept_bytes` are kept, half of them
-        its beginning and half its end; with `into` it goes there instead, and more than `kept_bytes` end the command.
-        Raises NodeUnreachableError, NodeDeadlineError, NodeOutputError.
-        """
-        words = checked(words)
-        command = quoted(*words)
-        limit = ["timeout", "-k", str(GRACE_SECONDS), f"{deadline_seconds:.0f}", *words]
-        kept = Kept(kept_bytes, into)
+    def _run(
+        self, prefix: list[str], words: list[str], stdin: bytes, deadline_seconds: float, kept: Kept, said: Kept
+    ) -> int | None:
+        limit = ["timeout", "-k", str(GRACE_SECONDS), f"{deadline_seconds:.0f}"]
         channel = self._channel()
         begun = time.monotonic()
+        broken = f"{self.name}: the connection broke during `{shortened(quoted(*words))}`"
         try:
             channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
-            channel.exec_command(quoted(*as_account(limit, root=root, user=user)))
-            stderr = _exchange(channel, stdin, kept)
-            code = channel.recv_exit_status()
-        except TimeoutError as error:
-            raise self._overdue(command, deadline_seconds) from error
-        except NotKeptError as error:
-            raise NodeOutputError(f"{self.name}: what `{shortened(command)}` prints: {error}") from error
+            channel.exec_command(quoted(*prefix, *limit, *words))
+            _exchange(channel, stdin, kept, said)
+            code = int(channel.recv_exit_status())
+        except TimeoutError:
+            return None
         except (OSError, EOFError) as error:
-            raise NodeUnreachableError(
-                f"{self.name}: the connection broke during `{shortened(command)}`: {error}"
-            ) from error
+            raise NodeUnreachableError(f"{broken}: {error}") from error
         finally:
             channel.close()
-        seconds = time.monotonic() - begun
-        if code in DEADLINE_CODES and seconds >= deadline_seconds:
-            raise self._overdue(command, deadline_seconds)
+        if code in DEADLINE_CODES and time.monotonic() - begun >= deadline_seconds:
+            return None
         if code == -1:
-            raise NodeUnreachableError(f"{self.name}: the connection broke during `{shortened(command)}`")
-        said = stderr.content().decode("utf-8", errors="replace")
-        return Outcome(command, code, kept.content(), said, seconds, kept.left_out_bytes)
+            raise NodeUnreachableError(broken)
+        return code
 
-    def stream(
-        self,
-        words: Words,
-        on_line: Callable[[str], None],
-        *,
-        root: bool = False,
-        user: str | None = None,
-        stop: threading.Event | None = None,
-    ) -> int:
-        """Pass on each line of a command until it ends, or until `stop` is set; its return code (-1: stopped).
-
-        The command dies with the channel. Raises NodeUnreachableError when the connection breaks.
-        """
-        following = shell(_DIES_WITH_ITS_INPUT, *checked(words))
+    @contextmanager
+    def _following(self, prefix: list[str], words: list[str]) -> Iterator[Following]:
         channel = self._channel()
+
+        def next_bytes() -> bytes | None:
+            try:
+                return bytes(channel.recv(READ_BYTES))
+            except TimeoutError:
+                if not channel.active or not channel.transport.is_active():
+                    raise NodeUnreachableError(f"{self.name}: the connection broke") from None
+                return None
+
+        def end() -> int:
+            code = int(channel.recv_exit_status())
+            if code == -1:  # none ever came
+                raise NodeUnreachableError(f"{self.name}: the connection broke")
+            return code
+
         try:
             channel.settimeout(0.25)
             channel.set_combine_stderr(True)
-            channel.exec_command(quoted(*as_account(following, root=root, user=user)))
-            rest = b""
-            while not (stop is not None and stop.is_set()):
-                try:
-                    received = channel.recv(READ_BYTES)
-                except TimeoutError:
-                    if not channel.active or not channel.transport.is_active():
-                        raise NodeUnreachableError(f"{self.name}: the connection broke") from None
-                    continue
-                if not received:
-                    if rest:
-                        on_line(rest.decode("utf-8", errors="replace"))
-                    code = int(channel.recv_exit_status())
-                    if code == -1:  # none ever came
-                        raise NodeUnreachableError(f"{self.name}: the connection broke")
-                    return code
-                *lines, rest = (rest + received).split(b"\n")
-                for line in lines:
-                    on_line(line.decode("utf-8", errors="replace"))
-                if len(rest) > LINE_BYTES:
-                    on_line(rest.decode("utf-8", errors="replace"))
-                    rest = b""
-            return -1
+            channel.exec_command(quoted(*prefix, *shell(_DIES_WITH_ITS_INPUT, *words)))
+            yield next_bytes, end
         finally:
             channel.close()
 
-    def put(
-        self,
-        content: Path | bytes,
-        remote: str,
-        *,
-        deadline_seconds: float,
-        root: bool = False,
-        user: str | None = None,
-        mode: int = 0o644,
-    ) -> None:
-        """Write a file, whole or not at all. Raises as `run`, and NodeUnreachableError when the node cannot keep it.
-
-        As root only below folders that root alone can change, and never through a link.
-        """
+    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
         # As root never through a link; an account does no harm but its own.
-        words = write_file(remote, mode) if root else shell(_WRITE, remote, f"{mode:o}")
-        data = content if isinstance(content, bytes) else content.read_bytes()
-        outcome = self.run(words, deadline_seconds=deadline_seconds, stdin=data, root=root, user=user)
-        if not outcome.ok:
-            raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(outcome.last_lines)}")
-
-    def hang_up(self) -> None:
-        """Close it for good: a command under way, and every later one, raises NodeUnreachableError."""
-        self._over = True
-        self.close()
+        words = write_file(remote, mode) if how["root"] else shell(_WRITE, remote, f"{mode:o}")
+        written = self.run(words, stdin=data, **how)
+        if not written.ok:
+            raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}")
 
     def close(self) -> None:
-        """Hang up; the next command opens it again."""
+        """See `Connector`."""
         with self._opening:
             if self._connection is not None:
                 self._connection.close()
@@ -209,42 +134,43 @@ class NodeConnection:
             raise NodeUnreachableError(f"{self.name}: the connection broke: {error}") from error
 
     def _open(self) -> "Connection":
+        jump = None if self._jump is None else self._jump.open()
+        try:
+            connection = until_not_busy(lambda: self._log_in(jump))  # all nodes that share a jump host come at once
+        except Exception as error:
+            raise NodeUnreachableError(self._why(error)) from error
+        connection.transport.set_keepalive(KEEPALIVE_SECONDS)
+        # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
+        connection.transport.channel_timeout = self.address.connect_seconds
+        _end_when_silent(connection.transport.sock)
+        return connection
+
+    def _log_in(self, jump: "Connection | None") -> "Connection":
         from fabric import Connection
         from paramiko import RejectPolicy
 
         address = self.address
-        keywords: dict[str, Any] = {
-            "banner_timeout": address.connect_seconds,
-            "auth_timeout": address.connect_seconds,
-        }
+        seconds = address.connect_seconds
+        keywords: dict[str, Any] = {"banner_timeout": seconds, "auth_timeout": seconds}
         if address.key is not None:
             keywords["key_filename"] = str(Path(address.key).expanduser())
-        for attempt in range(TRIES):
-            connection = Connection(
-                address.host,
-                user=address.user,
-                port=address.port,
-                gateway=None if self._jump is None else self._jump.open(),
-                connect_timeout=address.connect_seconds,
-                connect_kwargs=keywords,
-            )
-            if self._pinned.path.exists():
-                connection.client.load_host_keys(str(self._pinned.path))
-            connection.client.set_missing_host_key_policy(RejectPolicy())
-            try:
-                connection.open()
-            except Exception as error:
-                connection.close()
-                if attempt + 1 < TRIES and server_was_busy(error):
-                    wait_a_little(attempt)  # all nodes that share a jump host come at once
-                    continue
-                raise NodeUnreachableError(self._why(error)) from error
-            connection.transport.set_keepalive(KEEPALIVE_SECONDS)
-            # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
-            connection.transport.channel_timeout = address.connect_seconds
-            _end_when_silent(connection.transport.sock)
-            return connection
-        raise AssertionError("the last attempt returns or raises")
+        connection = Connection(
+            address.host,
+            user=address.user,
+            port=address.port,
+            gateway=jump,
+            connect_timeout=seconds,
+            connect_kwargs=keywords,
+        )
+        if self._pinned.path.exists():
+            connection.client.load_host_keys(str(self._pinned.path))
+        connection.client.set_missing_host_key_policy(RejectPolicy())
+        try:
+            connection.open()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _why(self, error: Exception) -> str:
         from paramiko import AuthenticationException, BadHostKeyException, PasswordRequiredException, SSHException
@@ -272,11 +198,6 @@ class NodeConnection:
         what = str(error) or type(error).__name__
         return f"{where}: no connection: {what}; is it switched on, and is the address right?"
 
-    def _overdue(self, command: str, deadline_seconds: float) -> NodeDeadlineError:
-        return NodeDeadlineError(
-            f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{shortened(command)}`"
-        )
-
 
 def _end_when_silent(connected: object) -> None:
     option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
@@ -285,44 +206,34 @@ def _end_when_silent(connected: object) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 
-def _exchange(channel: Any, stdin: bytes | None, output: Kept) -> Kept:
-    """Send all of `stdin` while reading both streams to their ends: any order of the two could block without an end.
-
-    What comes on stdout goes to `output`; returns what came on stderr.
-    """
-    failure: list[Exception] = []
+def _exchange(channel: Any, stdin: bytes, kept: Kept, said: Kept) -> None:
+    """Send all of `stdin` while reading both streams to their ends: any order of the two could block without an end."""
 
     def send() -> None:
-        try:
+        # The command may end without reading it all, and the deadline closes the channel.
+        with suppress(OSError):
             # In pieces: paramiko's sendall copies all that is left for each packet it sends.
-            for start in range(0, len(stdin or b""), READ_BYTES):
-                channel.sendall((stdin or b"")[start : start + READ_BYTES])
+            for start in range(0, len(stdin), READ_BYTES):
+                channel.sendall(stdin[start : start + READ_BYTES])
             channel.shutdown_write()
-        except OSError as error:  # the command ended without reading it all, or the deadline closed the channel
-            failure.append(error)
-
-    errors = Kept(KEPT_ERROR_BYTES)
 
     def read_errors() -> None:
-        try:
+        with suppress(OSError):
             while received := channel.recv_stderr(READ_BYTES):
-                errors.add(received)
-        except OSError as error:
-            failure.append(error)
+                said.add(received)
 
     threads = [threading.Thread(target=one, daemon=True) for one in (send, read_errors)]
     for thread in threads:
         thread.start()
     try:
         while received := channel.recv(READ_BYTES):
-            output.add(received)
+            kept.add(received)
     except BaseException:
         channel.close()
         raise
     finally:
         for thread in threads:
             thread.join()
-    return errors
 
 
 # sshd leaves a command alone when its channel goes; a `tail -f` without a reader would stay.

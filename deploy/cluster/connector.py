@@ -1,13 +1,17 @@
 """One node's connector: run a command, follow one, write a file. SSH (`connection`) and this machine (`local`)."""
 
+import getpass
 import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from cluster.errors import ClusterError
-from deploy.common.command_line import Words
+from deploy.common.command_line import Words, as_account, checked, quoted
 
 
 class NotKeptError(Exception):
@@ -78,7 +82,7 @@ class NodeOutputError(ClusterError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """A command that ended by itself. `stdout` lacks `left_out_bytes` in its middle; a line there counts them."""
 
     command: str
@@ -105,19 +109,29 @@ class Outcome:
         return tuple(said.splitlines()[-_LAST_LINES:])
 
 
-class Connector(Protocol):
+Following = tuple[Callable[[], bytes | None], Callable[[], int]]
+"""What a followed command printed next: None for nothing yet, no bytes at its end; and its return code then."""
+
+
+class Connector(ABC):
     """The way to one node. Every call has a deadline or a `stop`; calls from several threads are allowed."""
 
-    @property
-    def name(self) -> str:
-        """The node's name in the inventory."""
+    def __init__(self, name: str, account: str | None = None) -> None:
+        """`name` is the node's in the inventory; `account` logs in there, else it is this machine's."""
+        self.name = name
+        self._account = account
+        self._over = False
 
     @property
     def account(self) -> str:
         """The account that commands run as, unless `root` or `user` says otherwise."""
+        return self._account or getpass.getuser()
 
     def open(self) -> object:
         """Connect now, so that the first command does not wait for it. Raises NodeUnreachableError."""
+        if self._over:
+            raise NodeUnreachableError(f"{self.name}: interrupted")
+        return None
 
     def run(
         self,
@@ -129,13 +143,29 @@ class Connector(Protocol):
         user: str | None = None,
         kept_bytes: int = KEPT_BYTES,
         into: BinaryIO | None = None,
-    ) -> Outcome:
-        """Run a command until it ends; every return code is an outcome.
+    ) -> CommandResult:
+        """Run a command to its end, as the account logged in, as root or as `user`; every return code is a result.
 
-        The deadline ends it on the node. `kept_bytes` of its output are kept. With `into` the output goes there, and
-        a command that prints more than `kept_bytes` is ended.
+        It is ended on the node when `deadline_seconds` are over. Of what it prints `kept_bytes` are kept, half of them
+        its beginning and half its end; with `into` it goes there instead, and more than `kept_bytes` end the command.
         Raises NodeUnreachableError, NodeDeadlineError, NodeOutputError.
         """
+        words = checked(words)
+        command = quoted(*words)
+        kept, said = Kept(kept_bytes, into), Kept(KEPT_ERROR_BYTES)
+        prefix = as_account([], root=root, user=user)
+        self.open()
+        begun = time.monotonic()
+        try:
+            code = self._run(prefix, words, stdin or b"", deadline_seconds, kept, said)
+        except NotKeptError as error:
+            raise NodeOutputError(f"{self.name}: what `{shortened(command)}` prints: {error}") from error
+        if code is None:
+            raise NodeDeadlineError(
+                f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{shortened(command)}`"
+            )
+        seconds, stderr = time.monotonic() - begun, said.content().decode("utf-8", errors="replace")
+        return CommandResult(command, code, kept.content(), stderr, seconds, kept.left_out_bytes)
 
     def stream(
         self,
@@ -150,6 +180,20 @@ class Connector(Protocol):
 
         The command ends with the call. Raises NodeUnreachableError.
         """
+        rest = b""
+        with self._following(as_account([], root=root, user=user), checked(words)) as (next_bytes, end):
+            while not (stop is not None and stop.is_set()):
+                received = next_bytes()
+                if received is None:
+                    continue
+                *lines, rest = (rest + received).split(b"\n")
+                if rest and (not received or len(rest) > LINE_BYTES):
+                    lines, rest = [*lines, rest], b""
+                for line in lines:
+                    on_line(line.decode("utf-8", errors="replace"))
+                if not received:
+                    return end()
+        return -1
 
     def put(
         self,
@@ -161,13 +205,38 @@ class Connector(Protocol):
         user: str | None = None,
         mode: int = 0o644,
     ) -> None:
-        """Write a file, whole or not at all. Raises as `run`."""
+        """Write a file, whole or not at all. Raises as `run`, and ClusterError where the node cannot keep it.
 
+        As root only below folders that root alone can change, and never through a link.
+        """
+        data = content if isinstance(content, bytes) else content.read_bytes()
+        self._put(data, remote, mode, deadline_seconds=deadline_seconds, root=root, user=user)
+
+    @abstractmethod
     def close(self) -> None:
         """Disconnect; the next call connects again."""
 
     def hang_up(self) -> None:
         """Disconnect for good: a call under way, and every later one, raises NodeUnreachableError."""
+        self._over = True
+        self.close()
+
+    @abstractmethod
+    def _run(
+        self, prefix: list[str], words: list[str], stdin: bytes, deadline_seconds: float, kept: Kept, said: Kept
+    ) -> int | None:
+        """Run a command, its stdout to `kept` and its stderr to `said`; None where its deadline ended it.
+
+        `prefix` goes before words that another account runs. Raises NodeUnreachableError, NotKeptError.
+        """
+
+    @abstractmethod
+    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
+        """Write a file; `how` as `run` takes it."""
+
+    @abstractmethod
+    def _following(self, prefix: list[str], words: list[str]) -> AbstractContextManager[Following]:
+        """A command with both of its streams in one; it ends with the context."""
 
 
 def shortened(command: str) -> str:

@@ -1,16 +1,136 @@
-"""What keeps the role processes of a cluster running: systemd on its machines, or our supervisor on this one."""
+"""What keeps the roles of a cluster running: systemd on its machines, or our supervisor on this one. Their status."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.errors import ClusterError, ExitCode
-from deploy.cluster.role_status import ClusterStatus
 
 if TYPE_CHECKING:
     from cluster.inventory import Task
-    from deploy.cluster.fleet import Fleet
+    from deploy.cluster.cluster import Fleet
+
+
+class RoleState(StrEnum):
+    """Where a role process is in its life."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    FROZEN = "frozen"
+    WAITING = "waiting"  # for its next restart
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+SETTLED = frozenset({RoleState.READY, RoleState.FAILED})
+"""States in which waiting for a start has an answer."""
+
+
+def other_inventory(started_from: str | None, inventory: Path) -> str:
+    """The file a cluster was started from, as seen from here, where it is known and not `inventory`; else empty.
+
+    Clusters of one name in files of one folder are one cluster.
+    """
+    if started_from is None or Path(started_from) == inventory.resolve():
+        return ""
+    return os.path.relpath(started_from)
+
+
+@dataclass(frozen=True)
+class RoleStatus:
+    """One role process. `reason` says why it is not simply ready; figures are None where there is no process."""
+
+    role: str
+    index: int
+    node: str
+    address: str
+    metrics_address: str
+    state: RoleState
+    pid: int | None = None
+    anonymous_memory_bytes: int | None = None
+    uptime_seconds: float | None = None
+    restarts: int = 0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """`worker:1`."""
+        return f"{self.role}:{self.index}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with the role's name as `task`."""
+        return {"task": self.name, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "RoleStatus":
+        """The inverse of `to_json`."""
+        values = {name: value for name, value in record.items() if name != "task"}
+        return cls(**{**values, "state": RoleState(values["state"])})
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """All roles of a cluster, in the order of the inventory; `inventory` is what it was started from, if it runs."""
+
+    cluster: str
+    roles: tuple[RoleStatus, ...]
+    supervisor_pid: int | None = None
+    inventory: str | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether every role is ready."""
+        return all(role.state is RoleState.READY for role in self.roles)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every role is ready or has failed for good."""
+        return all(role.state in SETTLED for role in self.roles)
+
+    @property
+    def summary(self) -> str:
+        """`running`, `degraded` or `stopped`."""
+        if self.running:
+            return "running"
+        return "stopped" if all(role.state is RoleState.STOPPED for role in self.roles) else "degraded"
+
+    @property
+    def serves_jobs(self) -> bool:
+        """Whether a job can run: every parameter server is ready and at least one worker."""
+        ready = {role.role for role in self.in_state(RoleState.READY)}
+        return ready == {"ps", "worker"} and all(
+            role.state is RoleState.READY for role in self.roles if role.role == "ps"
+        )
+
+    def in_state(self, *states: RoleState) -> tuple[RoleStatus, ...]:
+        """The roles in one of `states`."""
+        return tuple(role for role in self.roles if role.state in states)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as `status --json` prints them and the supervisor sends them."""
+        return {
+            "cluster": self.cluster,
+            "state": self.summary,
+            "supervisor_pid": self.supervisor_pid,
+            "inventory": self.inventory,
+            "roles": [role.to_json() for role in self.roles],
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "ClusterStatus":
+        """The inverse of `to_json`."""
+        roles: Sequence[Mapping[str, Any]] = record["roles"]
+        return cls(
+            record["cluster"],
+            tuple(RoleStatus.from_json(role) for role in roles),
+            record["supervisor_pid"],
+            record.get("inventory"),  # a supervisor that runs since before an update does not say
+        )
+
 
 Report = Callable[[ClusterStatus], None]
 

@@ -1,36 +1,39 @@
 """The actions of `fab deploy` that every kind of cluster has."""
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from invoke.exceptions import Exit
 
-from cluster.errors import ExitCode, UsageError
+from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
-from deploy.commands import watching
-from deploy.commands.edge import DegradedError, at_the_edge, end_as_the_job_did
-from deploy.commands.flags import whole_number
-from deploy.commands.jobs import data_settings, log_settings
-from deploy.commands.logs import logs
-from deploy.commands.machine_actions import push, reset, rollback, ssh, storage, trust
-from deploy.commands.monitor import monitor
-from deploy.commands.opening import Names, Opened, open_cluster
+from deploy.cluster.selection import kept_tasks, select, select_nodes
+from deploy.cluster.services import DegradedError
+from deploy.commands.edge import end_as_the_job_did, takes
+from deploy.commands.flags import Flags, interval, seconds_of, whole_number
+from deploy.commands.jobs import OF_DATA, OF_LOGS, with_overrides
+from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh, storage, trust
+from deploy.commands.opened import OpenCluster
+from deploy.commands.opening import open_cluster
 from deploy.common.waiting import waiting_for
+from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
-    from deploy.cluster.fleet import Fleet
+    from deploy.cluster.cluster import Fleet
     from deploy.converge.deployment import Order, Outlook, Result
 
 
-@at_the_edge
-def check(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
+@takes("inventory set_ json_")
+def check(flags: Flags) -> None:
     """Whether the cluster can start: ports, TensorFlow, memory, disks, clocks, data. Changes nothing."""
-    opened = open_cluster(inventory, set_, json_)
+    opened = open_cluster(flags)
     from deploy.converge.deployment import LOOKING
     from deploy.terminal.console import show_findings
 
     with opened.cluster.fleet() as fleet, waiting_for(LOOKING):
-        findings = opened.desired.check(fleet)
-    if json_:
+        findings = opened.desired().check(fleet)
+    if flags.json_:
         say_json({"cluster": opened.inventory.cluster, "findings": [finding.to_json() for finding in findings]})
     else:
         show_findings(findings)
@@ -38,46 +41,23 @@ def check(context: Any, inventory: str | None = None, set_: Names = None, json_:
         raise Exit(None, ExitCode.FAILED)
 
 
-@at_the_edge
-def plan(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    jobs: bool = False,
-    no_jobs: bool = False,
-    limit: Names = None,
-    json_: bool = False,
-) -> None:
+@takes("inventory set_ jobs no_jobs limit json_")
+def plan(flags: Flags) -> None:
     """What `start` would do now. Changes nothing."""
-    _show_plan(open_cluster(inventory, set_, json_), _wanted(jobs, no_jobs), limit, False, json_)
+    _show_plan(open_cluster(flags), flags)
 
 
-@at_the_edge
-def start(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    jobs: bool = False,
-    no_jobs: bool = False,
-    data: str | None = None,
-    limit: Names = None,
-    retry: bool = False,
-    dry_run: bool = False,
-    json_: bool = False,
-    quiet: bool = False,
-    log_format: str | None = None,
-    log_level: str | None = None,
-) -> None:
+@takes("inventory set_ jobs no_jobs data limit retry dry_run json_ quiet log_format log_level")
+def start(flags: Flags) -> None:
     """Start what is not running, wait until it is ready, then run the inventory's jobs in order."""
-    wanted = _wanted(jobs, no_jobs)
-    overrides = [*data_settings(data), *log_settings(log_format, log_level), *(set_ or ())]
-    if json_ and not dry_run:
+    wanted = flags.wanted
+    if flags.json_ and not flags.dry_run:
         raise UsageError("--json: goes with --dry-run; `fab deploy status --json` shows the cluster after a start")
-    opened = open_cluster(inventory, overrides, json_)
-    if dry_run:
-        _show_plan(opened, wanted, limit, retry, json_)
+    opened = open_cluster(with_overrides(flags, OF_DATA | OF_LOGS))
+    if flags.dry_run:
+        _show_plan(opened, flags)
         return
-    order = _order(opened, "start", limit, retry, wanted)
+    order = _order(opened, flags)
     gone = opened.cluster.nodes_gone()
     if gone:
         say(
@@ -86,22 +66,21 @@ def start(
             error=True,
         )
     with opened.cluster.fleet() as fleet:
-        result = _started(opened, fleet, order, wanted, quiet)
+        result = _started(opened, fleet, order, wanted, flags.quiet)
     if not result.whole or result.recap.notes:
         raise Exit(None, ExitCode.DEGRADED)
     opened.cluster.remember_nodes()
-    _run_jobs(opened, result, wanted, quiet)
+    _run_jobs(opened, result, wanted, flags.quiet)
     if result.recap.failures:
         raise Exit(None, ExitCode.DEGRADED)
 
 
-@at_the_edge
-def stop(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
+@takes("inventory set_ limit")
+def stop(flags: Flags) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
-    opened = open_cluster(inventory, set_, as_written=True)
-    from deploy.cluster.selection import select_nodes
+    opened = open_cluster(flags, as_written=True)
 
-    names = select_nodes(opened.inventory, limit or ())
+    names = select_nodes(opened.inventory, flags.limit)
     with opened.cluster.fleet() as fleet, waiting_for("stopping the job, if one runs, and the roles"):
         stopped = opened.cluster.services.stop(fleet, names)
     opened.view.stopped(stopped)
@@ -109,28 +88,20 @@ def stop(context: Any, inventory: str | None = None, set_: Names = None, limit: 
         raise DegradedError("\n".join(map(str, stopped.failed.values())))
 
 
-@at_the_edge
-def restart(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    role: Names = None,
-    node: Names = None,
-    serial: str = "0",
-) -> None:
+@takes("inventory set_ role node serial")
+def restart(flags: Flags) -> None:
     """Stop and start every role, or only some, `--serial` nodes at a time. Runs no jobs.
 
     The workers of a batch are drained first, if a job runs and other workers can take over. A batch that does not
     come up ends the command.
     """
-    count = whole_number("--serial", serial, 0, 1024)
-    opened = open_cluster(inventory, set_)
-    from deploy.cluster.selection import kept_tasks, select
+    count = whole_number("--serial", flags.serial, 0, 1024)
+    opened = open_cluster(flags)
     from deploy.converge.draining import drain
     from deploy.converge.systemd import batches
     from deploy.converge.this_machine import require_ready
 
-    tasks = select(kept_tasks(opened.inventory), role or (), node or ())
+    tasks = select(kept_tasks(opened.inventory), flags.role, flags.node)
     with opened.cluster.fleet() as fleet:
         for batch in batches(list(dict.fromkeys(task.node for task in tasks)), count):
             chosen = [task for task in tasks if task.node in batch]
@@ -141,30 +112,22 @@ def restart(
             opened.view.restarted(chosen, now)
 
 
-@at_the_edge
-def status(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    limit: Names = None,
-    json_: bool = False,
-    watch: str | None = None,
-) -> None:
+@takes("inventory set_ limit json_ watch")
+def status(flags: Flags) -> None:
     """One line a role or node: address, state, memory, uptime, restarts. Exit code 3 unless all are ready."""
-    if watch is not None and json_:
+    if flags.watch is not None and flags.json_:
         raise UsageError("--watch and --json: give one of them; a program asks again with --json when it wants to")
-    every_seconds = None if watch is None else watching.interval(watch)
-    opened = open_cluster(inventory, set_, json_, as_written=True)
-    from deploy.cluster.selection import select_nodes
-    from deploy.terminal.console import console
+    every_seconds = None if flags.watch is None else interval(flags.watch)
+    opened = open_cluster(flags, as_written=True)
+    from deploy.terminal.console import console, show_again
 
-    names, view = select_nodes(opened.inventory, limit or ()), opened.view
+    names, view = select_nodes(opened.inventory, flags.limit), opened.view
     with opened.cluster.fleet() as fleet:
         if every_seconds is not None:  # over connections that stay open
-            watching.watch(every_seconds, lambda: view.status(fleet, names, with_job=True).parts(watching.columns()))
+            show_again(every_seconds, lambda columns: view.status(fleet, names, with_job=True).parts(columns))
             return
         picture = view.status(fleet, names, with_job=False)
-    if json_:
+    if flags.json_:
         say_json(picture.json)
     else:
         screen = console()
@@ -174,7 +137,47 @@ def status(
         raise Exit(None, ExitCode.DEGRADED)
 
 
-def _started(opened: Opened, fleet: "Fleet", order: "Order", wanted: bool | None, quiet: bool) -> "Result":
+@takes("inventory set_ role node lines since run follow json_")
+def logs(flags: Flags) -> None:
+    """The logs of all roles and of the coordinator, merged by time; with --follow every later line too."""
+    # All lines of the time or the run that is asked for.
+    usual = "1_000_000" if flags.since or flags.run else "20"
+    count = whole_number("--lines", flags.lines or usual, 0, 1_000_000)
+    first = 0.0 if flags.since is None else seconds_of(flags.since, datetime.now().astimezone())
+    run = Path(flags.run).name if flags.run else ""
+    opened = open_cluster(flags, as_written=True)
+    places = opened.cluster.services.logs()
+    from deploy.logs.log_merge import Entry, Shown, in_order
+    from deploy.logs.log_reader import MOST_LINES, ClusterLogs, LogQuery, chosen, newest_runs
+
+    query = LogQuery(MOST_LINES if run else count, first, run)
+    found = ClusterLogs(chosen(places, opened.inventory.tasks(), flags.role, flags.node), query)
+    shown = Shown(found.width, run, flags.json_, first)
+
+    def show(entry: Entry) -> None:
+        if shown.wants(entry):
+            say(shown.render(entry))
+
+    with opened.cluster.fleet() as fleet:
+        # Files of this machine take no time.
+        with waiting_for("reading the logs", quiet=not found.has_journals):
+            last = found.last(fleet, flags.follow)
+        errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]
+        known = [entry for result in last.values() if not isinstance(result, ClusterError) for entry in result]
+        wanted = [entry for entry in in_order(known) if shown.wants(entry)]
+        if run and not wanted and not flags.follow and not errors:
+            newest = ", ".join(newest_runs(places, fleet))
+            remedy = f"give one such as {newest}" if newest else "there is no run here: leave --run out"
+            raise UsageError(f"--run {run}: expected a run that the logs name, found no line of it; {remedy}")
+        if count and wanted:
+            say("\n".join(map(shown.render, wanted[-count:])))
+        if flags.follow:
+            found.follow(fleet, show)
+    if errors:
+        raise DegradedError("\n".join(errors))
+
+
+def _started(opened: OpenCluster, fleet: "Fleet", order: "Order", wanted: bool | None, quiet: bool) -> "Result":
     from deploy.converge.deployment import converge
 
     pending = opened.jobs.pending
@@ -187,7 +190,7 @@ def _started(opened: Opened, fleet: "Fleet", order: "Order", wanted: bool | None
                 pending.note()
 
     with opened.view.progress(quiet) as progress:
-        result = converge(opened.cluster, fleet, opened.desired, order, progress, before)
+        result = converge(opened.cluster, fleet, opened.desired(), order, progress, before)
     if wanted and not pending.noted:
         pending.note()
     idle_said = bool(opened.inventory.jobs.order) and wanted is None and not pending.noted
@@ -199,7 +202,7 @@ def _started(opened: Opened, fleet: "Fleet", order: "Order", wanted: bool | None
     return result
 
 
-def _run_jobs(opened: Opened, result: "Result", wanted: bool | None, quiet: bool) -> None:
+def _run_jobs(opened: OpenCluster, result: "Result", wanted: bool | None, quiet: bool) -> None:
     """Run the inventory's jobs, unless the person or a cluster that ran before the start says otherwise."""
     pending, order = opened.jobs.pending, opened.inventory.jobs.order
     if wanted is False:
@@ -215,28 +218,26 @@ def _run_jobs(opened: Opened, result: "Result", wanted: bool | None, quiet: bool
         end_as_the_job_did(opened.jobs.run_jobs(order, ["--quiet"] if quiet else []))
 
 
-def _show_plan(opened: Opened, wanted: bool | None, limit: Names, retry: bool, json_: bool) -> None:
+def _show_plan(opened: OpenCluster, flags: Flags) -> None:
     from deploy.converge.deployment import LOOKING, look
 
-    order = _order(opened, "start", limit, retry, wanted)
+    order = _order(opened, flags)
     with opened.cluster.fleet() as fleet, waiting_for(LOOKING) as update:
-        outlook = look(fleet, opened.desired, order, update)
-    code = opened.view.plan(outlook, wanted, json_)
+        outlook = look(fleet, opened.desired(), order, update)
+    code = opened.view.plan(outlook, flags.wanted, flags.json_)
     if code:
         raise Exit(None, code)
 
 
-def _order(opened: Opened, action: str, limit: Names, retry: bool, wanted: bool | None) -> "Order":
-    from deploy.cluster.selection import select_nodes
+def _order(opened: OpenCluster, flags: Flags) -> "Order":
     from deploy.converge.deployment import Order
     from deploy.converge.recap import to_do_again
-    from deploy.jobs.request import needs_data
 
-    with_data = wanted is not False and any(map(needs_data, opened.inventory.jobs.order))
+    with_data = flags.wanted is not False and any(map(needs_data, opened.inventory.jobs.order))
     publications = opened.data.publications if with_data else None
-    if not retry:
-        return Order(action, select_nodes(opened.inventory, limit or ()), publications=publications)
-    if limit:
+    if not flags.retry:
+        return Order("start", select_nodes(opened.inventory, flags.limit), publications=publications)
+    if flags.limit:
         raise UsageError("--limit and --retry: give one of them")
     again = to_do_again(opened.cluster.deployments)
     names = tuple(node.name for node in opened.inventory.nodes if node.name in again.nodes)
@@ -244,13 +245,7 @@ def _order(opened: Opened, action: str, limit: Names, retry: bool, wanted: bool 
         raise UsageError("--retry: no node failed in the last deployment: leave --retry out")
     why = "the last deployment was cut short; " if again.cut_short else ""
     say(f"{why}once more: {', '.join(names)}", error=True)
-    return Order(action, names, publications=publications)
-
-
-def _wanted(jobs: bool, no_jobs: bool) -> bool | None:
-    if jobs and no_jobs:
-        raise UsageError("--jobs and --no-jobs: give one of them")
-    return True if jobs else False if no_jobs else None
+    return Order("start", names, publications=publications)
 
 
 ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, monitor, ssh)

@@ -1,59 +1,119 @@
-"""The flags of the commands: what `--help` says of each, and reading the ones that are numbers."""
+"""Every flag of the commands: its name, its default and what `--help` says of it. A command names those it takes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from cluster.errors import UsageError
 from cluster.inventory.extensions import CODECS, MODELS, MODES
 
-HELP = {
-    "action": "what to do",
-    "job": "id of the job, as `fab job list` shows it; else the one that runs, or the newest",
-    "checkpoints": "fetch the checkpoints of the run too",
-    "inventory": "the cluster's file; else $PSCLUSTER_INVENTORY, else ./inventory.yaml",
-    "set_": "override a key of the inventory for this call, e.g. jobs.train.epochs=3 (repeatable)",
-    "json_": "one JSON object for programs instead of text for people",
-    "quiet": "no progress of jobs",
-    "log_format": "of the logs: text, or json for one JSON object a line",
-    "log_level": "the least that is logged: debug, info, warning or error",
-    "jobs": "run the inventory's jobs also when the cluster is running already",
-    "no_jobs": "only start the roles",
-    "role": "only this role: ps, worker or e.g. worker:1 (repeatable)",
-    "node": "only the roles of this node (repeatable)",
-    "limit": "only these nodes, by name or by role (repeatable, or with commas)",
-    "retry": "only the nodes that failed in the last deployment; all of one that was cut short",
-    "dry_run": "show the plan, change nothing",
-    "serial": "restart so many nodes at a time; 0 is all at once",
-    "since": "lines from then on, e.g. '10 min ago', 'today' or '22:45'",
-    "yes": "do not ask",
-    "with_data": "remove the shared data and the runs too",
-    "run_command": "a command line for the node; else a shell",
-    "watch": "show it again every so many seconds (2) until Ctrl-C",
-    "follow": "then show every later line until Ctrl-C",
-    "lines": "how many last lines; 20, or all with --since and --run",
-    "mode": f"how updates meet: {MODES.words()}",
-    "codec": f"numbers on the wire: {CODECS.words()}",
-    "model": MODELS.words(),
-    "hidden": "units of each recurrent layer, 8 to 256",
-    "epochs": "passes over the training windows",
-    "seed": "of everything random in the job",
-    "data": "recordings: a zip, a folder, an .npz, or `synthetic`",
-    "refit": "train with some subjects held out, then once more on all of them",
-    "resume": "resume the newest unfinished training run, or that of --run",
-    "chaos": "faults to inject, e.g. kill-worker:0.1,stop-worker:0.05",
-    "samples": "random points of the pi job",
-    "run": "folder of the run: of the training to evaluate or to resume, else the newest; or whose logs are meant",
-    "local": "a cluster of processes on this machine",
-    "workers": "how many workers",
-    "ps": "how many parameter servers",
-    "hosts": "a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31",
-    "user": "account on every host",
-    "out": "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`)",
-    "force": "overwrite the file",
-}
-"""By parameter name; `set_` and `json_` are the flags --set and --json, which Python already uses as names."""
+Names = tuple[str, ...]
 
-REPEATABLE = frozenset({"set_", "role", "node", "limit"})
+USUAL_SECONDS = 2.0
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 3600.0
 
-OPTIONAL = frozenset({"watch"})
-"""Flags that may stand without a value."""
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AGO = re.compile(
+    r"-?\s*(?P<count>\d{1,9})\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)(?P<ago>\s+ago)?"
+)
+_MONTHS = re.compile(r"\d\s*M\b")
+"""Months in journalctl: refused, because a person who means minutes would get them, or the other way round."""
+_TIMES = ("%H:%M", "%H:%M:%S")
+
+
+def _flag(words: str, default: object = None, **more: object) -> Any:
+    return field(default=default, metadata={"help": words, **more})
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The flags of one call; those that its command does not have keep their defaults.
+
+    `set_` and `json_` are --set and --json, which Python already uses as names. `typed` is how a flag is spelled where
+    its name is that of another one.
+    """
+
+    inventory: str | None = _flag("the cluster's file; else $PSCLUSTER_INVENTORY, else ./inventory.yaml")
+    set_: tuple[str, ...] = _flag(
+        "override a key of the inventory for this call, e.g. jobs.train.epochs=3 (repeatable)", ()
+    )
+    json_: bool = _flag("one JSON object for programs instead of text for people", False)
+    quiet: bool = _flag("no progress of jobs", False)
+    log_format: str | None = _flag("of the logs: text, or json for one JSON object a line")
+    log_level: str | None = _flag("the least that is logged: debug, info, warning or error")
+    jobs: bool = _flag("run the inventory's jobs also when the cluster is running already", False)
+    no_jobs: bool = _flag("only start the roles", False)
+    role: tuple[str, ...] = _flag("only this role: ps, worker or e.g. worker:1 (repeatable)", ())
+    node: tuple[str, ...] = _flag("only the roles of this node (repeatable)", ())
+    limit: tuple[str, ...] = _flag("only these nodes, by name or by role (repeatable, or with commas)", ())
+    retry: bool = _flag("only the nodes that failed in the last deployment; all of one that was cut short", False)
+    dry_run: bool = _flag("show the plan, change nothing", False)
+    serial: str = _flag("restart so many nodes at a time; 0 is all at once", "0")
+    since: str | None = _flag("lines from then on, e.g. '10 min ago', 'today' or '22:45'")
+    yes: bool = _flag("do not ask", False)
+    with_data: bool = _flag("remove the shared data and the runs too", False)
+    run_command: str | None = _flag("a command line for the node; else a shell")
+    watch: str | bool | None = _flag("show it again every so many seconds (2) until Ctrl-C", valueless=True)
+    follow: bool = _flag("then show every later line until Ctrl-C", False)
+    lines: str | None = _flag("how many last lines; 20, or all with --since and --run")
+    job: str | None = _flag("id of the job, as `fab job list` shows it; else the one that runs, or the newest")
+    checkpoints: bool = _flag("fetch the checkpoints of the run too", False)
+    mode: str | None = _flag(f"how updates meet: {MODES.words()}")
+    codec: str | None = _flag(f"numbers on the wire: {CODECS.words()}")
+    model: str | None = _flag(MODELS.words())
+    hidden: str | None = _flag("units of each recurrent layer, 8 to 256")
+    epochs: str | None = _flag("passes over the training windows")
+    seed: str | None = _flag("of everything random in the job")
+    data: str | None = _flag("recordings: a zip, a folder, an .npz, or `synthetic`")
+    refit: bool = _flag("train with some subjects held out, then once more on all of them", False)
+    resume: bool = _flag("resume the newest unfinished training run, or that of --run", False)
+    chaos: str | None = _flag("faults to inject, e.g. kill-worker:0.1,stop-worker:0.05")
+    samples: str | None = _flag("random points of the pi job")
+    run: str | None = _flag(
+        "folder of the run: of the training to evaluate or to resume, else the newest; or whose logs are meant"
+    )
+    local: bool = _flag("a cluster of processes on this machine", False)
+    workers: str = _flag("how many workers", "2")
+    ps: str = _flag("how many parameter servers", "1")
+    hosts: str | None = _flag("a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31")
+    user: str = _flag("account on every host", "pi")
+    out: str | None = _flag("where to write: a file (`init`; else it is printed), a folder (`deploy monitor`)")
+    force: bool = _flag("overwrite the file", False)
+    runs: tuple[str, ...] = _flag(
+        "folder of a run, or its name below ./runs; several put runs side by side (repeatable)", (), typed="run"
+    )
+    report: str | None = _flag(
+        "the file to write; else report.html in the run's folder, or with several runs ./comparison.html", typed="out"
+    )
+
+    @property
+    def wanted(self) -> bool | None:
+        """Whether the inventory's jobs are to run; None where the person leaves it open. Raises UsageError."""
+        if self.jobs and self.no_jobs:
+            raise UsageError("--jobs and --no-jobs: give one of them")
+        return True if self.jobs else False if self.no_jobs else None
+
+
+class Known:
+    """One flag as invoke has to know it."""
+
+    def __init__(self, of: Field[Any]) -> None:
+        self.name = of.name
+        self.typed: str = of.metadata.get("typed", of.name)  # on the command line, where `_` stands for `-`
+        self.help: str = of.metadata["help"]
+        self.valueless: bool = of.metadata.get("valueless", False)  # it may stand without a value
+        self.repeatable = of.default == ()
+        self.default = None if self.repeatable else of.default
+
+    def value(self, given: Mapping[str, Any]) -> Any:
+        """Its value among those that invoke read."""
+        value = given.get(self.typed, self.default)
+        return tuple(value or ()) if self.repeatable else value
+
+
+FLAGS = {of.name: Known(of) for of in fields(Flags)}
 
 
 def whole_number(flag: str, text: str, low: int, high: int) -> int:
@@ -69,3 +129,47 @@ def whole_number(flag: str, text: str, low: int, high: int) -> int:
     if not low <= number <= high:
         raise UsageError(f"{flag}: expected a whole number from {low} to {high}, got {text!r}")
     return number
+
+
+def interval(watch: str | bool) -> float:
+    """The seconds of `--watch [SECONDS]`. Raises UsageError for what is no number of seconds."""
+    if watch is True:
+        return USUAL_SECONDS
+    try:
+        seconds = float(watch)
+    except ValueError:
+        seconds = -1.0
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+        raise UsageError(
+            f"--watch: expected seconds from {SHORTEST_SECONDS} to {LONGEST_SECONDS:.0f}, or nothing, got {watch!r}"
+        )
+    return seconds
+
+
+def seconds_of(since: str, now: datetime) -> float:
+    """`--since` in seconds since the epoch: `10 min ago`, `-2h`, `today`, `22:45`, `2026-11-21 22:45`, ISO 8601.
+
+    A time without a zone is this machine's, as `now` is. No node gets the text: its zone may differ, and journalctl 252
+    refuses `2026-11-21T22:45:01Z`. Raises UsageError for anything else.
+    """
+    words = since.strip().lower()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
+    if words in named:
+        return named[words].timestamp()
+    ago = _AGO.fullmatch(words)
+    if ago and (ago["ago"] or words.startswith("-")) and not _MONTHS.search(since):
+        return now.timestamp() - int(ago["count"]) * _SECONDS[ago["unit"][0]]
+    for form in _TIMES:
+        try:
+            found = datetime.strptime(words, form)
+        except ValueError:
+            continue
+        return midnight.replace(hour=found.hour, minute=found.minute, second=found.second).timestamp()
+    try:
+        given = datetime.fromisoformat(words.removesuffix(" utc").upper())
+        return (given.replace(tzinfo=UTC) if words.endswith(" utc") else given).timestamp()
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"--since: expected a time such as '10 min ago', 'today', '22:45' or '2026-11-21 22:45', got {since!r}"
+        ) from None

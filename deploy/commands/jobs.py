@@ -8,21 +8,21 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
 from cluster.logs.terminal import say, say_json
-from deploy.commands.edge import at_the_edge, end_as_the_job_did
-from deploy.commands.flags import whole_number
-from deploy.commands.opening import Names, open_cluster
-from deploy.common.hints import command
+from deploy.commands.edge import end_as_the_job_did, takes
+from deploy.commands.flags import Flags, whole_number
+from deploy.commands.opening import open_cluster
+from deploy.common.command_line import command
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
     from deploy.jobs.node_jobs import NodeJobs
-    from deploy.jobs.services import JobServices
 
 LINES_AT_FIRST = 20
 """Of the output so far that `attach` shows."""
@@ -30,110 +30,50 @@ LINES_AT_FIRST = 20
 RUNS = Path("runs")
 """The folder of a run that is given by its name alone."""
 
-REPORT_HELP = {
-    "run": "folder of a run, or its name below ./runs; several put runs side by side (repeatable)",
-    "out": "the file to write; else report.html in the run's folder, or with several runs ./comparison.html",
-}
-
 LARGEST = 10**15
 
-Flag = str | bool | None
+OF_DATA = {"data": "jobs.train.data.source"}
+OF_LOGS = {"log_format": "logging.format", "log_level": "logging.level"}
+OF_TRAIN = {
+    "mode": "jobs.train.mode",
+    "codec": "jobs.train.codec.name",
+    "model": "jobs.train.model.name",
+    "refit": "jobs.train.refit",
+    "hidden": "jobs.train.model.hidden",
+    "epochs": "jobs.train.epochs",
+    "seed": "jobs.train.seed",
+    **OF_DATA,
+    **OF_LOGS,
+}
+OF_EVALUATE = {"run": "jobs.evaluate.run", **OF_DATA, **OF_LOGS}
+OF_PI = {"samples": "jobs.pi.samples", "seed": "jobs.pi.seed", **OF_LOGS}
+"""Flags by the keys of the inventory that they override."""
+
+NUMBERS = frozenset({"hidden", "epochs", "seed", "samples"})
 
 
-@at_the_edge
-def train(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    mode: str | None = None,
-    codec: str | None = None,
-    model: str | None = None,
-    hidden: str | None = None,
-    epochs: str | None = None,
-    seed: str | None = None,
-    data: str | None = None,
-    refit: bool = False,
-    resume: bool = False,
-    run: str | None = None,
-    chaos: str | None = None,
-    json_: bool = False,
-    quiet: bool = False,
-    log_format: str | None = None,
-    log_level: str | None = None,
-) -> None:
+@takes(
+    "inventory set_ mode codec model hidden epochs seed data refit resume run chaos json_ quiet log_format log_level"
+)
+def train(flags: Flags) -> None:
     """Train the network on the cluster's workers."""
-    flags = run_flags(resume, run, chaos)
-    overrides = [
-        *settings(
-            {
-                "jobs.train.mode": mode,
-                "jobs.train.codec.name": codec,
-                "jobs.train.model.name": model,
-                "jobs.train.refit": refit,
-            }
-        ),
-        *number_settings(
-            {
-                "jobs.train.model.hidden": ("--hidden", hidden),
-                "jobs.train.epochs": ("--epochs", epochs),
-                "jobs.train.seed": ("--seed", seed),
-            }
-        ),
-        *data_settings(data),
-        *log_settings(log_format, log_level),
-        *(set_ or ()),
-    ]
-    _run("train", inventory, overrides, json_, quiet, flags)
+    _run("train", with_overrides(flags, OF_TRAIN), run_flags(flags))
 
 
-@at_the_edge
-def evaluate(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    data: str | None = None,
-    run: str | None = None,
-    json_: bool = False,
-    quiet: bool = False,
-    log_format: str | None = None,
-    log_level: str | None = None,
-) -> None:
+@takes("inventory set_ data run json_ quiet log_format log_level")
+def evaluate(flags: Flags) -> None:
     """Evaluate a trained model on the test set, on the cluster's workers."""
-    overrides = [*settings({"jobs.evaluate.run": run}), *data_settings(data), *log_settings(log_format, log_level)]
-    overrides += set_ or ()
-    _run("evaluate", inventory, overrides, json_, quiet)
+    _run("evaluate", with_overrides(flags, OF_EVALUATE))
 
 
-@at_the_edge
-def pi(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    samples: str | None = None,
-    seed: str | None = None,
-    json_: bool = False,
-    quiet: bool = False,
-    log_format: str | None = None,
-    log_level: str | None = None,
-) -> None:
+@takes("inventory set_ samples seed json_ quiet log_format log_level")
+def pi(flags: Flags) -> None:
     """Estimate pi, and calibrate the workers by it."""
-    overrides = [
-        *number_settings({"jobs.pi.samples": ("--samples", samples), "jobs.pi.seed": ("--seed", seed)}),
-        *log_settings(log_format, log_level),
-        *(set_ or ()),
-    ]
-    _run("pi", inventory, overrides, json_, quiet)
+    _run("pi", with_overrides(flags, OF_PI))
 
 
-def _run(
-    job: str,
-    inventory: str | None,
-    overrides: Sequence[str],
-    for_programs: bool,
-    quiet: bool,
-    flags: Sequence[str] = (),
-) -> None:
-    opened = open_cluster(inventory, overrides, for_programs)
+def _run(job: str, flags: Flags, of_run: Sequence[str] = ()) -> None:
+    opened = open_cluster(flags)
     cluster = opened.inventory
     if cluster.needs_roles(job):
         with opened.cluster.fleet() as fleet, waiting_for("looking at the nodes"):
@@ -144,18 +84,18 @@ def _run(
                 f"worker; `{command('deploy start --no-jobs', cluster.path)}` starts them, "
                 f"`{command('deploy status', cluster.path)}` shows them"
             )
-    shown = [flag for flag, given in (("--json", for_programs), ("--quiet", quiet)) if given]
-    end_as_the_job_did(opened.jobs.run_job(job, [*shown, *flags]))
+    shown = [flag for flag, given in (("--json", flags.json_), ("--quiet", flags.quiet)) if given]
+    end_as_the_job_did(opened.jobs.run_job(job, [*shown, *of_run]))
 
 
-@at_the_edge
-def list_(context: Any, inventory: str | None = None, set_: Names = None, json_: bool = False) -> None:
+@takes("inventory set_ json_")
+def list_(flags: Flags) -> None:
     """The jobs on the coordinator's node, the newest last."""
-    opened = open_cluster(inventory, set_, json_, as_written=True)
+    opened = open_cluster(flags, as_written=True)
     with opened.jobs.node_jobs() as jobs:
         pid = opened.jobs.running_job() if jobs is None else None
         records = [] if jobs is None else jobs.records()
-    if json_:
+    if flags.json_:
         shown = {"cluster": opened.inventory.cluster, "jobs": [record.to_json() for record in records]}
         say_json({**shown, "foreground_pid": pid} if jobs is None else shown)
     elif jobs is None:
@@ -166,31 +106,24 @@ def list_(context: Any, inventory: str | None = None, set_: Names = None, json_:
         show_jobs(records)
 
 
-@at_the_edge
-def attach(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    job: str | None = None,
-    checkpoints: bool = False,
-    json_: bool = False,
-) -> None:
+@takes("inventory set_ job checkpoints json_")
+def attach(flags: Flags) -> None:
     """Watch a job to its end and fetch its result; Ctrl-C leaves it running. Ends as the job does."""
-    with _jobs(inventory, set_, json_) as jobs:
+    with _jobs(flags) as jobs:
         from deploy.jobs.attached_job import watch
 
-        name = jobs.choose(job).id
-        code = watch(jobs, name, for_programs=json_, checkpoints=checkpoints, last_lines=LINES_AT_FIRST)
+        name = jobs.choose(flags.job).id
+        code = watch(jobs, name, for_programs=flags.json_, checkpoints=flags.checkpoints, last_lines=LINES_AT_FIRST)
     end_as_the_job_did(code)
 
 
-@at_the_edge
-def cancel(context: Any, inventory: str | None = None, set_: Names = None, job: str | None = None) -> None:
+@takes("inventory set_ job")
+def cancel(flags: Flags) -> None:
     """End a job, with its result so far, and fetch that."""
-    with _jobs(inventory, set_) as jobs:
+    with _jobs(flags) as jobs:
         from deploy.jobs.attached_job import finish
 
-        record = jobs.choose(job)
+        record = jobs.choose(flags.job)
         if record.state.ended:
             say(f"job {record.id} has ended already: {record.state}")
             return
@@ -201,31 +134,28 @@ def cancel(context: Any, inventory: str | None = None, set_: Names = None, job: 
 
 
 @contextmanager
-def _jobs(inventory: str | None, overrides: Names, for_programs: bool = False) -> "Iterator[NodeJobs]":
-    opened = open_cluster(inventory, overrides, for_programs, as_written=True)
+def _jobs(flags: Flags) -> "Iterator[NodeJobs]":
+    opened = open_cluster(flags, as_written=True)
     with opened.jobs.node_jobs() as jobs:
         if jobs is None:
-            raise UsageError(f"{opened.inventory.path}: connection: local: {_where_jobs_are(opened.jobs)}")
+            pid = opened.jobs.running_job()
+            other = "; none runs now: `fab job train` begins one" if pid is None else f", as does `kill -INT {pid}`"
+            raise UsageError(
+                f"{opened.inventory.path}: connection: local: a job runs in the foreground of the command that began "
+                f"it, and Ctrl-C there ends it{other}"
+            )
         yield jobs
 
 
-def _where_jobs_are(jobs: "JobServices") -> str:
-    pid = jobs.running_job()
-    words = "a job runs in the foreground of the command that began it, and Ctrl-C there ends it"
-    return (
-        f"{words}; none runs now: `fab job train` begins one" if pid is None else f"{words}, as does `kill -INT {pid}`"
-    )
-
-
-@at_the_edge
-def report(context: Any, run: Names = None, out: str | None = None) -> None:
+@takes("runs report")
+def report(flags: Flags) -> None:
     """Write a run's report.html again; with --run several times, put runs side by side."""
-    if not run:
+    if not flags.runs:
         raise UsageError("--run: expected the folder of a run, e.g. `fab report --run runs/20260131T120000Z-train`")
-    found = [argument for folder in _folders(run) for argument in ("--run", str(folder))]
-    command = module_command("cluster.pages", *found, *(("--out", out) if out else ()))
+    found = [argument for folder in _folders(flags.runs) for argument in ("--run", str(folder))]
+    words = module_command("cluster.pages", *found, *(("--out", flags.report) if flags.report else ()))
     # A process of its own: `fab` does not load what draws.
-    end_as_the_job_did(subprocess.run(command, env=environment_for_any_folder()).returncode)
+    end_as_the_job_did(subprocess.run(words, env=environment_for_any_folder()).returncode)
 
 
 def _folders(given: Sequence[str]) -> list[Path]:
@@ -239,33 +169,26 @@ def _folders(given: Sequence[str]) -> list[Path]:
     return found
 
 
-def settings(keys: Mapping[str, Flag]) -> list[str]:
-    """`key=value` for every given flag, text quoted as YAML reads it."""
-    given = {key: value for key, value in keys.items() if value not in (None, False)}
-    return [f"{key}={json.dumps(value)}" for key, value in given.items()]
+def with_overrides(flags: Flags, keys: Mapping[str, str]) -> Flags:
+    """The flags, those of `keys` as overrides of the inventory before the ones of --set, text quoted as YAML reads it.
+
+    Raises UsageError for a number that is none.
+    """
+    made = []
+    for name, key in keys.items():
+        value = getattr(flags, name)
+        if value not in (None, False):
+            number = name in NUMBERS
+            made.append(f"{key}={whole_number(f'--{name}', value, 0, LARGEST) if number else json.dumps(value)}")
+    return replace(flags, set_=(*made, *flags.set_))
 
 
-def data_settings(data: str | None) -> list[str]:
-    """The override of `--data`."""
-    return settings({"jobs.train.data.source": data})
-
-
-def log_settings(log_format: str | None, log_level: str | None) -> list[str]:
-    """The overrides of `--log-format` and `--log-level`."""
-    return settings({"logging.format": log_format, "logging.level": log_level})
-
-
-def number_settings(keys: Mapping[str, tuple[str, str | None]]) -> list[str]:
-    """`key=number` for every given (flag, text). Raises UsageError unless each is a whole number."""
-    return [f"{key}={whole_number(flag, text, 0, LARGEST)}" for key, (flag, text) in keys.items() if text is not None]
-
-
-def run_flags(resume: bool, run: str | None, chaos: str | None) -> list[str]:
+def run_flags(flags: Flags) -> list[str]:
     """`--resume [RUN]` and `--chaos TEXT` for the coordinator. Raises UsageError for a run without --resume."""
-    if run is not None and not resume:
+    if flags.run is not None and not flags.resume:
         raise UsageError("--run: names the training run for --resume; give both, or neither")
-    resumed = [] if not resume else ["--resume"] if run is None else ["--resume", run]
-    return [*resumed, *([] if chaos is None else ["--chaos", chaos])]
+    resumed = [] if not flags.resume else ["--resume"] if flags.run is None else ["--resume", flags.run]
+    return [*resumed, *([] if flags.chaos is None else ["--chaos", flags.chaos])]
 
 
 JOB_ACTIONS = (train, evaluate, pi, list_, attach, cancel)

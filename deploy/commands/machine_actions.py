@@ -2,96 +2,88 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, visible
-from deploy.commands.edge import DegradedError, at_the_edge
-from deploy.commands.flags import whole_number
-from deploy.commands.opening import Names, Opened, open_cluster
+from deploy.cluster.selection import select_nodes
+from deploy.cluster.services import DegradedError
+from deploy.commands.edge import takes
+from deploy.commands.flags import Flags, whole_number
+from deploy.commands.opened import run_phases
+from deploy.commands.opening import open_cluster, open_inventory
 from deploy.common.waiting import waiting_for
+from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
     from deploy.cluster.connector import Connector
-    from deploy.cluster.host_keys import PinnedKeys, Sighting
+    from deploy.cluster.login import PinnedKeys, Sighting
 
 RESET_SECONDS = 900.0
 
 
-@at_the_edge
-def push(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
+@takes("inventory set_ limit")
+def push(flags: Flags) -> None:
     """Bring environment and code onto the nodes, without restarting anything."""
     from deploy.converge.deployment import PUSH_PHASES
 
-    opened = open_cluster(inventory, set_).for_machines("push")
-    run_phases(opened, "push", limit, PUSH_PHASES, with_data=False)
+    opened = open_cluster(flags).for_machines("push")
+    run_phases(opened, "push", flags.limit, PUSH_PHASES, with_data=False)
 
 
-@at_the_edge
-def storage(context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None) -> None:
+@takes("inventory set_ limit")
+def storage(flags: Flags) -> None:
     """Set up the shared folder on its server and on the nodes, with the prepared recordings in it."""
     from deploy.converge.deployment import STORAGE_PHASES
-    from deploy.jobs.request import needs_data
 
-    opened = open_cluster(inventory, set_).for_machines("storage")
+    opened = open_cluster(flags).for_machines("storage")
     with_data = any(map(needs_data, opened.inventory.jobs.order))
-    run_phases(opened, "storage", limit, STORAGE_PHASES, with_data=with_data)
+    run_phases(opened, "storage", flags.limit, STORAGE_PHASES, with_data=with_data)
 
 
-def run_phases(opened: Opened, action: str, limit: Names, phases: tuple[str, ...], *, with_data: bool) -> None:
-    """A part of a start; the command ends degraded where a node failed."""
-    from deploy.cluster.selection import select_nodes
-    from deploy.converge.deployment import Order, converge
+@takes("inventory set_ out")
+def monitor(flags: Flags) -> None:
+    """Watch the cluster with a Prometheus of its own, or with --out write the files for one that exists."""
+    if flags.out is None:
+        opened = open_cluster(flags)
+        opened.monitor(opened)
+        return
+    # Files are for another Prometheus: this machine may have none of the cluster's addresses.
+    inventory = open_inventory(flags, as_written=True)
+    from deploy.monitor.files import all_files, write
 
-    publications = opened.data.publications if with_data else None
-    order = Order(action, select_nodes(opened.inventory, limit or ()), phases, publications)
-    with opened.cluster.fleet() as fleet:
-        with opened.view.progress(quiet=False) as progress:
-            result = converge(opened.cluster, fleet, opened.desired, order, progress)
-        opened.view.result(result, fleet, idle_said=False)
-    if result.recap.failures or not result.whole:
-        raise Exit(None, ExitCode.DEGRADED)
+    folder, files = Path(flags.out), all_files(inventory)
+    written = write(folder, files)
+    say(f"{len(files)} files in {folder}, {len(written)} new or changed; docs/monitoring.md says what reads them")
 
 
-@at_the_edge
-def rollback(
-    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, serial: str = "0"
-) -> None:
+@takes("inventory set_ limit serial")
+def rollback(flags: Flags) -> None:
     """Go back to the release that was current before, and restart the roles from it.
 
     All nodes go to one release. Workers are drained as by `restart`. The next call resumes an interrupted rollback.
     """
-    count = whole_number("--serial", serial, 0, 1024)
-    cluster = open_cluster(inventory, set_).for_machines("rollback").cluster
-    from deploy.cluster.selection import select_nodes
+    count = whole_number("--serial", flags.serial, 0, 1024)
+    cluster = open_cluster(flags).for_machines("rollback").cluster
     from deploy.commands.rollback import roll_back
 
-    roll_back(cluster, select_nodes(cluster.inventory, limit or ()), count)
+    roll_back(cluster, select_nodes(cluster.inventory, flags.limit), count)
 
 
-@at_the_edge
-def reset(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    limit: Names = None,
-    yes: bool = False,
-    with_data: bool = False,
-) -> None:
+@takes("inventory set_ limit yes with_data")
+def reset(flags: Flags) -> None:
     """Remove everything that was ever installed on the nodes; data and runs only with --with-data. Asks first."""
-    opened = open_cluster(inventory, set_).for_machines("reset")
     from deploy.cluster.places import shared_folders
-    from deploy.cluster.selection import select_nodes
 
-    names = select_nodes(opened.inventory, limit or ())
+    opened = open_cluster(flags).for_machines("reset")
+    names = select_nodes(opened.inventory, flags.limit)
     what = "everything of pscluster, packages that it added too"
-    what += ", and the shared data and runs" if with_data else ""
-    if not yes and not _agrees(f"remove {what} from {len(names)} nodes?"):
+    what += ", and the shared data and runs" if flags.with_data else ""
+    if not flags.yes and not _agrees(f"remove {what} from {len(names)} nodes?"):
         raise UsageError("nothing was removed: `--yes` removes without a question")
     server = shared_folders(opened.inventory).server
     with opened.cluster.fleet() as fleet:
@@ -99,12 +91,14 @@ def reset(
         results: dict[str, str | ClusterError] = {}
         for batch in ([name for name in names if name != server], [name for name in names if name == server]):
             with waiting_for(f"removing everything from {len(batch)} nodes"):
-                results |= fleet.each(lambda node: _reset_on(node, opened.inventory, with_data), batch)
+                results |= fleet.each(lambda node: _reset_on(node, opened.inventory, flags.with_data), batch)
     opened.cluster.forget_nodes([name for name, result in results.items() if isinstance(result, str)])
     for name, result in results.items():
         if isinstance(result, str):
             say(f"{name}: {result}")
-    _end_degraded(results)
+    errors = [str(result) for result in results.values() if isinstance(result, ClusterError)]
+    if errors:
+        raise DegradedError("\n".join(errors))
 
 
 def _reset_on(node: "Connector", inventory: "Inventory", with_data: bool) -> str:
@@ -119,23 +113,19 @@ def _reset_on(node: "Connector", inventory: "Inventory", with_data: bool) -> str
     return " ".join(done.text.split())
 
 
-@at_the_edge
-def trust(
-    context: Any, inventory: str | None = None, set_: Names = None, limit: Names = None, yes: bool = False
-) -> None:
+@takes("inventory set_ limit yes")
+def trust(flags: Flags) -> None:
     """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
-    opened = open_cluster(inventory, set_).for_machines("trust")
-    from deploy.cluster.address import addresses
-    from deploy.cluster.host_keys import PinnedKeys, Sighting, ask_for_key
-    from deploy.cluster.selection import select_nodes
+    opened = open_cluster(flags).for_machines("trust")
+    from deploy.cluster.login import PinnedKeys, Sighting, addresses, ask_for_key
 
     pinned = PinnedKeys(opened.cluster.known_hosts)
-    names = select_nodes(opened.inventory, limit or ())
+    names = select_nodes(opened.inventory, flags.limit)
     address_of = {address.name: address for address in addresses(opened.inventory)}
     with opened.cluster.fleet() as fleet:
         jump = fleet.jump
         if jump is not None:
-            _pin(pinned, [pinned.standing(jump.address, ask_for_key(jump.address))], yes)
+            _pin(pinned, [pinned.standing(jump.address, ask_for_key(jump.address))], flags.yes)
         through = None if jump is None else jump.open()
 
         def sight(node: "Connector") -> Sighting:
@@ -144,7 +134,7 @@ def trust(
 
         found = fleet.each(sight, names)
     silent = [result for result in found.values() if isinstance(result, ClusterError)]
-    _pin(pinned, [result for result in found.values() if isinstance(result, Sighting)], yes)
+    _pin(pinned, [result for result in found.values() if isinstance(result, Sighting)], flags.yes)
     for error in silent:
         say(error, error=True)
     if silent:
@@ -172,21 +162,15 @@ def _agrees(question: str) -> bool:
     return input(visible(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
 
 
-@at_the_edge
-def ssh(
-    context: Any,
-    inventory: str | None = None,
-    set_: Names = None,
-    node: Names = None,
-    run_command: str | None = None,
-) -> None:
+@takes("inventory set_ node run_command")
+def ssh(flags: Flags) -> None:
     """A shell on one node (--node NAME), or one command there."""
-    opened = open_cluster(inventory, set_).for_machines("ssh")
-    from deploy.cluster.address import addresses
+    opened = open_cluster(flags).for_machines("ssh")
+    from deploy.cluster.login import addresses
 
-    if len(node or ()) != 1:
+    if len(flags.node) != 1:
         raise UsageError("expected one --node NAME")
-    (name,) = node or ()
+    (name,) = flags.node
     address_of = {address.name: address for address in addresses(opened.inventory)}
     if name not in address_of:
         raise UsageError(f"--node {name}: expected one of {', '.join(address_of)}")
@@ -198,7 +182,7 @@ def ssh(
     words = ["ssh", *(word for option in options for word in ("-o", option)), "-p", str(address.port)]
     if address.key is not None:
         words += ["-i", str(Path(address.key).expanduser())]
-    words += [f"{address.user}@{address.host}", *([run_command] if run_command else [])]
+    words += [f"{address.user}@{address.host}", *([flags.run_command] if flags.run_command else [])]
     sys.stdout.flush()
     os.execvp("ssh", words)
 
@@ -207,10 +191,3 @@ def _quoted(path: Path) -> str:
     """One file for an option of OpenSSH that takes several, in which %h and the like stand for something."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
-
-
-def _end_degraded(results: Mapping[str, object]) -> None:
-    """Raise DegradedError with the errors among the results of nodes."""
-    errors: Sequence[str] = [str(result) for result in results.values() if isinstance(result, ClusterError)]
-    if errors:
-        raise DegradedError("\n".join(errors))

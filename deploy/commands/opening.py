@@ -1,118 +1,106 @@
-"""From the flags of a command to its cluster. `open_cluster` alone asks for the kind of an inventory's connection."""
+"""From the flags of a command to its cluster. `open_cluster` alone asks for the kind of an inventory's connection.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+The inventory is that of --inventory, then of $PSCLUSTER_INVENTORY, then ./inventory.yaml. Its name is said first.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
-from deploy.cluster.inventory_choice import InventoryOpener
+from cluster.logs.terminal import say
+from deploy.commands.flags import Flags, Names
+from deploy.commands.opened import OpenCluster, monitor_here, monitor_on_its_node
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
-    from deploy.cluster.cluster import Cluster
-    from deploy.commands.views import View
-    from deploy.converge.deployment import Desired
-    from deploy.converge.publication import JobData
-    from deploy.jobs.services import JobServices
+
+ENVIRONMENT = "PSCLUSTER_INVENTORY"
+DEFAULT = "inventory.yaml"
+
+
+def choose(flag: str | None, environ: Mapping[str, str], folder: Path) -> tuple[Path, str]:
+    """The inventory file of this call, and what named it. Raises UsageError when nothing does."""
+    if flag:
+        return Path(flag), "--inventory"
+    if environ.get(ENVIRONMENT):
+        return Path(environ[ENVIRONMENT]), f"${ENVIRONMENT}"
+    if (folder / DEFAULT).exists():
+        return Path(DEFAULT), f"./{DEFAULT}"
+    raise UsageError(
+        f"no inventory: expected --inventory FILE, ${ENVIRONMENT} or ./{DEFAULT}; "
+        "`fab init --local --out inventory.yaml` writes one"
+    )
+
+
+class InventoryOpener:
+    """Loads the inventory of each task of one `fab` call, and refuses two different ones.
+
+    `fab deploy stop deploy start --inventory x` reads as one cluster and means two: flags belong to the last task.
+    """
+
+    def __init__(self) -> None:
+        self._used: Path | None = None
+
+    def open(self, flags: Flags, as_written: bool = False) -> "Inventory":
+        """Load, with the cluster's name and the file printed first (on stderr when stdout is for programs).
+
+        `as_written` holds no address against this machine: a cluster whose cable was pulled can be stopped. Raises
+        UsageError, also the inventory's own with all of its problems.
+        """
+        # pydantic takes half a second on a Pi: not for `fab --list`
+        from cluster.inventory import load, located, this_machine
+
+        file, origin = choose(flags.inventory, os.environ, Path.cwd())
+        path = file.resolve()
+        if self._used not in (None, path):
+            raise UsageError(
+                f"this call began with {self._used} and names {path} now: give --inventory to every task, "
+                "or make two calls"
+            )
+        self._used = path
+        inventory = load(file, flags.set_, check_interfaces=not as_written)
+        if as_written:
+            inventory = located(inventory, this_machine())  # the keys are pinned for addresses
+        say(f"cluster {inventory.cluster}: {file} (from {origin})", error=flags.json_)
+        return inventory
+
 
 OPENER = InventoryOpener()
 """One for the process: several tasks of one call must mean one inventory."""
 
-Names = Sequence[str] | None
 
-
-@dataclass(frozen=True)
-class Parts:
-    """What one kind of cluster has of its own. `has_machines`: actions such as `push` mean something."""
-
-    cluster: "Cluster"
-    jobs: "JobServices"
-    data: "JobData"
-    view: "Callable[[Opened], View]"
-    desired: "Callable[[], Desired]"
-    monitor: "Callable[[Opened], None]"
-    has_machines: bool
-
-
-class Opened:
-    """One cluster for the whole of a command: nodes and services, their desired state, jobs, data and view."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self.cluster = parts.cluster
-        self.inventory = parts.cluster.inventory
-        self.jobs = parts.jobs
-        self.data = parts.data
-
-    @property
-    def desired(self) -> "Desired":
-        """What the nodes have to be."""
-        return self._parts.desired()
-
-    @property
-    def view(self) -> "View":
-        """How this kind of cluster is shown."""
-        return self._parts.view(self)
-
-    def monitor(self) -> None:
-        """Watch the cluster with a Prometheus of its own. Raises ClusterError."""
-        self._parts.monitor(self)
-
-    def for_machines(self, action: str) -> "Opened":
-        """This cluster, for an action of machines. Raises UsageError where every role is a process of this machine."""
-        if not self._parts.has_machines:
-            raise UsageError(
-                f"{self.inventory.path}: connection: local: `{action}` is for machines reached over SSH; here every "
-                "role is a process of this machine"
-            )
-        return self
-
-
-def open_cluster(
-    inventory: str | None, overrides: Names, for_programs: bool = False, as_written: bool = False
-) -> Opened:
-    """The cluster of this call, its name said first (on stderr when stdout is for programs).
-
-    `as_written` does not hold the addresses against this machine's interfaces. Raises UsageError.
-    """
-    opened = opened_inventory(inventory, overrides, for_programs, as_written)
+def open_cluster(flags: Flags, as_written: bool = False) -> OpenCluster:
+    """The cluster of this call; see `InventoryOpener.open`. Raises UsageError."""
+    opened = open_inventory(flags, as_written)
     kinds = {"local": _this_machine, "ssh": _machines}
-    return Opened(kinds[opened.connection](opened, tuple(overrides or ())))
+    return kinds[opened.connection](opened, flags.set_)
 
 
-def opened_inventory(
-    inventory: str | None, overrides: Names, for_programs: bool = False, as_written: bool = False
-) -> "Inventory":
-    """The inventory of this call, its name said first; the flags as with `open_cluster`."""
-    return OPENER.open(inventory, overrides or (), to_stderr=for_programs, check_interfaces=not as_written)
+def open_inventory(flags: Flags, as_written: bool = False) -> "Inventory":
+    """The inventory of this call alone; see `InventoryOpener.open`."""
+    return OPENER.open(flags, as_written)
 
 
-def _this_machine(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
+def _this_machine(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.cluster.cluster import local
-    from deploy.commands.monitor import run_here
     from deploy.commands.views import ViewOfThisMachine
     from deploy.converge.publication import DataHere
     from deploy.converge.this_machine import ThisMachine
-    from deploy.jobs.local_jobs import ForegroundJobs
+    from deploy.jobs.services import ForegroundJobs
     from deploy.supervisor.services import Supervised
 
     services = Supervised(inventory, overrides)
     cluster = local(inventory, overrides, services)
-    return Parts(
-        cluster,
-        ForegroundJobs(cluster, lambda: services.restart_in_place(())),
-        DataHere(inventory),
-        ViewOfThisMachine,
-        lambda: ThisMachine(inventory, services),
-        run_here,
-        has_machines=False,
-    )
+    jobs = ForegroundJobs(cluster, lambda: services.restart_in_place(()))
+    view, desired = ViewOfThisMachine(cluster, jobs), cache(lambda: ThisMachine(inventory, services))
+    return OpenCluster(cluster, jobs, DataHere(inventory), view, desired, monitor_here, has_machines=False)
 
 
-def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
+def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.cluster.cluster import over_ssh
-    from deploy.commands.monitor import run_on_its_node
     from deploy.commands.views import ViewOfMachines
     from deploy.converge.code import ReleaseChoice
     from deploy.converge.desired import Machines
@@ -127,6 +115,6 @@ def _machines(inventory: "Inventory", overrides: tuple[str, ...]) -> Parts:
         )
     cluster = over_ssh(inventory, overrides, Systemd(inventory))
     machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
-    view = partial(ViewOfMachines, machines=machines)
     data = PublishedData(inventory)
-    return Parts(cluster, SubmittedJobs(cluster, data.bring), data, view, machines, run_on_its_node, has_machines=True)
+    view, jobs = ViewOfMachines(cluster, machines), SubmittedJobs(cluster, data.bring)
+    return OpenCluster(cluster, jobs, data, view, machines, monitor_on_its_node, has_machines=True)

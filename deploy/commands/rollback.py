@@ -8,9 +8,8 @@ from cluster.errors import ClusterError
 from cluster.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.selection import kept_tasks
-from deploy.commands.edge import DegradedError
-from deploy.common.command_line import shell
-from deploy.common.hints import command
+from deploy.cluster.services import DegradedError
+from deploy.common.command_line import command, shell
 from deploy.common.waiting import waiting_for
 from deploy.converge.draining import drain
 from deploy.converge.rollback_plan import (
@@ -53,15 +52,21 @@ def roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
         failed = {name: one for name, one in found.items() if isinstance(one, ClusterError)}
         to = _where_to(cluster, standings)
         if to is None:
-            failed |= {name: _nothing_before(name) for name in standings}
+            nothing = "no earlier release is left to go back to: `fab deploy start` from the checkout you want"
+            failed |= {name: ClusterError(f"{name}: {nothing}") for name in standings}
             raise DegradedError("\n".join(str(failed[name]) for name in names))
         release = to.release
         needs = {name: standing.need(release) for name, standing in standings.items()}
-        failed |= {name: _not_there(name, release) for name, need in needs.items() if need is Need.RELEASE}
+        for name in [name for name, need in needs.items() if need is Need.RELEASE]:
+            failed[name] = ClusterError(
+                f"{name}: release {release}, to which the others go back, is not there: `fab deploy start --limit "
+                f"{name}` from the checkout of that release brings it"
+            )
         well = [name for name, need in needs.items() if need is Need.NOTHING]
         for name in well:
             say(f"{name}: on release {release} already")
-        to = replace(to, left=tuple(name for name in _in_order(cluster, {*to.left, *names}) if name not in well))
+        left = {*to.left, *names} - set(well)
+        to = replace(to, left=tuple(node.name for node in cluster.inventory.nodes if node.name in left))
         note.write(to)
 
         def back_on(node: Connector) -> None:
@@ -128,10 +133,6 @@ def _back_on(node: Connector, release: str, need: Need, tasks: Sequence["Task"])
         restart_on(node, tasks)
 
 
-def _in_order(cluster: "Cluster", names: set[str]) -> list[str]:
-    return [node.name for node in cluster.inventory.nodes if node.name in names]
-
-
 def _state(cluster: "Cluster", to: Rollback, names: Sequence[str]) -> str:
     there = ", ".join(name for name in names if name not in to.left) or "no node"
     concerned = {*to.was, *to.left}
@@ -141,17 +142,4 @@ def _state(cluster: "Cluster", to: Rollback, names: Sequence[str]) -> str:
         f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)}; "
         f"`{command(again, cluster.inventory.path)}` resumes with these, "
         f"`{command('deploy start', cluster.inventory.path)}` brings nodes to the checkout's own release"
-    )
-
-
-def _nothing_before(name: str) -> ClusterError:
-    return ClusterError(
-        f"{name}: no earlier release is left to go back to: `fab deploy start` from the checkout you want"
-    )
-
-
-def _not_there(name: str, release: str) -> ClusterError:
-    return ClusterError(
-        f"{name}: release {release}, to which the others go back, is not there: `fab deploy start --limit {name}` from "
-        "the checkout of that release brings it"
     )

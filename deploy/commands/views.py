@@ -1,18 +1,17 @@
 """How the two kinds of clusters are shown: by role on this machine, by node on machines."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
+from deploy.cluster.cluster import Cluster, Fleet
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import Stopped
-from deploy.commands.opening import Opened
-from deploy.common.hints import command
+from deploy.cluster.services import ClusterStatus, RoleState, Stopped, other_inventory
+from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
 from deploy.converge.change import Display
 from deploy.converge.deployment import LOOKING, Outlook, Result
@@ -21,8 +20,8 @@ from deploy.converge.node_table import node_rows
 from deploy.converge.survey import survey
 from deploy.converge.systemd import role_states
 from deploy.converge.this_machine import plan_start
-from deploy.jobs.services import coordinator_metrics
-from deploy.terminal.console import progress_line
+from deploy.jobs.services import JobServices, coordinator_metrics
+from deploy.terminal import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,73 +38,51 @@ class Picture:
     parts: "Callable[[int], list[RenderableType]]"
 
 
-class View(Protocol):
+class View(ABC):
     """What a command shows of one kind of cluster."""
 
-    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
-        """The progress of a deployment."""
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._inventory = cluster.inventory
 
+    @abstractmethod
+    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+        """The progress of a deployment, and then its warnings."""
+
+    @abstractmethod
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """Show what a start would do; the command's exit code. `wanted`: --jobs, --no-jobs or neither."""
 
+    @abstractmethod
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
         """Show how a deployment ended; `idle_said`: another line will say that nothing changed."""
 
+    @abstractmethod
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """The nodes as they are now, `with_job`: and how far the running job is."""
 
+    @abstractmethod
     def stopped(self, stopped: Stopped) -> None:
         """Show what a stop did."""
 
+    @abstractmethod
     def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
         """Show which roles were restarted."""
 
 
-@dataclass
-class _Shown(Display):
-    """A `Display` over two functions; the warnings wait until the progress is gone."""
-
-    on_line: Callable[[str, str], None]
-    on_roles: Callable[[ClusterStatus], None]
-
-    def __post_init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def line(self, node: str, line: str) -> None:
-        self.on_line(node, line)
-
-    def roles(self, status: ClusterStatus) -> None:
-        self.on_roles(status)
-
-    def warning(self, line: str) -> None:
-        self.warnings.append(line)
-
-    def show_warnings(self) -> None:
-        for line in self.warnings:
-            say(f"warning: {line}", error=True)
-
-
-class ViewOfThisMachine:
+class ViewOfThisMachine(View):
     """`View` of a cluster of processes: its roles."""
 
-    def __init__(self, opened: Opened) -> None:
-        self._opened = opened
-        self._inventory = opened.inventory
+    def __init__(self, cluster: Cluster, jobs: JobServices) -> None:
+        super().__init__(cluster)
+        self._jobs = jobs
 
-    @contextmanager
-    def progress(self, quiet: bool) -> Iterator[Display]:
+    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
         """See `View`."""
-        from deploy.terminal.console import progress_of_start
-
-        with progress_of_start(quiet=quiet) as report:
-            shown = _Shown(lambda node, line: None, report)
-            yield shown
-        shown.show_warnings()
+        return console.progress(console.Progress if quiet else console.ProgressOfRoles, "starting the supervisor")
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""
-        from deploy.terminal.console import show_plan
-
         for failure in outlook.survey.lost.values():
             raise ClusterError(failure.last_lines[0])
         status = next(iter(outlook.survey.facts.values()))
@@ -116,12 +93,12 @@ class ViewOfThisMachine:
             wanted,
             self._inventory.path,
             nodes=outlook.survey.facts,
-            due=outlook.counts_as_start or self._opened.jobs.pending.noted,
+            due=outlook.counts_as_start or self._jobs.pending.noted,
         )
         if for_programs:
             say_json({"cluster": self._inventory.cluster, **plans_json(outlook), **made.to_json()})
         else:
-            show_plan(made, self._inventory.path)
+            console.show_plan(made, self._inventory.path)
         return ExitCode.BAD_USAGE if made.refusals else ExitCode.DONE
 
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
@@ -131,24 +108,22 @@ class ViewOfThisMachine:
             say("\n".join(failure.last_lines) if of_roles else failure.line, error=True)
         if result.recap.failures or (idle_said and not result.recap.changed):
             return
-        counts = role_counts(self._opened.cluster.services.state(fleet))
+        counts = role_counts(self._cluster.services.state(fleet))
         say(f"running: {counts}" if result.recap.changed else f"already running: {counts}")
 
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """See `View`."""
-        from deploy.terminal.console import status_parts
-
-        now, job_pid = self._opened.cluster.services.state(fleet), self._opened.jobs.running_job()
+        now, job_pid = self._cluster.services.state(fleet), self._jobs.running_job()
         now = replace(now, roles=tuple(role for role in now.roles if role.node in names))
         progress = ""
         if with_job and job_pid is not None:
-            progress = progress_line(coordinator_metrics(self._opened.cluster, fleet))
+            progress = console.progress_line(coordinator_metrics(self._cluster, fleet))
         other = other_inventory(now.inventory, self._inventory.path)
         started_from = [] if with_job or not other else [self._started_from(other)]
         return Picture(
             now.running,
             {**now.to_json(), "job_pid": job_pid},
-            lambda columns: [*status_parts(now, job_pid, progress, columns), *started_from],
+            lambda columns: [*console.status_parts(now, job_pid, progress, columns), *started_from],
         )
 
     def stopped(self, stopped: Stopped) -> None:
@@ -169,55 +144,42 @@ class ViewOfThisMachine:
         return f"the cluster was started from {other}, not from {path}: both files give it the same name"
 
 
-class ViewOfMachines:
+class ViewOfMachines(View):
     """`View` of a cluster of machines: its nodes."""
 
-    def __init__(self, opened: Opened, machines: Callable[[], Machines]) -> None:
+    def __init__(self, cluster: Cluster, machines: Callable[[], Machines]) -> None:
+        super().__init__(cluster)
         self._machines = machines
-        self._cluster = opened.cluster
-        self._inventory = opened.inventory
 
-    @contextmanager
-    def progress(self, quiet: bool) -> Iterator[Display]:
-        """See `View`. A deployment of minutes is never quiet."""
-        from deploy.terminal.deployment_console import progress_of_deployment
-
-        with progress_of_deployment() as event:
-            shown = _Shown(event, lambda status: None)
-            yield shown
-        shown.show_warnings()
+    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+        """See `View`. One of minutes is never quiet."""
+        return console.progress(console.ProgressOfNodes, "connecting")
 
     def plan(self, outlook: Outlook, wanted: bool | None, for_programs: bool) -> ExitCode:
         """See `View`."""
-        from deploy.terminal.deployment_console import show_plans
-
         if for_programs:
             say_json({"cluster": self._inventory.cluster, **plans_json(outlook)})
         else:
-            show_plans(outlook.plans, outlook.unfit)
+            console.show_plans(outlook.plans, outlook.unfit)
             hint = command("deploy start", self._inventory.path)
             say(f"{outlook.changes} to change; `{hint}` does it" if outlook.changes else "nothing to change")
         return ExitCode.DEGRADED if outlook.unfit else ExitCode.DONE
 
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
         """See `View`."""
-        from deploy.terminal.deployment_console import show_recap
-
-        show_recap(result.recap, result.path)
+        console.show_recap(result.recap, result.path)
 
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """See `View`."""
-        from deploy.terminal.deployment_console import node_parts
-
         machines = self._machines()
         with waiting_for(LOOKING, quiet=with_job):
             seen = survey(fleet, machines.ask, names)
         rows = node_rows(machines, seen)
-        job = [progress_line(coordinator_metrics(self._cluster, fleet)) or "no job runs"] if with_job else []
+        job = [console.progress_line(coordinator_metrics(self._cluster, fleet)) or "no job runs"] if with_job else []
         return Picture(
             all(row.well for row in rows),
             {**role_states(self._inventory, seen).to_json(), "nodes": [row.to_json() for row in rows]},
-            lambda columns: [*node_parts(rows, columns), *job],
+            lambda columns: [*console.node_parts(rows, columns), *job],
         )
 
     def stopped(self, stopped: Stopped) -> None:

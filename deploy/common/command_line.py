@@ -1,8 +1,11 @@
-"""Command lines for nodes: argument lists, joined for a shell in this one place. Pure."""
+"""Command lines: argument lists for nodes, joined for a shell here alone; lines to copy, and return codes by name."""
 
 import shlex
 from collections.abc import Iterable
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from signal import Signals
+
+from cluster.errors import ExitCode
 
 Word = str | int | PurePath
 """One argument of a command, whatever characters are in it."""
@@ -40,3 +43,20 @@ def as_account(words: Words, *, root: bool = False, user: str | None = None) -> 
     if user is not None:
         return ["sudo", "-n", "-u", user, "--", *checked(words)]
     return ["sudo", "-n", "--", *checked(words)] if root else checked(words)
+
+
+def command(words: str, inventory: Path) -> str:
+    """`fab deploy stop --inventory pi.yaml`: the words after `fab`, on the inventory as this call found it."""
+    return f"fab {words} --inventory {quoted(inventory)}"
+
+
+def named(return_code: int) -> str:
+    """`exit code 20 (PORT_TAKEN)`, `signal 9 (SIGKILL)`; a code without a name is its number."""
+    if return_code < 0:
+        number = -return_code
+        name = Signals(number).name if number in {int(known) for known in Signals} else "unknown"
+        return f"signal {number} ({name})"
+    try:
+        return f"exit code {return_code} ({ExitCode(return_code).name})"
+    except ValueError:
+        return f"exit code {return_code}"

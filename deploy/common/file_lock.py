@@ -4,7 +4,6 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 
 _PROBE_SECONDS = 1.0
 """How long to try: a caller of `held_by` holds the lock for an instant too."""
@@ -35,18 +34,13 @@ class FileLock:
         os.truncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
-    def release(self) -> None:
-        """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
-        os.truncate(self._descriptor, 0)
-        os.close(self._descriptor)
-
     def __enter__(self) -> "FileLock":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+    def __exit__(self, *_: object) -> None:
+        # The file stays: removing it would let two processes lock two files of one name.
+        os.truncate(self._descriptor, 0)
+        os.close(self._descriptor)
 
 
 def held_by(path: Path) -> int | None:

@@ -1,7 +1,10 @@
-"""Where this project lies, and how its Python modules are started as processes of their own."""
+"""Where this project lies, and how its processes are started: from any folder, and killed when their parent dies."""
 
+import ctypes
 import os
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,3 +23,26 @@ def environment_for_any_folder() -> dict[str, str]:
     """
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), "PYTHONSAFEPATH": "1"}
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> Callable[[], None]:
+    """A `preexec_fn` after which the child gets SIGKILL as soon as this process is gone.
+
+    The signal comes when the *thread* that started the child ends: start such children from the main thread.
+    """
+    # Looked up before the fork: between fork and exec nothing may be imported or loaded.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
+
+    def before_exec() -> None:
+        if prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+            os._exit(127)
+        if os.getppid() != parent:  # it died before the call of prctl
+            os._exit(127)
+        # A shell's `command &` ignores SIGINT, and exec would hand that down: the child must be interruptible.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return before_exec

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from cluster.errors import ClusterError
-from deploy.cluster.connector import DEADLINE_CODES, Connector, Outcome
+from deploy.cluster.connector import DEADLINE_CODES, CommandResult, Connector
 from deploy.common.command_line import Words, quoted, shell
 from deploy.converge.change import SILENT, Call, Change, Display, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.scripts import finish_folder, missing_files, read_missing
@@ -168,7 +168,7 @@ def apply(node: Connector, phase: str, changes: Sequence[Change], done: Done, pr
 
 
 class _RefusedError(Exception):
-    def __init__(self, outcome: Outcome, step: Step | None = None) -> None:
+    def __init__(self, outcome: CommandResult, step: Step | None = None) -> None:
         super().__init__(outcome.command)
         self.outcome = outcome
         self.step = step
@@ -221,7 +221,7 @@ def _carry_out(node: Connector, step: Step, progress: Display) -> None:
 
 def _run(
     node: Connector, words: Words, deadline_seconds: float, user: str | None = None, stdin: bytes | None = None
-) -> Outcome:
+) -> CommandResult:
     outcome = node.run(words, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user)
     if not outcome.ok:
         raise _RefusedError(outcome)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
 
 
 @dataclass(frozen=True)

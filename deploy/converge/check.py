@@ -16,7 +16,7 @@ import psutil
 
 from cluster.inventory.task import Task
 from deploy.cluster.connector import Connector, NodeDeadlineError
-from deploy.cluster.role_status import ClusterStatus, RoleState
+from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command
 from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deploy.cluster.role_status import RoleState, RoleStatus
+from deploy.cluster.services import RoleState, RoleStatus
 from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import MEGABYTE

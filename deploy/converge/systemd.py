@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
+from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces
-from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import DegradedError, LogPlace, Stopped
+from deploy.cluster.services import ClusterStatus, DegradedError, LogPlace, RoleState, RoleStatus, Stopped
 from deploy.common.command_line import quoted, shell
 from deploy.common.texts import filled
 from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory.task import Task
 from cluster.logs.terminal import say
+from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.cluster.role_status import ClusterStatus, RoleState, other_inventory
 from deploy.cluster.selection import kept_tasks
+from deploy.cluster.services import ClusterStatus, RoleState, other_inventory
+from deploy.common.command_line import command
 from deploy.common.file_lock import held_by
-from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
 from deploy.converge.change import Call, Change, Display, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts

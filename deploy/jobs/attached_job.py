@@ -8,16 +8,15 @@ from pathlib import Path
 
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.cluster import Cluster
+from deploy.cluster.cluster import Cluster, Fleet
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
-from deploy.cluster.fleet import Fleet
-from deploy.common.hints import command
+from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
 from deploy.jobs.foreground_job import announce
 from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.request import needs_data
-from deploy.jobs.services import PendingJobs, reusable
+from deploy.jobs.services import JobServices, reusable
 from deploy.logs.log_merge import readable
 
 BringData = Callable[[Fleet], Sequence[str]]
@@ -27,17 +26,12 @@ RESULT_LINE = "result: "
 """Begins the coordinator's own last line, which names a path on the node."""
 
 
-class SubmittedJobs:
+class SubmittedJobs(JobServices):
     """`JobServices` of a cluster of machines: units of the coordinator's node, which outlive this command."""
 
     def __init__(self, cluster: Cluster, bring_data: BringData) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._bring_data = bring_data
-
-    @property
-    def pending(self) -> PendingJobs:
-        """See `JobServices`."""
-        return PendingJobs.of(self._cluster)
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`. A person may leave it running (130)."""

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
-from deploy.cluster.connector import Connector, NodeDeadlineError, NodeUnreachableError, Outcome
+from deploy.cluster.connector import CommandResult, Connector, NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.places import NodePlaces
-from deploy.common.hints import command
-from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
-from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.common.command_line import command
+from deploy.jobs.node_job.records import JobFolder, JobRecord, JobsRoot, JobState, is_job_id
 from deploy.jobs.request import JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
 from deploy.render.units import unit_of_job
@@ -45,21 +44,12 @@ class NodeJobs:
         overrides: Sequence[str],
         places: NodePlaces = NodePlaces(),  # noqa: B008  frozen
     ) -> None:
+        self.node = node.name
+        self.inventory = inventory
         self._node = node
-        self._inventory = inventory
         self._overrides = tuple(overrides)
         self._places = places
         self._root = JobsRoot(Path(places.state))
-
-    @property
-    def node(self) -> str:
-        """Name of the coordinator's node."""
-        return self._node.name
-
-    @property
-    def inventory(self) -> "Inventory":
-        """The cluster."""
-        return self._inventory
 
     def submit(self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = ()) -> str:
         """Start a job with these flags of `python -m cluster` and `more` overrides; its id.
@@ -67,8 +57,8 @@ class NodeJobs:
         With `after`, the id of another job, it begins when that one is done. Raises ClusterError with the node's reason
         for a refusal, such as another running job.
         """
-        runs = self._places.runs(self._inventory)
-        request = request_of(self._inventory, job, (*self._overrides, *more), flags, runs, after)
+        runs = self._places.runs(self.inventory)
+        request = request_of(self.inventory, job, (*self._overrides, *more), flags, runs, after)
         folder = self._new_folder(job, request)
         unit = unit_of_job(folder.id)
         begun = self._node.run(["systemctl", "start", unit], deadline_seconds=_START_SECONDS, root=True)
@@ -88,12 +78,8 @@ class NodeJobs:
             said = " ".join(asked.last_lines) if not asked.ok else str(problem)
             raise ClusterError(
                 f"{self.node}: its jobs cannot be listed: {said}; "
-                f"`{command('deploy start --no-jobs', self._inventory.path)}` installs what is missing"
+                f"`{command('deploy start --no-jobs', self.inventory.path)}` installs what is missing"
             ) from None
-
-    def running(self) -> JobRecord | None:
-        """The running job, if there is one."""
-        return next((record for record in self.records() if record.state is JobState.RUNNING), None)
 
     def choose(self, name: str | None) -> JobRecord:
         """The job of that id; without an id the running job, else the newest. Raises UsageError if there is none."""
@@ -169,7 +155,7 @@ class NodeJobs:
         """Copy the job's run into the folder `into`; its path there, None when the job has left no run."""
         if record.run_folder is None:
             return None
-        again = f"`{command(f'job attach --job {record.id}', self._inventory.path)}` tries again"
+        again = f"`{command(f'job attach --job {record.id}', self.inventory.path)}` tries again"
         with tempfile.TemporaryFile(prefix="pscluster-run-") as archive:
             packed = self._node.run(
                 pack_command(record.run_folder, checkpoints),
@@ -185,7 +171,7 @@ class NodeJobs:
             return unpack(archive, Path(record.run_folder).name, into)
 
     def _new_folder(self, job: str, request: JobRequest) -> JobFolder:
-        contents = {"request.json": request.to_bytes(), "inventory.yaml": self._inventory.path.read_bytes()}
+        contents = {"request.json": request.to_bytes(), "inventory.yaml": self.inventory.path.read_bytes()}
         encoded = {name: base64.b64encode(content).decode() for name, content in contents.items()}
         made = self._node.run(
             new_job(str(self._root.jobs), self._places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
@@ -198,11 +184,11 @@ class NodeJobs:
             return self._root.job(name)
         raise ClusterError(
             f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}; "
-            f"`{command('deploy start --no-jobs', self._inventory.path)}` puts its folders right, "
-            f"`{command('deploy check', self._inventory.path)}` looks at its disk"
+            f"`{command('deploy start --no-jobs', self.inventory.path)}` puts its folders right, "
+            f"`{command('deploy check', self.inventory.path)}` looks at its disk"
         )
 
-    def _refuse(self, folder: JobFolder, begun: Outcome) -> None:
+    def _refuse(self, folder: JobFolder, begun: CommandResult) -> None:
         said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)
         # A job that began has a record, and is listed as failed; a refused one leaves nothing.
         self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)

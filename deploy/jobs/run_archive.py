@@ -39,19 +39,16 @@ class _Bounded:
         self._stream, self._most_bytes = stream, most_bytes
 
     def read(self, count: int = -1) -> bytes:
-        """At most `count` bytes."""
         if not 0 <= count <= _BLOCK_BYTES:
             raise _RefusedArchiveError("an entry's name or attributes are longer than any run's")
         self._check(self._stream.tell() + count)
         return self._stream.read(count)
 
     def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
-        """As of a file."""
         self._check(position)
         return self._stream.seek(position, whence)
 
     def tell(self) -> int:
-        """As of a file."""
         return self._stream.tell()
 
     def _check(self, position: int) -> None:

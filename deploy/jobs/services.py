@@ -1,21 +1,29 @@
-"""The jobs of a cluster as commands see them: where they run, how far they are, which a start still has to run."""
+"""The jobs of a cluster as commands see them: those of this machine, those that a start still has to run, metrics."""
 
 import json
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cluster.atomic_write import atomic_write
 from cluster.control.client import program
-from cluster.errors import ClusterError
+from cluster.control.token import VARIABLE
+from cluster.errors import ClusterError, ExitCode
+from cluster.logs.terminal import say
 from cluster.metrics.scrapes import UNCOUNTED
-from deploy.cluster.cluster import Cluster
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.cluster import Cluster, Fleet
+from deploy.cluster.services import ClusterStatus
+from deploy.common.command_line import command
+from deploy.common.file_lock import FileLock, LockHeldError, held_by
+from deploy.common.project import environment_for_any_folder, module_command
+from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
 from deploy.jobs.node_job.records import JobRecord, JobState
 
 if TYPE_CHECKING:
     from deploy.jobs.node_jobs import NodeJobs
+
 
 ANSWER_SECONDS = 2.0
 _ASK = f"""\
@@ -25,13 +33,14 @@ sys.stdout.write(ask(sys.argv[1], "GET", "{UNCOUNTED}", deadline_seconds={ANSWER
 _MAY_SUCCEED = (JobState.WAITING, JobState.RUNNING, JobState.DONE)
 
 
-class JobServices(Protocol):
+class JobServices(ABC):
     """The jobs of one cluster: `ForegroundJobs` on this machine, `SubmittedJobs` on the coordinator's node."""
 
-    @property
-    def pending(self) -> "PendingJobs":
-        """The note of the jobs that a start still has to run."""
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.pending = PendingJobs(cluster.folder.path / "pending_jobs.json")
 
+    @abstractmethod
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """Run one job to its end, with these flags of `python -m cluster`; its exit code.
 
@@ -39,12 +48,15 @@ class JobServices(Protocol):
         when another job runs on the cluster, or when the roles do not restart.
         """
 
+    @abstractmethod
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
         """Run jobs in their order, each once the one before is done; 0, or the first other exit code."""
 
+    @abstractmethod
     def running_job(self) -> int | None:
         """Pid of the command of this machine that runs a job on this cluster, None without one."""
 
+    @abstractmethod
     def node_jobs(self) -> "AbstractContextManager[NodeJobs | None]":
         """The jobs that outlive the command that began them; None where every job runs in the foreground."""
 
@@ -70,11 +82,6 @@ class PendingJobs:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> "PendingJobs":
-        """The note of a cluster."""
-        return cls(cluster.folder.path / "pending_jobs.json")
 
     @property
     def noted(self) -> bool:
@@ -109,3 +116,79 @@ def reusable(submitted: Sequence[str], order: Sequence[str], records: Sequence[J
     found = [there[name] for name in submitted if name in there]
     whole = len(found) == len(submitted) and [record.job for record in found] == list(order[: len(found)])
     return tuple(submitted) if whole and all(record.state in _MAY_SUCCEED for record in found) else ()
+
+
+class ForegroundJobs(JobServices):
+    """`JobServices` of a cluster on this machine: one job at a time, a child of this command."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        restart_roles: Callable[[], ClusterStatus],
+        coordinator: Sequence[str] = module_command("cluster"),
+        policy: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
+    ) -> None:
+        """`coordinator` is the command that takes a job's name and flags."""
+        super().__init__(cluster)
+        self._inventory = cluster.inventory
+        self._folder = cluster.folder
+        self._restart_roles = restart_roles
+        self._coordinator = tuple(coordinator)
+        self._policy = policy
+
+    def run_job(self, job: str, flags: Sequence[str]) -> int:
+        """See `JobServices`."""
+        path = self._inventory.path
+        settings = [word for override in self._cluster.overrides for word in ("--set", override)]
+        self._folder.create()  # it is missing where no job needed roles yet
+        process = JobProcess(
+            name=job,
+            inventory=path,
+            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags),
+            environment={
+                **environment_for_any_folder(),
+                "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
+                VARIABLE: self._folder.token(),
+            },
+            run_file=self._folder.run_file if job == "train" else None,
+        )
+        restart = self._restart if self._inventory.needs_roles(job) else lambda: None
+        try:
+            with FileLock(self._folder.job_lock):
+                try:
+                    return run_to_its_end(process, restart, self._policy)
+                finally:
+                    self._folder.run_file.unlink(missing_ok=True)
+        except LockHeldError as error:
+            raise ClusterError(
+                f"a job is running on cluster {self._inventory.cluster} already (fab, pid {error.pid}): wait for it, "
+                f"or `kill -INT {error.pid}` ends it with its result so far"
+            ) from error
+
+    def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
+        """See `JobServices`."""
+        self.pending.forget()
+        for number, job in enumerate(order, 1):
+            say(f"job {number} of {len(order)}: {job}")
+            code = self.run_job(job, flags)
+            if code:
+                return code
+        return ExitCode.DONE
+
+    def running_job(self) -> int | None:
+        """See `JobServices`."""
+        return held_by(self._folder.job_lock)
+
+    def node_jobs(self) -> AbstractContextManager[None]:
+        """See `JobServices`."""
+        return nullcontext()
+
+    def _restart(self) -> None:
+        now = self._restart_roles()
+        if not now.serves_jobs:
+            unwell = "; ".join(f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason)
+            logs, restart = (command(f"deploy {action}", self._inventory.path) for action in ("logs", "restart"))
+            raise ClusterError(
+                f"the job cannot be started again, its roles do not restart: {unwell}; `{logs}` shows why, "
+                f"`{restart}` tries it again"
+            )

@@ -4,17 +4,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from deploy.cluster.connector import Connector, Outcome
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.cluster import Fleet
+from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.selection import select
 from deploy.cluster.services import LogPlace
 from deploy.common.command_line import shell
-from deploy.logs.file_log import FileLog, fixed, log_of_latest_job, log_of_latest_run, log_of_run
-from deploy.logs.journal import Journal
 from deploy.logs.log_merge import Entry, Interleaver
+from deploy.logs.sources import FileLog, Journal, fixed, log_of_latest_job, log_of_latest_run, log_of_run
 
 if TYPE_CHECKING:
     from cluster.inventory.task import Task
@@ -26,44 +26,22 @@ KEPT_BYTES = 128 << 20
 """Of one log: a million lines are read where a run is named."""
 MOST_LINES = 1_000_000
 
+_RUN_SLACK_SECONDS = 86400.0
+"""How far a node's clock may be behind that of the coordinator, which names the run."""
 _NEWEST_RUNS = 'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
 
 
-class LogSource(Protocol):
-    """One log on a node. One thread at a time uses it: first to read its end, then to follow it."""
-
-    @property
-    def root(self) -> bool:
-        """Whether root reads it."""
-
-    @property
-    def user(self) -> str | None:
-        """The account that reads it, if it is not the one that is logged in."""
-
-    def reading(self) -> list[str]:
-        """The command that prints the end of it."""
-
-    def read(self, output: bytes, follow: bool) -> list[Entry]:
-        """The lines in the output of `reading`; with `follow` without an incomplete last one."""
-
-    def following(self) -> list[str]:
-        """The command that prints every later line and stays."""
-
-    def came(self, text: str) -> Entry | None:
-        """A line of the output of `following`; None for anything else."""
+LogSource = FileLog | Journal
+"""One log on a node. One thread at a time uses it: first to read its end, then to follow it."""
 
 
 @dataclass(frozen=True)
 class LogQuery:
-    """The last `lines` lines, from `since` (seconds since the epoch) on, of `run` alone unless it is empty.
-
-    `not_before` is a time before every line of the run.
-    """
+    """The last `lines` lines, from `since` (seconds since the epoch) on, of `run` alone unless it is empty."""
 
     lines: int
     since: float = 0.0
     run: str = ""
-    not_before: float = 0.0
 
 
 def chosen(
@@ -97,7 +75,7 @@ class ClusterLogs:
             column = f"{node:<{node_columns}}"
             files = [_file(place, f"{column} {place.name.replace(':', '-')}" if journals else place.name, query)
                      for place in here if not place.unit]  # fmt: skip
-            since = max(query.since, query.not_before)
+            since = max(query.since, not_before(query.run))
             self._logs[node] = [*([Journal(node, column, units, query.lines, since)] if units else []), *files]
 
     def last(self, fleet: Fleet, follow: bool) -> dict[str, list[Entry] | ClusterError]:
@@ -153,6 +131,15 @@ class ClusterLogs:
                 thread.join(5.0)
 
 
+def not_before(run: str) -> float:
+    """A time before every line of the run, by its name; 0 for a name that does not begin with one."""
+    try:
+        begun = datetime.strptime(run.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return 0.0
+    return max(0.0, begun.timestamp() - _RUN_SLACK_SECONDS)
+
+
 def newest_runs(places: Sequence[LogPlace], fleet: Fleet) -> list[str]:
     """Names of the latest runs, for a message."""
     place = next(place for place in places if place.runs is not None)
@@ -182,7 +169,7 @@ def _last_of(node: Connector, log: LogSource, follow: bool) -> list[Entry]:
     return log.read(read.stdout, follow)
 
 
-def _lacks_account(node: Connector, log: LogSource, read: Outcome) -> bool:
+def _lacks_account(node: Connector, log: LogSource, read: CommandResult) -> bool:
     if read.ok or log.user is None or log.user not in read.stderr:
         return False
     return node.run(["id", log.user]).return_code != 0

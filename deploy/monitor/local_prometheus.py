@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from cluster.control.client import NoAnswerError, ask
 from cluster.errors import ClusterError
 from deploy.common.interrupts import interruptible
-from deploy.common.parent_death import die_with_parent
-from deploy.common.project import ROOT
+from deploy.common.project import ROOT, die_with_parent
 from deploy.monitor.files import CONFIGURATION, prometheus_files, write
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.control.lines import SupervisorConnection
 from cluster.errors import ClusterError
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
 
 
 class NobodyListensError(ClusterError):

@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster.control.door import RateLimitedLog
 from cluster.errors import ClusterError
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
 
 _LAST_ANSWERS_SECONDS = 2.0
 MOST_CONNECTIONS = 64

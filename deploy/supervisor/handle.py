@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError
+from deploy.common.command_line import command
 from deploy.common.file_lock import held_by
-from deploy.common.hints import command
 from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers

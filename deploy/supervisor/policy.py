@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from signal import Signals
 
 from cluster.errors import ExitCode
-from deploy.common.hints import named
+from deploy.common.command_line import named
 
 HOPELESS_AT_ANY_TIME = frozenset({ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION})
 """Exit codes that the same command on the same machine gives every time."""

@@ -13,7 +13,7 @@ from cluster.errors import ClusterError
 from cluster.inventory.task import Task
 from cluster.logs import read_line
 from cluster.server.sockets import cut
-from deploy.cluster.role_status import RoleState, RoleStatus
+from deploy.cluster.services import RoleState, RoleStatus
 from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
 from deploy.supervisor.process_facts import ProcessIdentity, anonymous_memory_bytes, frozen
 from deploy.supervisor.role_process import LaunchPlan, RoleProcess

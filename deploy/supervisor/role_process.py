@@ -10,8 +10,7 @@ from pathlib import Path
 from signal import Signals
 
 from cluster.inventory.task import Task
-from deploy.common.parent_death import die_with_parent
-from deploy.common.project import ROOT, module_command
+from deploy.common.project import ROOT, die_with_parent, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.render.units import MODULES
 from deploy.supervisor.process_facts import ProcessIdentity, identify

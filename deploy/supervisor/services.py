@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.role_status import SETTLED, ClusterStatus, RoleState, RoleStatus
+from deploy.cluster.cluster import Fleet
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import LogPlace, Report, Stopped
+from deploy.cluster.services import SETTLED, ClusterStatus, LogPlace, Report, RoleState, RoleStatus, Stopped
+from deploy.common.command_line import command
 from deploy.common.file_lock import held_by
-from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.control_client import NobodyListensError
 from deploy.supervisor.handle import SupervisorHandle, wait_until

@@ -11,9 +11,9 @@ from typing import Any
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory.task import Task
 from cluster.logs import LogSettings, Speaker, begin
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
+from deploy.common.command_line import command
 from deploy.common.file_lock import FileLock, LockHeldError
-from deploy.common.hints import command
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers
 from deploy.supervisor.control_server import ControlServer

@@ -1,24 +1,31 @@
-"""The tables of status, jobs and findings, and the progress of a start. Plain lines where stdout is no terminal."""
+"""The tables of status, jobs, findings and deployments, and the progress of a start. Plain lines without a terminal."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.errors import ClusterError
 from cluster.logs.terminal import is_animated, say
-from deploy.cluster.role_status import ClusterStatus, RoleState
-from deploy.cluster.services import Report
-from deploy.common.hints import command
+from deploy.cluster.services import ClusterStatus, RoleState
+from deploy.common.command_line import command
+from deploy.converge.apply import StepFailure
+from deploy.converge.change import Change, Display
 from deploy.converge.check import Finding, Level
+from deploy.converge.node_table import NodeRow
+from deploy.converge.recap import Recap
 from deploy.converge.this_machine import StartPlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from cluster.logs.screen import Screen
     from deploy.jobs.node_job.records import JobRecord
+
 
 _COLOURS = {
     RoleState.READY: "green",
@@ -49,35 +56,82 @@ def console() -> "Screen":
     return made
 
 
-def show_status(status: ClusterStatus, job_pid: int | None) -> None:
-    """One row a role, the reasons of those that are not ready, and whether a job runs."""
-    screen = console()
-    for part in status_parts(status, job_pid, "", screen.width):
-        screen.print(part)
+def show_again(seconds: float, look: "Callable[[int], list[RenderableType]]") -> None:
+    """Show what `look` finds for so many columns every so many seconds, until Ctrl-C ends it, as with `watch`.
+
+    In place on a terminal, as blocks elsewhere. What cannot be found out is shown as the error it is, and asked for
+    again.
+    """
+    from cluster.logs.screen import coloured
+
+    try:
+        with _in_place() as (columns, show):
+            while True:
+                try:
+                    seen = look(columns())
+                except ClusterError as problem:
+                    seen = [coloured(str(problem), "red")]
+                show([coloured(f"{time.strftime('%H:%M:%S')}  every {seconds:g} s, Ctrl-C ends it", "dim"), *seen])
+                time.sleep(seconds)
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def _in_place() -> "Iterator[tuple[Callable[[], int], Callable[[list[RenderableType]], None]]]":
+    from rich.console import Group
+    from rich.live import Live
+
+    from cluster.logs.screen import Screen
+
+    if not is_animated(sys.stdout):
+        screen = console()
+
+        def print_block(seen: "list[RenderableType]") -> None:
+            for one in seen:
+                screen.print(one)
+            screen.print()
+            sys.stdout.flush()
+
+        yield lambda: screen.width, print_block
+        return
+    # As wide as the terminal is: what is redrawn in place must not be wrapped by it.
+    with Live(console=Screen(), auto_refresh=False, vertical_overflow="ellipsis") as live:
+        yield lambda: Screen().width, lambda seen: live.update(Group(*seen), refresh=True)
+
+
+def lean_table(headings: Sequence[str], to_the_right: Collection[str] = ()) -> "Table":
+    """A table without lines, whose cells do not wrap."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in to_the_right else "left", no_wrap=True)
+    return table
 
 
 def status_parts(
     status: ClusterStatus, job_pid: int | None, progress: str, columns: int
 ) -> "list[RenderableType]":  # fmt: skip
-    """The lines of `show_status`, with the job's progress. Below 80 columns the least important ones are left out."""
-    from rich import box
-    from rich.table import Table
+    """One row a role, the reasons of those that are not ready, whether a job runs, and its progress.
 
+    Below 80 columns the least important ones are left out.
+    """
     from cluster.logs.screen import coloured, words
 
-    several_nodes = len({role.node for role in status.roles}) > 1
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
-    narrow = columns < _NARROW
-    for heading in ("role", "task", *(["node"] if several_nodes else []), *([] if narrow else ["address"])):
-        table.add_column(heading, no_wrap=True)
-    for heading in (*([] if narrow else ["pid"]), "state", "memory", "uptime", "restarts"):
-        table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
+    left_out = {"address", "pid"} if columns < _NARROW else set()
+    if len({role.node for role in status.roles}) < 2:
+        left_out.add("node")
+    headings = ("role", "task", "node", "address", "pid", "state", "memory", "uptime", "restarts")
+    kept = [heading for heading in headings if heading not in left_out]
+    table = lean_table(kept, ("pid", "memory", "uptime", "restarts"))
     for role in status.roles:
-        place = [*([role.node] if several_nodes else []), *([] if narrow else [role.address])]
         state = coloured(role.state, _COLOURS[role.state])
         figures = (megabytes(role.anonymous_memory_bytes), duration(role.uptime_seconds), str(role.restarts))
-        pid = "-" if role.pid is None else str(role.pid)
-        table.add_row(role.role, str(role.index), *place, *([] if narrow else [pid]), state, *figures)
+        place = (role.role, str(role.index), role.node, role.address, "-" if role.pid is None else str(role.pid))
+        cells: tuple[RenderableType, ...] = (*place, state, *figures)
+        table.add_row(*(cell for heading, cell in zip(headings, cells, strict=True) if heading in kept))
     unwell = [words(f"{role.name} is {role.state}: {role.reason}") for role in status.roles if role.reason]
     job = "no job runs" if job_pid is None else f"a job runs (fab, pid {job_pid})"
     return [table, *unwell, job, *([progress] if progress else [])]
@@ -123,17 +177,12 @@ def _progress_words(found: Mapping[str, float]) -> str:
 
 def show_jobs(records: "Sequence[JobRecord]") -> None:
     """One row a job."""
-    from rich import box
-    from rich.table import Table
-
     from cluster.logs.screen import coloured
 
     if not records:
         console().print("no job yet")
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("job", "state", "begun", "ended", "run"):
-        table.add_column(heading, no_wrap=True)
+    table = lean_table(("job", "state", "begun", "ended", "run"))
     for record in records:
         colour = _JOB_COLOURS.get(record.state.value, "default")
         run = f"runs/{Path(record.run_folder).name}" if record.run_folder else "-"
@@ -205,35 +254,59 @@ def name_nodes(names: Sequence[str], everyone: Sequence[str], *, every_name: boo
     return f"{len(names)} nodes ({names[0]}, ...)"
 
 
-@contextmanager
-def progress_of_start(*, quiet: bool = False) -> Iterator[Report]:
-    """Show which roles are ready: a spinner on a terminal, else one line a role."""
-    if quiet or not is_animated(sys.stdout):
-        yield (lambda status: None) if quiet else _LineReport()
-        return
-    from cluster.logs.screen import spinner
+class Progress(Display):
+    """The progress of a deployment. This one shows nothing; `update` changes the words beside a spinner."""
 
-    with spinner("starting the supervisor") as update:
+    def __init__(self, update: Callable[[str], None] | None = None) -> None:
+        self._update = update
+        self._said: dict[str, str] = {}
+        self.warnings: list[str] = []
 
-        def report(status: ClusterStatus) -> None:
+    def warning(self, line: str) -> None:
+        """See `Display`."""
+        self.warnings.append(line)
+
+
+class ProgressOfRoles(Progress):
+    """Which roles are ready: beside a spinner, else one line a role."""
+
+    def roles(self, status: ClusterStatus) -> None:
+        """See `Display`."""
+        if self._update is not None:
             ready = len(status.in_state(RoleState.READY))
             waiting = ", ".join(role.name for role in status.roles if role.state is not RoleState.READY)
-            update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
-
-        yield report
-
-
-class _LineReport:
-    def __init__(self) -> None:
-        self._said: dict[str, str] = {}
-
-    def __call__(self, status: ClusterStatus) -> None:
+            self._update(f"{ready} of {len(status.roles)} roles ready" + (f", waiting for {waiting}" * bool(waiting)))
+            return
         for role in status.roles:
             line = f"{role.name} {role.state}" + (f": {role.reason}" if role.reason else "")
             # The command ends with the failures, on stderr.
             if role.state not in (RoleState.STARTING, RoleState.FAILED) and self._said.get(role.name) != line:
                 self._said[role.name] = line
                 say(line)
+
+
+class ProgressOfNodes(Progress):
+    """What is done on which node: the last event beside a spinner, else one line an event."""
+
+    def line(self, node: str, line: str) -> None:
+        """See `Display`."""
+        (self._update or say)(f"{node}: {line}" if node else line)
+
+
+@contextmanager
+def progress(kind: type[Progress], words: str) -> Iterator[Progress]:
+    """Shown while it lasts, with a spinner on a terminal; then its warnings."""
+    if kind is not Progress and is_animated(sys.stdout):
+        from cluster.logs.screen import spinner
+
+        with spinner(words) as update:
+            shown = kind(update)
+            yield shown
+    else:
+        shown = kind()
+        yield shown
+    for line in shown.warnings:
+        say(f"warning: {line}", error=True)
 
 
 def megabytes(count: int | None) -> str:
@@ -250,3 +323,70 @@ def duration(seconds: float | None) -> str:
         if whole >= size:
             return f"{whole // size} {name} {whole % size // smaller:02d} {smaller_name}"
     return f"{whole} s"
+
+
+_WIDE = 110
+_STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
+
+
+def show_plans(plans: Mapping[str, Mapping[str, Sequence[Change]]], unfit: Mapping[str, StepFailure]) -> None:
+    """Every change once, with its nodes, and the differences of files that change."""
+    from cluster.logs.screen import words
+
+    screen = console()
+    for failure in unfit.values():
+        screen.print(words("  ", ("unfit", "red"), f"    {failure.line}"))
+    for phase, nodes in plans.items():
+        same: dict[tuple[str, str, str, str, str], list[str]] = {}
+        for node, changes in nodes.items():
+            for change in changes:
+                diff = change.diff if change.action == "change" else ""
+                key = (change.action, change.kind, change.subject, change.detail, diff)
+                same.setdefault(key, []).append(node)
+        if same:
+            screen.print(words((phase, "bold")))
+        for (action, kind, subject, detail, diff), names in same.items():
+            where = names[0] if len(names) == 1 else f"{len(names)} nodes ({names[0]}, ...)"
+            screen.print(words(f"  {action:<8} {kind:<12} {subject}: {detail}  on {where}"))
+            for line in diff.splitlines():
+                colour = {"+": "green", "-": "red"}.get(line[:1], "dim")
+                screen.print(words("      ", (line, colour)))
+
+
+def show_recap(recap: Recap, path: Path) -> None:
+    """Nodes by phases, the reasons of the failed ones, and one line of sums."""
+    from cluster.logs.screen import coloured, words
+
+    screen = console()
+    if recap.phases or recap.failures:
+        table = lean_table(("node", *recap.phases, "state"))
+        for row in recap.rows():
+            colour = _STATE_COLOURS[row[-1]]
+            table.add_row(*row[:-1], coloured(row[-1], colour))
+        screen.print(table)
+    for failure in recap.failures.values():
+        screen.print(words(("failed", "red"), f" {failure.line}"))
+    for note in recap.notes:
+        screen.print(words(note))
+    screen.print(words(f"{recap.summary()}  ({path})"))
+
+
+def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
+    """One row a node, and beneath them the reasons of those that are not well.
+
+    Below 110 columns the least important ones are left out.
+    """
+    from cluster.logs.screen import coloured, words
+
+    headings = ("node", "address", "roles", "ports", "mounts", "memory", "temperature", "release", "uptime", "restarts")
+    kept = headings if columns >= _WIDE else ("node", "roles", "memory", "uptime", "restarts")
+    table = lean_table(kept)
+    for row in rows:
+        colour = "green" if row.well else "red"
+        cells: tuple[RenderableType, ...] = (
+            *(row.node, row.address, coloured(row.roles, colour), row.ports, row.mounts, row.memory),
+            *(row.temperature, row.release, duration(row.uptime_seconds), str(row.restarts)),
+        )
+        table.add_row(*(cell for heading, cell in zip(headings, cells, strict=True) if heading in kept))
+    unwell = [words(f"{row.node}: {row.trouble}") for row in rows if row.trouble]
+    return [table, *unwell, f"{sum(row.well for row in rows)} of {len(rows)} nodes are well"]

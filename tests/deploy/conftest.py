@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from fabric.main import program
 
-from deploy.cluster.inventory_choice import InventoryOpener
 from deploy.commands import opening
 from deploy.common.project import ROOT
 from deploy.converge.code import ReleaseChoice
@@ -24,7 +23,7 @@ def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def typed(line: str) -> Outcome:
-        monkeypatch.setattr(opening, "OPENER", InventoryOpener())  # as in a process of its own
+        monkeypatch.setattr(opening, "OPENER", opening.InventoryOpener())  # as in a process of its own
         code = 0
         try:
             program.run(["fab", "-r", str(ROOT), *shlex.split(line)])

@@ -5,8 +5,8 @@ import sys
 from cluster.errors import ClusterError
 from cluster.inventory import load
 from deploy.cluster.cluster import local
-from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.local_jobs import ForegroundJobs
+from deploy.jobs.foreground_job import JobRestartPolicy
+from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 
 inventory, job, delay_seconds, limit, *player = sys.argv[1:]

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from deploy.jobs.job_restart import JobRestartPolicy
+from deploy.jobs.foreground_job import JobRestartPolicy
 from deploy.jobs.node_job.__main__ import write_into
-from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_job.records import JobsRoot
 from deploy.jobs.node_job.run import run
 
 log, words = sys.argv[1] == "--log", sys.argv[1:]

@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster.inventory import Inventory, load
 from deploy.cluster.places import NodePlaces
 from deploy.common.project import ROOT
-from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_job.records import JobsRoot
 from deploy.jobs.node_jobs import NodeJobs
 from tests.deploy.local_shell import LocalShell
 from tests.deploy.playing import eventually, gone

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from deploy.common.parent_death import die_with_parent
+from deploy.common.project import die_with_parent
 
 
 def keep(inventory: str, name: str) -> None:

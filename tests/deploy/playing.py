@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.control_client import ControlClient, NobodyListensError

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster.address import SshAddress
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.host_keys import PinnedKeys
+from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.converge.apply import StepFailedError, apply
 from deploy.converge.firewall import Firewall
 from tests.lab.environment import environment_seed

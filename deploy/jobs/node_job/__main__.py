@@ -10,8 +10,7 @@ from cluster.control.door import raise_limit
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.common.project import module_command
-from deploy.jobs.node_job.folders import DEFAULT_ROOT, ROOT_VARIABLE, JobFolder, JobsRoot, is_job_id
-from deploy.jobs.node_job.records import read_all
+from deploy.jobs.node_job.records import DEFAULT_ROOT, ROOT_VARIABLE, JobFolder, JobsRoot, is_job_id, read_all
 from deploy.jobs.node_job.run import run
 
 _LOG = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,12 +1,12 @@
-"""The record of each job: `state.json`, corrected by the locks where the job's process died before it could write.
+"""Where jobs keep their files on the coordinator's node, and the record of each job.
 
-Every field has a type and bounds: the service account writes records, and the operator reads them from a node.
+The locks correct a record where the job's process died before it could write. Every field has a type and bounds: the
+service account writes records, and the operator reads them from a node.
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,18 +15,67 @@ from typing import Any
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ExitCode
+from deploy.cluster.places import ACCOUNT_HOME
 from deploy.common.file_lock import held_by
-from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
+from deploy.rooted.jobs import JOB_ID, ORDER
+
+DEFAULT_ROOT = Path("/var/lib/pscluster")
+ROOT_VARIABLE = "PSCLUSTER_JOBS_ROOT"
+"""Environment variable that names another root than DEFAULT_ROOT."""
+
+
+def is_job_id(text: str) -> bool:
+    """Whether this can be a job's id: UTC time and name, and a number where several began in one minute."""
+    return JOB_ID.fullmatch(text) is not None
+
+
+class JobFolder:
+    """The files of one job. The folder exists from the submission on; its name is the id, `20261121T2230-train`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+        self.request = path / "request.json"  # what to run; `fab job` writes it
+        self.inventory = path / "inventory.yaml"  # the cluster's file at the time of the submission
+        self.state = path / "state.json"  # the job's record; the job writes it
+        self.output = path / "output.log"  # everything the job prints
+        self.turn_lock = path / "turn.lock"  # a job that follows another one holds it with flock as long as it lives
+        self.run_file = path / "run"  # names the folder in `runs`, as soon as the job has one
+
+
+class JobsRoot:
+    """The root of all jobs of a node."""
+
+    def __init__(self, path: Path = DEFAULT_ROOT) -> None:
+        self.path = path
+        self.jobs = path / "jobs"  # holds a folder for each job
+        self.lock = path / ACCOUNT_HOME / "job.lock"  # the running job holds it with flock
+
+    def job(self, name: str) -> JobFolder:
+        """The folder of the job with this id."""
+        return JobFolder(self.jobs / name)
+
+    def all(self) -> list[JobFolder]:
+        """Every job in the order of submission, which need not be that of the clock."""
+        if not self.jobs.is_dir():
+            return []
+        try:
+            order = (self.jobs / ORDER).read_text("ascii").split()  # as root wrote it
+        except (OSError, UnicodeDecodeError):
+            order = []
+        places = {name: number for number, name in enumerate(order)}
+        there = sorted((path for path in self.jobs.iterdir() if is_job_id(path.name)), key=_age)
+        return [JobFolder(path) for path in sorted(there, key=lambda path: places.get(path.name, -1))]
+
+
+def _age(path: Path) -> tuple[str, int, str]:
+    stamp, _, rest = path.name.partition("-")
+    number = rest.rpartition("-")[2]
+    return stamp, int(number) if number.isdigit() else 0, rest
+
 
 MOST_BYTES = 16 << 10
 MOST_PATH_CHARACTERS = 1024
-MOST_PID = 1 << 22
-"""PID_MAX_LIMIT of a 64-bit kernel (proc(5))."""
-MOST_EXIT_CODE = 255
-
-_JOB = re.compile(r"[a-z]{1,40}")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(\+00:00|Z)")
-_RUN = re.compile(r"(/(?!\.{1,2}/)[^/\x00-\x1f\x7f]+)*/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 class JobState(StrEnum):
@@ -44,6 +93,27 @@ class JobState(StrEnum):
     def ended(self) -> bool:
         """Whether the state is final."""
         return self not in (JobState.SUBMITTED, JobState.WAITING, JobState.RUNNING)
+
+
+_TIME = (
+    re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(\+00:00|Z)"),
+    "a time in UTC such as 2026-11-21T22:30:00+00:00",
+)
+_TEXTS = {
+    "id": (JOB_ID, "a job's id such as 20261121T2230-train"),
+    "job": (re.compile(r"[a-z]{1,40}"), "the name of a job"),
+    "state": (re.compile("|".join(JobState)), f"one of {', '.join(JobState)}"),
+    "begun": _TIME,
+    "ended": _TIME,
+    "run_folder": (
+        re.compile(r"(/(?!\.{1,2}/)[^/\x00-\x1f\x7f]+)*/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"),
+        "the absolute path of a run's folder",
+    ),
+}
+_NUMBERS = {"pid": (1, 1 << 22), "exit_code": (0, 255)}
+"""The least and the most; PID_MAX_LIMIT of a 64-bit kernel (proc(5))."""
+_ALWAYS = ("id", "job", "state")
+"""The other fields of a record may be None."""
 
 
 @dataclass(frozen=True)
@@ -66,25 +136,11 @@ class JobRecord:
     @classmethod
     def from_json(cls, content: Any) -> "JobRecord":
         """Parse untrusted content. Raises ValueError unless it is what `to_json` makes."""
-        if not isinstance(content, dict) or not content.keys() <= {one.name for one in fields(cls)}:
+        names = [one.name for one in fields(cls)]
+        if not isinstance(content, dict) or not content.keys() <= set(names):
             raise ValueError("expected the fields of a job's record and no others")
-        name, state, job = content.get("id"), content.get("state"), _text(content, "job", _JOB, "the name of a job")
-        if not isinstance(name, str) or not is_job_id(name):
-            raise ValueError(f"id: expected a job's id such as 20261121T2230-train, got {name!r:.60}")
-        if not isinstance(state, str):
-            raise ValueError(f"state: expected one of {', '.join(JobState)}, got {state!r:.60}")
-        if job is None:
-            raise ValueError("job: expected the name of a job, got none")
-        return cls(
-            id=name,
-            job=job,
-            state=JobState(state),
-            pid=_whole_number(content, "pid", 1, MOST_PID),
-            exit_code=_whole_number(content, "exit_code", 0, MOST_EXIT_CODE),
-            begun=_text(content, "begun", _TIME, "a time in UTC such as 2026-11-21T22:30:00+00:00"),
-            ended=_text(content, "ended", _TIME, "a time in UTC such as 2026-11-21T22:30:00+00:00"),
-            run_folder=run_folder_of(content),
-        )
+        values = {name: _checked(name, content.get(name)) for name in names}
+        return cls(**{**values, "state": JobState(values["state"])})
 
     def write(self, folder: JobFolder) -> None:
         """Write `state.json`, whole or not at all. Raises ClusterError."""
@@ -107,32 +163,22 @@ def read_all(root: JobsRoot) -> list[JobRecord]:
     """Every job, the oldest first; a running job whose process does not hold the lock counts as interrupted."""
     records = [_read(folder) for folder in root.all()]
     # The lock comes last: a job that ends meanwhile releases it only after it wrote its end.
-    return settled(records, held_by(root.lock), root)
-
-
-def settled(records: Sequence[JobRecord], holder: int | None, root: JobsRoot) -> list[JobRecord]:
-    """`records`; those that claim a process without its lock are read once more, and then count as interrupted."""
-    result = []
-    for record in records:
-        if not _alive(record, holder, root):
-            record = _read(root.job(record.id))
-            if record.state in (JobState.RUNNING, JobState.WAITING):
-                record = replace(record, state=JobState.INTERRUPTED)
-        result.append(record)
-    return result
+    holder = held_by(root.lock)
+    return [record if _alive(record, holder, root) else _reread(root.job(record.id)) for record in records]
 
 
 def run_folder(folder: JobFolder) -> str | None:
     """The folder that the job's coordinator named; None before it has one, or where the file holds no such path."""
     try:
-        return run_folder_of({"run_folder": read_small(folder.run_file).decode().strip() or None})
+        return run_folder_of(read_small(folder.run_file).decode().strip() or None)
     except (OSError, ValueError):
         return None
 
 
-def run_folder_of(content: Mapping[str, Any]) -> str | None:
+def run_folder_of(content: Any) -> str | None:
     """The absolute path of a run's folder, with no `..` in it and a plain name at its end. Raises ValueError."""
-    return _text(content, "run_folder", _RUN, "the absolute path of a run's folder")
+    path: str | None = _checked("run_folder", content)
+    return path
 
 
 def read_small(path: Path) -> bytes:
@@ -152,6 +198,12 @@ def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
     return record.state is not JobState.RUNNING or record.pid == holder
 
 
+def _reread(folder: JobFolder) -> JobRecord:
+    record = _read(folder)
+    claims = record.state in (JobState.RUNNING, JobState.WAITING)
+    return replace(record, state=JobState.INTERRUPTED) if claims else record
+
+
 def _read(folder: JobFolder) -> JobRecord:
     try:
         content = json.loads(read_small(folder.state))
@@ -163,19 +215,14 @@ def _read(folder: JobFolder) -> JobRecord:
     return record if record.run_folder else replace(record, run_folder=run_folder(folder))
 
 
-def _whole_number(content: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
-    value = content.get(name)
-    if value is None:
-        return None
-    if type(value) is not int or not least <= value <= most:  # a bool is an int
-        raise ValueError(f"{name}: expected a whole number from {least} to {most}, got {value!r:.60}")
-    return value
-
-
-def _text(content: Mapping[str, Any], name: str, pattern: re.Pattern[str], what: str) -> str | None:
-    value = content.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) > MOST_PATH_CHARACTERS or not pattern.fullmatch(value):
+def _checked(name: str, value: Any) -> Any:
+    if name in _NUMBERS:
+        least, most = _NUMBERS[name]
+        what = f"a whole number from {least} to {most}"
+        good = type(value) is int and least <= value <= most  # a bool is an int
+    else:
+        pattern, what = _TEXTS[name]
+        good = isinstance(value, str) and len(value) <= MOST_PATH_CHARACTERS and pattern.fullmatch(value) is not None
+    if not good and (value is not None or name in _ALWAYS):
         raise ValueError(f"{name}: expected {what}, got {value!r:.60}")
     return value

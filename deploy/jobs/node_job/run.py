@@ -13,10 +13,18 @@ from cluster.server.systemd import notify
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.foreground_job import JobProcess, announce, run_to_its_end
-from deploy.jobs.job_restart import JobRestartPolicy
-from deploy.jobs.node_job.folders import JobFolder, JobsRoot, is_job_id
-from deploy.jobs.node_job.records import JobRecord, JobState, now, read_all, run_folder, state_of
+from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
+from deploy.jobs.node_job.records import (
+    JobFolder,
+    JobRecord,
+    JobsRoot,
+    JobState,
+    is_job_id,
+    now,
+    read_all,
+    run_folder,
+    state_of,
+)
 from deploy.jobs.node_job.role_restart import restart_roles
 from deploy.jobs.request import JobRequest
 

@@ -19,7 +19,7 @@ from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.server.accounts import ROLES_ACCOUNT
 from cluster.server.probe import answers
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder

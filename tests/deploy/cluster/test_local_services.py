@@ -9,12 +9,10 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.cluster.cluster import local
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.role_status import RoleState
-from deploy.cluster.services import Stopped
+from deploy.cluster.cluster import Fleet, local
+from deploy.cluster.services import RoleState, Stopped
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.local_jobs import ForegroundJobs
+from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 

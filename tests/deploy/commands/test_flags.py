@@ -1,10 +1,17 @@
+import ast
+import inspect
+import textwrap
+
 import pytest
 
 from cluster.errors import UsageError
 from cluster.inventory.task import Task
 from deploy.cluster.selection import select
-from deploy.commands.flags import whole_number
-from deploy.commands.jobs import data_settings, number_settings, run_flags, settings
+from deploy.commands.actions import ACTIONS
+from deploy.commands.edge import flags_of
+from deploy.commands.flags import FLAGS, Flags, whole_number
+from deploy.commands.init import init
+from deploy.commands.jobs import JOB_ACTIONS, OF_DATA, OF_TRAIN, report, run_flags, with_overrides
 from deploy.terminal.console import duration, megabytes
 
 TASKS = (
@@ -26,26 +33,41 @@ def test_what_is_no_number_is_one_line_naming_the_flag(text: str) -> None:
 
 
 def test_flags_become_overrides_and_absent_ones_do_not() -> None:
-    keys = {"jobs.train.model.name": "residual", "jobs.train.mode": None, "jobs.train.refit": True, "other": False}
-    assert settings(keys) == ['jobs.train.model.name="residual"', "jobs.train.refit=true"]
-    assert number_settings({"jobs.train.epochs": ("--epochs", "3"), "jobs.train.seed": ("--seed", None)}) == [
-        "jobs.train.epochs=3"
-    ]
+    given = Flags(model="residual", refit=True, epochs="3", set_=("jobs.train.seed=4",))
+    assert with_overrides(given, OF_TRAIN).set_ == (
+        'jobs.train.model.name="residual"',
+        "jobs.train.refit=true",
+        "jobs.train.epochs=3",
+        "jobs.train.seed=4",
+    )
+    assert with_overrides(Flags(), OF_TRAIN) == Flags()
+    with pytest.raises(UsageError, match=r"--seed: expected a whole number from 0 to"):
+        with_overrides(Flags(seed="x"), OF_TRAIN)
 
 
 def test_what_concerns_one_run_alone_is_passed_on_to_the_coordinator() -> None:
-    assert run_flags(False, None, None) == []
-    assert run_flags(True, None, "kill-worker:0.1") == ["--resume", "--chaos", "kill-worker:0.1"]
-    assert run_flags(True, "runs/one", None) == ["--resume", "runs/one"]
+    assert run_flags(Flags()) == []
+    assert run_flags(Flags(resume=True, chaos="kill-worker:0.1")) == ["--resume", "--chaos", "kill-worker:0.1"]
+    assert run_flags(Flags(resume=True, run="runs/one")) == ["--resume", "runs/one"]
 
 
 def test_a_path_with_yaml_in_it_stays_a_path() -> None:
     import yaml
 
     path = "/data/a: b #c 'd' \"e\" [f] é"
-    assert data_settings(None) == []
-    (override,) = data_settings(path)
+    (override,) = with_overrides(Flags(data=path), OF_DATA).set_
     assert yaml.safe_load(override.removeprefix("jobs.train.data.source=")) == path
+
+
+def test_a_command_reads_no_flag_that_it_does_not_take() -> None:
+    for body in (*ACTIONS, *JOB_ACTIONS, init, report):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(body))))
+        read = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "flags" and node.attr in FLAGS
+        }
+        assert read <= {one.name for one in flags_of(body)}, body.__name__
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError, UsageError
-from deploy.cluster.inventory_choice import Choice, InventoryOpener, choose
+from deploy.commands.flags import Flags
+from deploy.commands.opening import InventoryOpener, choose
 from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import LONGEST_SOCKET_PATH_BYTES, StateFolder
@@ -21,12 +22,12 @@ nodes: [{{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}}]
 
 def test_the_flag_names_the_inventory_before_the_environment_and_the_folder(tmp_path: Path) -> None:
     environ = {"PSCLUSTER_INVENTORY": "b.yaml"}
-    assert choose("a.yaml", environ, tmp_path) == Choice(Path("a.yaml"), "--inventory")
-    assert choose(None, environ, tmp_path) == Choice(Path("b.yaml"), "$PSCLUSTER_INVENTORY")
+    assert choose("a.yaml", environ, tmp_path) == (Path("a.yaml"), "--inventory")
+    assert choose(None, environ, tmp_path) == (Path("b.yaml"), "$PSCLUSTER_INVENTORY")
     with pytest.raises(UsageError, match="fab init --local"):
         choose(None, {}, tmp_path)
     (tmp_path / "inventory.yaml").touch()
-    assert choose(None, {}, tmp_path) == Choice(Path("inventory.yaml"), "./inventory.yaml")
+    assert choose(None, {}, tmp_path) == (Path("inventory.yaml"), "./inventory.yaml")
 
 
 def test_one_call_means_one_inventory_and_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,11 +35,11 @@ def test_one_call_means_one_inventory_and_says_which(tmp_path: Path, capsys: pyt
         (tmp_path / f"{name}.yaml").write_text(INVENTORY.format(name=name))
     opener = InventoryOpener()
     one = str(tmp_path / "one.yaml")
-    assert opener.open(one, ()).cluster == "one"
+    assert opener.open(Flags(inventory=one)).cluster == "one"
     assert capsys.readouterr().out == f"cluster one: {one} (from --inventory)\n"
-    assert opener.open(one, ()).cluster == "one"
+    assert opener.open(Flags(inventory=one)).cluster == "one"
     with pytest.raises(UsageError, match=r"this call began with .*one.yaml and names .*two.yaml"):
-        opener.open(str(tmp_path / "two.yaml"), ())
+        opener.open(Flags(inventory=str(tmp_path / "two.yaml")))
 
 
 def test_sockets_of_a_deep_folder_move_to_where_their_paths_are_short_enough(tmp_path: Path) -> None:

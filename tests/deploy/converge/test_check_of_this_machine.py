@@ -9,7 +9,7 @@ from cluster.inventory.extensions import MODELS, MODES
 from cluster.inventory.task import Task
 from cluster.inventory.training import TrainJob
 from cluster.models.thesis import ThesisModel
-from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
+from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.check import Answer, NodeFacts, check_node
 from deploy.converge.memory_estimate import MEGABYTE, estimate, of_inventory, of_training
 

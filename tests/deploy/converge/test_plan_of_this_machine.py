@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.inventory.task import Task
-from deploy.cluster.role_status import ClusterStatus, RoleState, RoleStatus
+from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.this_machine import disagreement, plan_start
 
 PI = Path("pi.yaml")

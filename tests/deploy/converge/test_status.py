@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from deploy.cluster.role_status import RoleState
+from deploy.cluster.services import RoleState
 from deploy.converge.apply import StepFailure
 from deploy.converge.machine_facts import MachineFacts, UnitFact
 from deploy.converge.node_table import NodeRow, node_rows
 from deploy.converge.survey import Survey
 from deploy.converge.systemd import role_states, state_of
-from deploy.terminal.deployment_console import show_nodes
+from deploy.terminal.console import console, node_parts
 from tests.deploy.converge.pi import converged, thesis, wish_for
 
 WISH = wish_for(thesis())
@@ -74,7 +74,8 @@ def test_a_node_that_does_not_answer_has_a_row_too(
         ("rpi01", "worker:0 ready", ""),
         ("rpi02", "worker:1 ?", "no connection"),
     ]
-    show_nodes(rows)
+    for part in node_parts(rows, console().width):
+        console().print(part)
     shown = capsys.readouterr().out
     assert "rpi02: no connection" in shown
     assert "1 of 2 nodes are well" in shown

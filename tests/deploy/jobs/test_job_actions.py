@@ -10,7 +10,6 @@ import pytest
 from invoke.exceptions import Exit
 
 from cluster.errors import ExitCode
-from deploy.cluster.inventory_choice import InventoryOpener
 from deploy.commands import opening
 from deploy.commands.jobs import attach, cancel, list_, train
 from deploy.jobs.node_jobs import NodeJobs
@@ -48,7 +47,7 @@ Run = Callable[..., int]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Calls a command; its exit code."""
-    monkeypatch.setattr(opening, "OPENER", InventoryOpener())
+    monkeypatch.setattr(opening, "OPENER", opening.InventoryOpener())
 
     def call(body: Callable[..., None], inventory: Path, **flags: Any) -> int:
         try:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.errors import ClusterError
-from deploy.jobs.node_job.folders import JobsRoot
-from deploy.jobs.node_job.records import MOST_BYTES, JobRecord, JobState, read_all, run_folder, run_folder_of
+from deploy.jobs.node_job.records import MOST_BYTES, JobRecord, JobsRoot, JobState, read_all, run_folder, run_folder_of
 from tests.deploy.job_node import JobNode
 
 ID = "20261121T2230-pi"
@@ -91,7 +90,7 @@ def test_no_other_json_is_a_record(content: Any) -> None:
 @given(st.text())
 def test_a_run_folder_is_an_absolute_path_with_a_plain_name(text: str) -> None:
     try:
-        folder = run_folder_of({"run_folder": text})
+        folder = run_folder_of(text)
     except ValueError:
         return
     assert folder == text == os.path.normpath(text)

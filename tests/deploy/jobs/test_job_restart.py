@@ -2,7 +2,7 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.jobs.job_restart import JobEnding, JobRestartPolicy
+from deploy.jobs.foreground_job import JobEnding, JobRestartPolicy
 from tests.inventory.cases import PROJECT
 
 POLICY = JobRestartPolicy(first_delay_seconds=0.5, longest_delay_seconds=4.0, limit=5, window_seconds=600.0)

@@ -14,8 +14,7 @@ import pytest
 
 from cluster.errors import ExitCode, UsageError
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.node_job.folders import JobsRoot, is_job_id
-from deploy.jobs.node_job.records import JobRecord, JobState, read_all
+from deploy.jobs.node_job.records import JobRecord, JobsRoot, JobState, is_job_id, read_all
 from deploy.jobs.request import JobRequest
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually

@@ -14,8 +14,7 @@ from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.server.probe import answers
 from deploy.common.project import ROOT, environment_for_any_folder, module_command
-from deploy.jobs.node_job.folders import JobsRoot
-from deploy.jobs.node_job.records import JobState, read_all
+from deploy.jobs.node_job.records import JobsRoot, JobState, read_all
 from deploy.jobs.request import JobRequest
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
 

@@ -15,8 +15,7 @@ import pytest
 from cluster.errors import ClusterError, ExitCode, UsageError
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
-from deploy.jobs.node_job.folders import is_job_id
-from deploy.jobs.node_job.records import JobState
+from deploy.jobs.node_job.records import JobState, is_job_id
 from deploy.jobs.request import first_id, request_of
 from deploy.jobs.run_archive import pack_command, unpack
 from tests.deploy.job_node import JobNode
@@ -83,8 +82,8 @@ def test_ctrl_c_detaches_and_the_job_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(attached_job, "_show", interrupt)
         assert attached_job.run_attached(jobs, "train", []) == ExitCode.CANCELLED
-    running = jobs.running()
-    assert running is not None
+    running = jobs.choose(None)
+    assert running.state is JobState.RUNNING
     assert running.pid == node.pid(running.id)
     *_, last = capsys.readouterr().err.splitlines()
     path = node.inventory.path

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.logs.journal import JournalLine, parse_line
+from deploy.logs.sources import JournalLine, parse_line
 
 
 def entry(**changes: object) -> str:

@@ -16,14 +16,14 @@ from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
 from cluster.logs import Speaker, formatter, last_line
 from cluster.logs.lines import utc
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.cluster import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.services import LogPlace
-from deploy.commands.logs import not_before, seconds_of
+from deploy.commands.flags import seconds_of
 from deploy.common.project import ROOT
-from deploy.logs.file_log import FileLog, Place, log_of_latest_run, log_of_run
 from deploy.logs.log_merge import DatedLog, Entry, Interleaver, Shown, in_order, readable, with_beginning
-from deploy.logs.log_reader import ClusterLogs, LogQuery
+from deploy.logs.log_reader import ClusterLogs, LogQuery, not_before
+from deploy.logs.sources import FileLog, Place, log_of_latest_run, log_of_run
 from tests.deploy.typed import Fab
 
 AT = 1795305600.0

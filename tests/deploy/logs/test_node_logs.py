@@ -14,9 +14,8 @@ import pytest
 from cluster.logs.lines import utc
 from deploy.cluster.connection import _DIES_WITH_ITS_INPUT
 from deploy.common.command_line import Words, shell
-from deploy.logs import journal as journals
-from deploy.logs.file_log import FileLog, fixed, log_of_latest_job, log_of_run
-from deploy.logs.journal import Journal
+from deploy.logs import sources
+from deploy.logs.sources import FileLog, Journal, fixed, log_of_latest_job, log_of_run
 from tests.habits import needs
 
 HERE = Path(__file__).parents[1]
@@ -60,7 +59,7 @@ class PlayedJournal:
 @pytest.fixture(params=["real", "played"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedJournal:
     made = PlayedJournal(tmp_path / "journal", real=request.param == "real")
-    monkeypatch.setattr(journals, "JOURNALCTL", made.journalctl)
+    monkeypatch.setattr(sources, "JOURNALCTL", made.journalctl)
     return made
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from deploy.cluster.places import NodePlaces
 from deploy.converge.systemd import Systemd
-from deploy.logs import journal as journals
-from deploy.logs.file_log import FileLog
+from deploy.logs import sources
 from deploy.logs.log_reader import ClusterLogs
+from deploy.logs.sources import FileLog
 from tests.deploy.typed import Fab, Outcome
 
 
@@ -30,7 +30,7 @@ def journal_of(unit: str, seconds: int, message: str) -> str:
 def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The journal that all nodes have here, where systemd is not, with a coordinator's log of the run 1-train."""
     player = Path(__file__).parents[1] / "play_journalctl.py"
-    monkeypatch.setattr(journals, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
+    monkeypatch.setattr(sources, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
     places = NodePlaces(state=str(tmp_path / "state"), user=getpass.getuser())
     monkeypatch.setattr(NodePlaces, "runs", lambda _, inventory: str(tmp_path / "runs"))
     monkeypatch.setattr(Systemd.__init__, "__defaults__", (places,))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.host_keys import PinnedKeys, ask_for_key
+from deploy.cluster.login import PinnedKeys, ask_for_key
 from tests.deploy.over_ssh.sshd import Sshd, needs_sudo, running_sshd
 
 

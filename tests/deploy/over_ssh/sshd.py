@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deploy.cluster.address import SshAddress
+from deploy.cluster.login import SshAddress
 from tests.habits import needs
 from tools import debian_tools
 

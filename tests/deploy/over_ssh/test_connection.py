@@ -8,7 +8,7 @@ import pytest
 
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
-from deploy.cluster.host_keys import PinnedKeys, ask_for_key, fingerprint
+from deploy.cluster.login import PinnedKeys, ask_for_key, fingerprint
 from deploy.common.command_line import quoted, shell
 from tests.deploy.over_ssh.sshd import Sshd, new_key, running_sshd
 from tests.habits import needs

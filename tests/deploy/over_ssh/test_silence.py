@@ -13,7 +13,7 @@ import pytest
 from deploy.cluster import connection
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.cluster.host_keys import PinnedKeys, ask_for_key
+from deploy.cluster.login import PinnedKeys, ask_for_key
 from deploy.common.command_line import shell
 from tests.deploy.over_ssh.sshd import Sshd, running_sshd
 from tests.habits import needs

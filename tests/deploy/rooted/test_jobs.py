@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_job.records import JobsRoot
 from deploy.rooted.commands import drop_job, new_job
 from tests.habits import needs
 

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.control.lines import MOST_LINE_BYTES
 from cluster.errors import ClusterError
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
 from deploy.supervisor import control_server
 from deploy.supervisor.control_client import ControlClient
 from deploy.supervisor.control_server import ControlServer

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.cluster.role_status import ClusterStatus, RoleState
+from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.file_lock import FileLock, held_by
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import leftovers

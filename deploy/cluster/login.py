@@ -1,20 +1,118 @@
-"""The host keys a cluster's nodes were found to have: pinned in one known_hosts file, asked for, compared."""
+"""Where and as whom `fab` logs into a node, and the host keys that the nodes of a cluster were found to have."""
 
 import base64
 import hashlib
 import os
+import random
 import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from deploy.cluster.address import TRIES, SshAddress, server_was_busy, wait_a_little, why_no_ssh
 from deploy.cluster.connector import NodeUnreachableError
 
 if TYPE_CHECKING:
     from paramiko import HostKeys, PKey
 
-Standing = Literal["known", "new", "changed"]
+    from cluster.inventory import Inventory
+
+
+@dataclass(frozen=True)
+class SshAddress:
+    """One login: `host` as SSH is to reach it, `key` a private key file or None for the agent and the usual files."""
+
+    name: str
+    host: str
+    user: str
+    port: int
+    key: str | None
+    connect_seconds: float
+
+    @property
+    def known_as(self) -> str:
+        """The host as known_hosts writes it: a port other than 22 belongs to the name."""
+        return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
+
+
+def addresses(inventory: "Inventory") -> tuple[SshAddress, ...]:
+    """The login of every node, in the order of the inventory."""
+    ssh = inventory.ssh
+    return tuple(
+        SshAddress(
+            name=node.name,
+            host=node.ssh.address or inventory.hosts[node.name],
+            user=node.ssh.user or ssh.user,
+            port=node.ssh.port or ssh.port,
+            key=node.ssh.key or ssh.key,
+            connect_seconds=ssh.connect_seconds,
+        )
+        for node in inventory.nodes
+    )
+
+
+def jump_address(inventory: "Inventory") -> SshAddress | None:
+    """The login of the jump host, None without one."""
+    ssh = inventory.ssh
+    if ssh.jump is None:
+        return None
+    user = ssh.jump.user or ssh.user
+    return SshAddress("jump host", ssh.jump.host, user, ssh.jump.port, ssh.key, ssh.connect_seconds)
+
+
+T = TypeVar("T")
+
+TRIES = 6
+"""The first, and five more."""
+
+
+def server_was_busy(error: BaseException) -> bool:
+    """Whether the server closed the connection before it said who it is."""
+    from paramiko import SSHException
+
+    # Paramiko has the same words for a server that closed and one that is silent: only the first is busy.
+    if isinstance(error, SSHException) and "banner" in str(error).lower() and error.__context__ is not None:
+        error = error.__context__
+    return isinstance(error, EOFError | ConnectionResetError)
+
+
+def why_no_ssh(error: BaseException, connect_seconds: float) -> str | None:
+    """Why what answers there is no SSH server that can be used, and what to do; None for another error."""
+    from paramiko import SSHException
+
+    if server_was_busy(error):
+        return (
+            f"closed the connection {TRIES} times before it said who it is: too many logins at once (MaxStartups), a "
+            "ban of this machine (fail2ban), or no SSH server; wait a minute, or see `journalctl -u ssh` there"
+        )
+    said = str(error)
+    if not isinstance(error, SSHException):
+        return None
+    if "SSH protocol banner" in said or said == "No existing session":
+        return (
+            f"takes the connection and says nothing that SSH would within {connect_seconds:g} s: is the port right, "
+            "and does the machine hang?"
+        )
+    if said.startswith(("Indecipherable protocol", "Invalid SSH banner", "Incompatible version", "Invalid packet")):
+        return f"what answers is no SSH server ({said}): are the address and the port right?"
+    return None
+
+
+def until_not_busy(log_in: Callable[[], T]) -> T:
+    """What `log_in` returns; a busy server is asked again. Raises the last error, or one that has another cause."""
+    for attempt in range(TRIES):
+        try:
+            return log_in()
+        except Exception as error:
+            if attempt + 1 == TRIES or not server_was_busy(error.__cause__ or error):
+                raise
+            # Longer with each attempt, and not as long as the others who were dropped at the same time.
+            time.sleep(random.uniform(0.2, 0.6) * (attempt + 1))
+    raise AssertionError("the last attempt returns or raises")
+
+
+KeyStanding = Literal["known", "new", "changed"]
 
 
 def fingerprint(key: "PKey") -> str:
@@ -29,7 +127,7 @@ class Sighting:
 
     address: SshAddress
     key: Any
-    standing: Standing
+    standing: KeyStanding
     pinned: str | None
 
     @property
@@ -80,14 +178,7 @@ def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
 
     Raises NodeUnreachableError.
     """
-    for attempt in range(TRIES):
-        try:
-            return _shown_key(address, through)
-        except NodeUnreachableError as error:
-            if attempt + 1 == TRIES or error.__cause__ is None or not server_was_busy(error.__cause__):
-                raise
-            wait_a_little(attempt)
-    raise AssertionError("the last attempt returns or raises")
+    return until_not_busy(lambda: _shown_key(address, through))
 
 
 def _shown_key(address: SshAddress, through: Any) -> "PKey":
