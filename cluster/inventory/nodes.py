@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
 
-from cluster.inventory.deployment import NodeSsh
-from cluster.inventory.fields import Name, Port, Section, Text
+from cluster.inventory.fields import Host, Name, Port, Section, SshPort, Text, User, invalid
 from cluster.inventory.task import ROLE_NAMES, RoleName, Task
 
 NodeRole = Literal["storage", "ps", "worker", "coordinator", "monitor"]
@@ -51,11 +49,8 @@ class RoleEntry(Section):
     @model_validator(mode="after")
     def _one_role(self) -> Self:
         if len(self.model_fields_set) != 1:
-            raise PydanticCustomError(
-                "one_role",
-                f"expected one role in each entry of the list, got {len(self.model_fields_set)}",
-                {"remedy": "write every role as an entry of its own, with its own `-`"},
-            )
+            problem = f"expected one role in each entry of the list, got {len(self.model_fields_set)}"
+            raise invalid(problem, "write every role as an entry of its own, with its own `-`")
         return self
 
     @property
@@ -70,6 +65,15 @@ class RoleEntry(Section):
     def ports(self) -> RolePorts:
         """Ports given for this very process."""
         return {"ps": self.ps, "worker": self.worker, "coordinator": self.coordinator}.get(self.role) or RolePorts()
+
+
+class NodeSsh(Section):
+    """Where one node is logged into differently."""
+
+    user: User | None = Field(None, description="null is `ssh.user`")
+    port: SshPort | None = Field(None, description="null is `ssh.port`")
+    key: Text | None = Field(None, description="null is `ssh.key`")
+    address: Host | None = Field(None, description="null is the address that the node announces to the others")
 
 
 class Node(Section):

@@ -10,11 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
-from yaml.parser import Parser
-from yaml.reader import Reader
-from yaml.resolver import Resolver
-from yaml.scanner import Scanner
 
 from cluster.inventory.problem import Problem, shown
 
@@ -30,17 +25,10 @@ MAXIMUM_DIGITS = 40
 _TAG = "tag:yaml.org,2002:"
 
 
-class _CoreLoader(Reader, Scanner, Parser, Composer, Resolver):
-    """PyYAML up to the node graph, without any constructor."""
+class _CoreLoader(yaml.SafeLoader):
+    """Only its node graph is used, none of its constructors."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML's protocol
-
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        Resolver.__init__(self)
 
 
 def _resolve(tag: str, pattern: str, first: str) -> None:
@@ -69,7 +57,7 @@ def parse(text: str, file: str) -> Document:
     document = Document()
     builder = _Builder(document, file)
     try:
-        node = _CoreLoader(text).get_single_node()
+        node = yaml.compose(text, _CoreLoader)
         if node is not None:
             document.value = builder.build(node, ())
     except yaml.MarkedYAMLError as error:

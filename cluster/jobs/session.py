@@ -21,7 +21,7 @@ from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
-from cluster.inventory.micro_batches import cores_of_workers
+from cluster.inventory.training import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Bar, Display
