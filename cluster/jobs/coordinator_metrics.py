@@ -14,7 +14,7 @@ from cluster.metrics.exporter import Exporter, serve
 from cluster.metrics.instruments import Identity
 from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
-from cluster.server.ports import explain
+from cluster.server.sockets import explain
 from cluster.status.events import Consumer, Event, Stream
 
 log = logging.getLogger(__name__)

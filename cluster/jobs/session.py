@@ -30,8 +30,8 @@ from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.metrics.processor import processor, usable_cores
 from cluster.server.port_guard import PortGuard
-from cluster.server.ports import check_free
 from cluster.server.probe import answers
+from cluster.server.sockets import check_free
 
 import tensorflow as tf  # isort: skip
 

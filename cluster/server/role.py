@@ -1,8 +1,10 @@
 """The life of a role process: check, listen, guard, serve, report readiness, end on SIGTERM."""
 
+import ctypes
 import encodings.idna  # noqa: F401  (see _load_late_imports)
 import logging
 import os
+import platform
 import signal
 import socket
 import sys
@@ -11,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -25,13 +27,20 @@ from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.instruments import Identity
 from cluster.metrics.process import Cost
-from cluster.server import ports, probe, systemd
+from cluster.server import probe, sockets, systemd
 from cluster.server.accounts import become, die_with_parent, forbid_new_privileges, why_root
-from cluster.server.crash import report_crashes
-from cluster.server.guard import guard_loopback, is_loopback
-from cluster.server.memory import PARAMETER_SERVER_ARENAS, TooLittleMemoryError, check_memory, give_back, limit_arenas
+from cluster.server.memory import (
+    MEBIBYTE,
+    PARAMETER_SERVER_ARENAS,
+    TooLittleMemoryError,
+    address_space,
+    check_memory,
+    give_back,
+    headroom,
+    limit_arenas,
+)
 from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
-from cluster.server.port_guard import PortGuard
+from cluster.server.port_guard import PortGuard, guard_loopback, is_loopback
 from cluster.server.systemd import keep_channel, notify
 from cluster.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 
@@ -51,14 +60,16 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
 ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
 """What a browser and a Prometheus ask for."""
 
+LAST_SECONDS = 2
+ALMOST_NONE_BYTES = 32 * MEBIBYTE
+"""With less memory than this an abort counts as want of memory: std::bad_alloc and a failed thread end in abort()."""
+
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_LIBC = ctypes.PyDLL(None)
+"""Its calls keep Python's lock: another thread may wait with it for the loader, in which this one has just crashed."""
+_installed: list[object] = []  # C points to these, so they must live as long as the process
+
 logger = logging.getLogger("pscluster.role")
-
-
-class RoleServer(Protocol):
-    """A server that listens from construction on and answers calls from `start` on."""
-
-    def start(self) -> None:
-        """Begin to answer calls."""
 
 
 def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
@@ -96,7 +107,7 @@ def run(role: RoleOptions) -> NoReturn:
     _prepare(role, speaker)
     purpose = f"the TensorFlow server of {role.name}"
     every_interface = "::" if socket.has_dualstack_ipv6() else ""
-    ports.check_free(every_interface, role.port, purpose)
+    sockets.check_free(every_interface, role.port, purpose)
     check_memory(role.server)
     serving = False
 
@@ -115,14 +126,14 @@ def run(role: RoleOptions) -> NoReturn:
             actions=Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
         )  # fmt: skip
     except OSError as error:
-        raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
+        raise sockets.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")
     others = () if role.account is None else (role.account,)
     guard = PortGuard(role.port, role.host, others) if role.guard == "loopback" else None
     try:
         server = _listen(role)
     except ClusterError:
-        ports.check_free(every_interface, role.port, purpose)  # another process may have taken it since
+        sockets.check_free(every_interface, role.port, purpose)  # another process may have taken it since
         raise
     if guard is not None:
         guard.put_up()
@@ -239,7 +250,7 @@ def _load_late_imports(registry: CollectorRegistry) -> None:
         traceback.format_exc()
 
 
-def _listen(role: RoleOptions) -> RoleServer:
+def _listen(role: RoleOptions) -> LeanServer | StockServer:
     definition = ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
     return StockServer(definition) if role.server == "stock" else LeanServer(definition)
 
@@ -253,3 +264,60 @@ def _catch_signals() -> socket.socket:
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda number, frame: None)
     return receiver
+
+
+def report_crashes(line_of: Callable[[str], str]) -> None:
+    """From now on end with ILLEGAL_INSTRUCTION or TOO_LITTLE_MEMORY on a crash of TensorFlow's machine code.
+
+    Each comes after one line on stderr, which `line_of` makes of its words. Other aborts stay as they are.
+
+    Python cannot foresee SIGILL: a wheel built for newer processors dies inside the loader, or at the first kernel that
+    uses the instruction. Loading the library in a child first would show it, at twice the loading time and memory on
+    every start of every Pi, and only for the loader. A handler in this process shows both and costs nothing.
+    """
+    illegal = (
+        f"illegal instruction: this processor ({processor()}) lacks one that TensorFlow was built for; "
+        "use a machine with a newer processor, or a TensorFlow wheel built for this one"
+    )
+
+    def on_illegal_instruction(number: int) -> None:
+        _die(line_of(illegal), ExitCode.ILLEGAL_INSTRUCTION)
+
+    def on_abort(number: int) -> None:
+        # An abort inside malloc holds its lock. If this handler waits for it, SIGALRM ends the process.
+        signal.alarm(LAST_SECONDS)
+        room = min(headroom(), address_space(), key=lambda bound: bound.available_bytes)
+        if room.available_bytes < ALMOST_NONE_BYTES:
+            words = f"out of memory: {room.bound} leaves {room.available_bytes // MEBIBYTE} MiB"
+            _die(line_of(words), ExitCode.TOO_LITTLE_MEMORY)
+
+    _install(signal.SIGILL, on_illegal_instruction)
+    _install(signal.SIGABRT, on_abort)
+
+
+def processor() -> str:
+    """The processor's model according to Linux, else the machine's architecture."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                key, _, value = line.partition(":")
+                if key.strip() in ("model name", "Model"):
+                    return value.strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _install(number: signal.Signals, handle: Callable[[int], None]) -> None:
+    # signal.signal would only set a flag and return to the illegal instruction.
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, _HANDLER]
+    handler = _HANDLER(handle)
+    _installed.append(handler)
+    libc.signal(number, handler)
+
+
+def _die(line: str, code: ExitCode) -> None:
+    text = f"{line}\n".encode()
+    _LIBC.write(sys.stderr.fileno() if sys.stderr else 2, text, ctypes.c_size_t(len(text)))
+    _LIBC._exit(int(code))
