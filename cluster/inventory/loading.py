@@ -5,7 +5,6 @@ import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from cluster.inventory.consistency import Machine, check, is_address, this_machine
 from cluster.inventory.nodes import Node
-from cluster.inventory.problem import LISTED_PROBLEMS, InventoryError, Problem, printable
+from cluster.inventory.problem import LISTED_PROBLEMS, InventoryError, Problem, printable, suggestion
 from cluster.inventory.schema import Description, Inventory
 from cluster.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
 from cluster.inventory.sources import Sources, readable_parts
@@ -96,11 +95,9 @@ def _position(part: str, items: tuple[Any, ...], where: str) -> int:
     if part.isascii() and part.isdigit() and len(part) < 6 and int(part) < len(items):
         return int(part)
     words = [name for name in names if isinstance(name, str)]
-    near = get_close_matches(part, words, n=1)
     choices = ", ".join(words) if words else f"0 to {len(items) - 1}"
-    raise _OverrideError(
-        f"nothing is called {part!r} in {where}", f"did you mean `{near[0]}`?" if near else f"choose one of {choices}"
-    )
+    remedy = suggestion(part, words) or f"choose one of {choices}"
+    raise _OverrideError(f"nothing is called {part!r} in {where}", remedy)
 
 
 MAXIMUM_BYTES = 128 * 1024
@@ -271,8 +268,8 @@ def _explain(detail: ErrorDetails, sources: Sources) -> Problem:
 
 def _choice(kind: str, expected: str, value: object) -> tuple[str, str]:
     choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
-    near = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
-    return f"unknown {kind}, expected {expected}", f"did you mean `{near[0]}`?" if near else "write one of them"
+    remedy = suggestion(value, choices) if isinstance(value, str) else None
+    return f"unknown {kind}, expected {expected}", remedy or "write one of them"
 
 
 def _words(

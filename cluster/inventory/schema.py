@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, StringConstraints, model_validator
 
 from cluster.inventory.fields import AbsolutePath, Host, Name, Port, Section, Seed, SshPort, Text, User, invalid
-from cluster.inventory.nodes import Interface, Node, Page, Ports, expand
+from cluster.inventory.nodes import Interface, Node, Page, Ports, placed
 from cluster.inventory.task import RoleName, Task
 from cluster.inventory.training import TrainJob
 from cluster.logs.lines import LogFormat, LogLevel
@@ -184,7 +184,7 @@ class Inventory(Description):
 
     @cached_property
     def _tasks(self) -> tuple[Task, ...]:
-        return expand(self.nodes, self.ports, self.hosts)
+        return tuple(task for task, _ in placed(enumerate(self.nodes), self.ports, self.hosts))
 
     def tasks(self) -> tuple[Task, ...]:
         """Every role process: parameter servers first, then workers, then the coordinator, each counted from 0."""

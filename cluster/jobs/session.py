@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from cluster.control.actions import DrainRequests
 from cluster.engine.changes import Drain
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.lost import first_line
@@ -83,8 +82,7 @@ class Session:
 
     def _open(self, stack: ExitStack) -> None:
         coordinator = self.coordinator
-        drains = DrainRequests(lambda name, seconds: drain(self._dispatcher, name, seconds))
-        self._metrics.serve(coordinator, drains)
+        self._metrics.serve(coordinator, lambda name, seconds: drain(self._dispatcher, name, seconds))
         self._announcer = stack.enter_context(RunAnnouncer((*self.servers, *self._workers), SPEAKER.run))
         check_free("", coordinator.port, "the coordinator")
         for server in self.servers:

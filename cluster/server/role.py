@@ -18,7 +18,7 @@ from typing import NoReturn
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from cluster.control.actions import Actions, RestartRequests, RunRequests
+from cluster.control.actions import Actions
 from cluster.control.door import RateLimitedLog, raise_limit
 from cluster.control.rules import Rules
 from cluster.errors import ClusterError, ExitCode
@@ -123,7 +123,7 @@ def run(role: RoleOptions) -> NoReturn:
     try:
         exporter.serve(
             registry, role.host, role.metrics_port, ready, cost=cost, rules=Rules(role.coordinator),
-            actions=Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
+            actions=_actions(role, speaker, lambda: not serving),
         )  # fmt: skip
     except OSError as error:
         raise sockets.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
@@ -169,14 +169,8 @@ def _end(why: str, code: ExitCode) -> NoReturn:
     os._exit(code)
 
 
-def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests | None:
-    if role.coordinator is None:
-        return None
-    return RestartRequests(lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh)
-
-
-def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
-    """Requests that name the run in every log line, until it ends or another one begins."""
+def _actions(role: RoleOptions, speaker: Speaker, fresh: Callable[[], bool]) -> Actions:
+    """Restarts if there is a coordinator, and the run's name in every log line until it ends or another one begins."""
     lines = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
     giving = threading.Lock()
 
@@ -198,7 +192,12 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
             if not giving.locked():
                 threading.Thread(target=freed, name="give-back", daemon=True).start()
 
-    return RunRequests(begins, ends)
+    def restart(client: str) -> None:
+        _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED)
+
+    return Actions(
+        restart=None if role.coordinator is None else restart, fresh=fresh, begin_run=begins, end_run=ends
+    )  # fmt: skip
 
 
 def _prepare(role: RoleOptions, speaker: Speaker) -> None:
