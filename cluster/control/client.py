@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
+from typing import Any
 
 MOST_HEAD_BYTES = 16_384
 MOST_BODY_BYTES = 1_048_576
@@ -111,7 +112,7 @@ class _Received(RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # what BufferedReader gives
+    def readinto(self, buffer: Any) -> int:
         self._connection.settimeout(_left(self._end))
         return self._connection.recv_into(buffer)
 

@@ -195,7 +195,7 @@ class _Announcer:
         self.problems.append(self.sources.problem(path, what, remedy))
 
     def host_of(self, index: int, node: Node) -> tuple[str | None, KeyPath]:
-        """The node's address, None where it has none that can be used, and the key that says so."""
+        """The node's address, None where it has none that can be used, and the key to blame."""
         path: KeyPath = ("nodes", index)
         if node.address is not None:
             return self._resolved(node.address, (*path, "address")), (*path, "address")

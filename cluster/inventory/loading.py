@@ -180,7 +180,7 @@ def _read(path: Path, file: str) -> str:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             raise problem("a folder, not a file", f"name the file in it, e.g. {file.rstrip('/')}/inventory.yaml")
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait without an end
             raise problem("not an ordinary file", "write the inventory into a file")
         with path.open("rb") as stream:
             content = stream.read(MAXIMUM_BYTES + 1)  # files of /proc have a size of 0 and any content

@@ -132,7 +132,7 @@ def placed(nodes: Iterable[tuple[int, Node]], ports: Ports, hosts: Mapping[str, 
         for index, (node, entry, where) in enumerate(places):
             port = entry.ports.port or getattr(ports, role)
             metrics_port = entry.ports.metrics_port or getattr(ports, f"{role}_metrics")
-            page_port = entry.coordinator and (entry.coordinator.page_port or ports.coordinator_page)
+            page_port = (entry.coordinator.page_port or ports.coordinator_page) if entry.coordinator else None
             host = hosts.get(node.name, node.name)
             found.append((Task(role, index, node.name, host, port, metrics_port, page_port), where))
     return found

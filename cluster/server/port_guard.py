@@ -28,7 +28,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.logs.terminal import say_json
@@ -91,14 +91,7 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
     listens, in a role before the server starts.
     """
     means = [one for one in MEANS if one[0] == FILTER or is_loopback(host)]
-    reasons = []
-    for descriptor, _ in own_sockets():
-        try:
-            with borrowed(descriptor) as view:
-                if is_tcp(view) and is_listening(view) and view.getsockname()[1] == port:
-                    reasons.append(_guard(view, means))
-        except OSError:  # closed since it was listed
-            continue
+    reasons = [_guard(listener, means) for listener in _own(port, listening=True)]
     if not reasons:
         return GuardOutcome(port, False, NOT_LISTENING)
     for guarded, reason in reasons:
@@ -171,14 +164,20 @@ def shut_foreign_connections(port: int, *, half_open: bool) -> tuple[int, list[s
 
 def _shut_accepted(port: int) -> int:
     count = 0
-    for descriptor, _ in own_sockets():
-        with contextlib.suppress(OSError), borrowed(descriptor) as view:
-            if not is_tcp(view) or is_listening(view) or view.getsockname()[1] != port:
-                continue
-            if _is_foreign(view.getpeername()[0]):
-                view.shutdown(socket.SHUT_RDWR)
+    for connection in _own(port, listening=False):
+        with contextlib.suppress(OSError):
+            if _is_foreign(connection.getpeername()[0]):
+                connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
+
+
+def _own(port: int, *, listening: bool) -> Iterator[socket.socket]:
+    """The TCP sockets of this process at the port: those that listen, or the others."""
+    for descriptor, _ in own_sockets():
+        with contextlib.suppress(OSError), borrowed(descriptor) as view:  # closed since it was listed
+            if is_tcp(view) and is_listening(view) == listening and view.getsockname()[1] == port:
+                yield view
 
 
 def _is_foreign(address: str) -> bool:

@@ -1,10 +1,12 @@
 """The life of a role process: check, listen, guard, serve, report readiness, end on SIGTERM."""
 
+import contextlib
 import ctypes
 import encodings.idna  # noqa: F401  (see _load_late_imports)
 import logging
 import os
 import platform
+import re
 import signal
 import socket
 import sys
@@ -13,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
@@ -296,14 +299,10 @@ def report_crashes(line_of: Callable[[str], str]) -> None:
 
 def processor() -> str:
     """The processor's model according to Linux, else the machine's architecture."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                key, _, value = line.partition(":")
-                if key.strip() in ("model name", "Model"):
-                    return value.strip()
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        found = re.search(r"^(?:model name|Model)\s*:(.*)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)
+        if found:
+            return found[1].strip()
     return platform.machine()
 
 
