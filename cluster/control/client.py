@@ -10,8 +10,9 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import BytesIO
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
+from typing import Any
 
 MOST_HEAD_BYTES = 16_384
 MOST_BODY_BYTES = 1_048_576
@@ -20,7 +21,6 @@ MARK_HEADER = "X-PSCluster-Request"
 """In every request that changes something. A page of another site cannot send it without permission."""
 TOKEN_HEADER = "X-PSCluster-Token"
 _END_OF_HEAD = b"\r\n\r\n"
-_CHUNK_BYTES = 65_536
 
 
 class NoAnswerError(OSError):
@@ -69,8 +69,9 @@ def ask(
             lines = [f"{method} {target} HTTP/1.0", f"Host: {address}", "Connection: close"]
             if method == "POST":
                 lines += ["Content-Length: 0", f"{MARK_HEADER}: 1", *([f"{TOKEN_HEADER}: {token}"] if token else [])]
-            _send(connection, "\r\n".join(lines).encode("ascii") + _END_OF_HEAD, end)
-            return _answer(connection, end, most_bytes)
+            connection.settimeout(_left(end))
+            connection.sendall("\r\n".join(lines).encode("ascii") + _END_OF_HEAD)  # its timeout is that of all of it
+            return _answer(BufferedReader(_Received(connection, end)), most_bytes)
     except TimeoutError:
         raise NoAnswerError(f"{what}: expected the whole answer within {deadline_seconds:g} s") from None
     except (OSError, http.client.HTTPException, ValueError) as problem:
@@ -102,17 +103,21 @@ def _left(end: float) -> float:
     return left
 
 
-def _send(connection: socket.socket, request: bytes, end: float) -> None:
-    connection.settimeout(_left(end))
-    connection.sendall(request)  # since Python 3.5 its timeout is that of all of it
+class _Received(RawIOBase):
+    """What a connection receives until `end`."""
+
+    def __init__(self, connection: socket.socket, end: float) -> None:
+        self._connection, self._end = connection, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(_left(self._end))
+        return self._connection.recv_into(buffer)
 
 
-def _receive(connection: socket.socket, end: float) -> bytes:
-    connection.settimeout(_left(end))
-    return connection.recv(_CHUNK_BYTES)
-
-
-class _Received:
+class _Head:
     """The head of an answer, for http.client to read."""
 
     def __init__(self, head: bytes) -> None:
@@ -122,36 +127,27 @@ class _Received:
         return BytesIO(self._head)
 
 
-def _answer(connection: socket.socket, end: float, most_bytes: int) -> Answer:
-    received = bytearray()
-    while (found := received.find(_END_OF_HEAD)) < 0:
-        if len(received) > MOST_HEAD_BYTES:
+def _answer(received: BufferedReader, most_bytes: int) -> Answer:
+    head = b""
+    while not head.endswith(_END_OF_HEAD):
+        line = received.readline(MOST_HEAD_BYTES)
+        head += line
+        if len(head) > MOST_HEAD_BYTES:
             raise ValueError(f"expected headers of at most {MOST_HEAD_BYTES} bytes, got more")
-        got = _receive(connection, end)
-        if not got:
-            raise ValueError(f"the connection ended after {len(received)} bytes, before the end of the headers")
-        received += got
-    if found > MOST_HEAD_BYTES:
-        raise ValueError(f"expected headers of at most {MOST_HEAD_BYTES} bytes, got {found}")
-    begin = found + len(_END_OF_HEAD)
-    parsed = http.client.HTTPResponse(_Received(bytes(received[:begin])))  # type: ignore[arg-type]  # reads alone
+        if not line:
+            raise ValueError(f"the connection ended after {len(head)} bytes, before the end of the headers")
+    parsed = http.client.HTTPResponse(_Head(head))  # type: ignore[arg-type]  # reads alone
     parsed.begin()  # at most 100 headers
     if parsed.chunked or parsed.status < 200:
         raise ValueError("expected an answer in one piece, as HTTP/1.0 has it")
-    body, wanted = received[begin:], parsed.length
-    while wanted is None or len(body) < wanted:
-        if max(len(body), wanted or 0) > most_bytes:
-            raise ValueError(f"expected an answer of at most {most_bytes} bytes, got more")
-        got = _receive(connection, end)
-        if not got:
-            break
-        body += got
+    wanted = parsed.length
+    too_long = wanted is not None and wanted > most_bytes
+    body = b"" if too_long else received.read(most_bytes + 1 if wanted is None else wanted)
+    if too_long or len(body) > most_bytes:
+        raise ValueError(f"expected an answer of at most {most_bytes} bytes, got more")
     if wanted is not None and len(body) < wanted:
         raise ValueError(f"the connection ended after {len(body)} of {wanted} bytes")
-    if len(body) > most_bytes:
-        raise ValueError(f"expected an answer of at most {most_bytes} bytes, got more")
-    headers = {name.lower(): value for name, value in parsed.getheaders()}
-    return Answer(parsed.status, bytes(body if wanted is None else body[:wanted]), headers)
+    return Answer(parsed.status, body, {name.lower(): value for name, value in parsed.getheaders()})
 
 
 def program(main: str) -> bytes:

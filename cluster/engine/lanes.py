@@ -114,7 +114,7 @@ class Prober:
     def _serve(self) -> None:
         numbers = count()
         reports: dict[int, Callable[[bool], None]] = {}
-        with Probes[int]() as probes:
+        with contextlib.closing(Probes[int]()) as probes:
             probes.selector.register(self._theirs, selectors.EVENT_READ)
             while not self._closed.is_set():
                 for number, answered in probes.wait(_IDLE_SECONDS):

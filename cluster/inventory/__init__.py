@@ -8,20 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cluster.inventory.deployment import Monitor
+    from cluster.inventory.consistency import Machine, this_machine
     from cluster.inventory.loading import load, located
-    from cluster.inventory.machine import Machine, this_machine
     from cluster.inventory.problem import InventoryError, Problem
-    from cluster.inventory.schema import Inventory, PiJob
+    from cluster.inventory.schema import Inventory, Monitor, PiJob
     from cluster.inventory.task import ROLE_NAMES, Task
     from cluster.inventory.training import Constant, OneCycle, TrainJob
 
 _HOMES = {
-    "deployment": ("Monitor",),
+    "consistency": ("Machine", "this_machine"),
     "loading": ("load", "located"),
-    "machine": ("Machine", "this_machine"),
     "problem": ("InventoryError", "Problem"),
-    "schema": ("Inventory", "PiJob"),
+    "schema": ("Inventory", "Monitor", "PiJob"),
     "task": ("ROLE_NAMES", "Task"),
     "training": ("Constant", "OneCycle", "TrainJob"),
 }

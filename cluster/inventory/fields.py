@@ -3,8 +3,12 @@
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
-NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$"
+
+def invalid(problem: str, remedy: str) -> PydanticCustomError:
+    """The error that a validator raises for a value that its type alone does not exclude."""
+    return PydanticCustomError("invalid", problem, {"remedy": remedy})
 
 
 class Section(BaseModel):
@@ -32,7 +36,7 @@ class Choice(Section):
     name: str = ""
 
 
-Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$")]
 """Letters, digits, `-` and `_`: it becomes part of file names, unit names and host names."""
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -44,6 +48,11 @@ with characters of its own that would mean something."""
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 """A TCP port a process without root rights may take."""
+
+User = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")]
+SshPort = Annotated[int, Field(ge=1, le=65535)]
+Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?$")]
+"""An IPv4 address or a host name, as a word of a command line."""
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """A seed of a random stream; non-negative int32, what TensorFlow's stateless operations take."""

@@ -1,14 +1,12 @@
 """Machines of the cluster, the roles each has, the ports they take, and the role processes that follow from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
 
-from cluster.inventory.deployment import NodeSsh
-from cluster.inventory.fields import Name, Port, Section, Text
-from cluster.inventory.task import ROLE_NAMES, RoleName, Task
+from cluster.inventory.fields import Host, Name, Port, Section, SshPort, Text, User, invalid
+from cluster.inventory.task import ROLE_NAMES, Task
 
 NodeRole = Literal["storage", "ps", "worker", "coordinator", "monitor"]
 NODE_ROLES: tuple[NodeRole, ...] = ("storage", "ps", "worker", "coordinator", "monitor")
@@ -51,25 +49,28 @@ class RoleEntry(Section):
     @model_validator(mode="after")
     def _one_role(self) -> Self:
         if len(self.model_fields_set) != 1:
-            raise PydanticCustomError(
-                "one_role",
-                f"expected one role in each entry of the list, got {len(self.model_fields_set)}",
-                {"remedy": "write every role as an entry of its own, with its own `-`"},
-            )
+            problem = f"expected one role in each entry of the list, got {len(self.model_fields_set)}"
+            raise invalid(problem, "write every role as an entry of its own, with its own `-`")
         return self
 
     @property
     def role(self) -> NodeRole:
         """Name of the role."""
-        for name in NODE_ROLES:
-            if name in self.model_fields_set:
-                return name
-        raise AssertionError("a role entry always has one role")
+        return next(name for name in NODE_ROLES if name in self.model_fields_set)
 
     @property
     def ports(self) -> RolePorts:
         """Ports given for this very process."""
         return {"ps": self.ps, "worker": self.worker, "coordinator": self.coordinator}.get(self.role) or RolePorts()
+
+
+class NodeSsh(Section):
+    """Where one node is logged into differently."""
+
+    user: User | None = Field(None, description="null is `ssh.user`")
+    port: SshPort | None = Field(None, description="null is `ssh.port`")
+    key: Text | None = Field(None, description="null is `ssh.key`")
+    address: Host | None = Field(None, description="null is the address that the node announces to the others")
 
 
 class Node(Section):
@@ -114,34 +115,24 @@ Place = tuple[int, int]
 """Where a task is written: index of the node, index of the role among the node's."""
 
 
-def expand(nodes: Sequence[Node], ports: Ports, hosts: Mapping[str, str]) -> tuple[Task, ...]:
-    """Every role process, by role and then in the order written. A node without a host is addressed by its name."""
-    return tuple(task for task, _ in placed(list(enumerate(nodes)), ports, hosts))
+def placed(nodes: Iterable[tuple[int, Node]], ports: Ports, hosts: Mapping[str, str]) -> list[tuple[Task, Place]]:
+    """Every role process with its place in the inventory, by role and then in the order written.
 
-
-def placed(nodes: Sequence[tuple[int, Node]], ports: Ports, hosts: Mapping[str, str]) -> list[tuple[Task, Place]]:
-    """The same, each with the place in the inventory it comes from; `nodes` carry their index in the file."""
-    defaults: dict[RoleName, tuple[int, int]] = {
-        "ps": (ports.ps, ports.ps_metrics),
-        "worker": (ports.worker, ports.worker_metrics),
-        "coordinator": (ports.coordinator, ports.coordinator_metrics),
-    }
+    `nodes` carry their index in the file. A node without a host is addressed by its name.
+    """
+    nodes = list(nodes)
     found: list[tuple[Task, Place]] = []
     for role in ROLE_NAMES:
-        index = 0
-        for position, node in nodes:
-            for entry_index, entry in enumerate(node.roles):
-                if entry.role != role:
-                    continue
-                port = entry.ports.port or defaults[role][0]
-                metrics_port = entry.ports.metrics_port or defaults[role][1]
-                host = hosts.get(node.name, node.name)
-                page_port = _page_port(entry, ports) if role == "coordinator" else None
-                task = Task(role, index, node.name, host, port, metrics_port, page_port)
-                found.append((task, (position, entry_index)))
-                index += 1
+        places = [
+            (node, entry, (position, place))
+            for position, node in nodes
+            for place, entry in enumerate(node.roles)
+            if entry.role == role
+        ]
+        for index, (node, entry, where) in enumerate(places):
+            port = entry.ports.port or getattr(ports, role)
+            metrics_port = entry.ports.metrics_port or getattr(ports, f"{role}_metrics")
+            page_port = (entry.coordinator.page_port or ports.coordinator_page) if entry.coordinator else None
+            host = hosts.get(node.name, node.name)
+            found.append((Task(role, index, node.name, host, port, metrics_port, page_port), where))
     return found
-
-
-def _page_port(entry: RoleEntry, ports: Ports) -> int:
-    return (entry.coordinator.page_port if entry.coordinator is not None else None) or ports.coordinator_page

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from cluster.errors import UsageError
 
@@ -64,3 +65,9 @@ def shown(value: object) -> str:
         return "a list"
     text = repr(value)
     return text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 3]}..."
+
+
+def suggestion(word: str, known: Iterable[str]) -> str | None:
+    """The remedy for a misspelt word: the known one that is most like it; None if none is."""
+    near = get_close_matches(word, list(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else None

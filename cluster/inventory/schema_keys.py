@@ -1,7 +1,7 @@
 """Which keys the schema knows at a place: for suggestions after a misspelling, and for the generated reference."""
 
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
@@ -10,10 +10,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from cluster.inventory.fields import Section
+from cluster.inventory.problem import suggestion
 from cluster.inventory.schema import Description
-
-SUGGESTION_CUTOFF = 0.6
-"""difflib's own default similarity."""
 
 LOOKED_UP = 200
 """Most unknown keys to compare with the known ones: a comparison takes a millisecond on a Pi."""
@@ -47,7 +45,7 @@ def is_list(annotation: Any) -> bool:
 
 def section_at(location: tuple[str | int, ...]) -> type[Section] | None:
     """The section at one of pydantic's error locations, which name the branch of a union after its field."""
-    branches, _ = _follow(location)
+    branches = _follow(location)[0]
     return branches[0] if len(branches) == 1 else None
 
 
@@ -78,20 +76,18 @@ def branch_name(section: type[Section]) -> Any:
     return None if field is None else field.default
 
 
-def everywhere(section: type[Section] = Description, path: str = "") -> Iterator[tuple[str, str]]:
+@cache
+def everywhere(section: type[Section] = Description, path: str = "") -> tuple[tuple[str, str], ...]:
     """Every key of the schema with the words for the section it belongs to."""
+    found: list[tuple[str, str]] = []
     for name, field in section.model_fields.items():
         key = key_of(name, field)
-        yield key, path or "the top level"
+        found.append((key, path or "the top level"))
         inner = sections_in(field.annotation)
         for branch in inner:
             words = f"{path}.{key}" if path else key
-            yield from everywhere(branch, f"{words} with `name: {branch_name(branch)}`" if len(inner) > 1 else words)
-
-
-@cache
-def _all_keys() -> tuple[tuple[str, str], ...]:
-    return tuple(everywhere())
+            found += everywhere(branch, f"{words} with `name: {branch_name(branch)}`" if len(inner) > 1 else words)
+    return tuple(found)
 
 
 def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
@@ -100,16 +96,15 @@ def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
     names: Iterable[str] = given if isinstance(given, dict) else ()
     unknown = (other for other in names if other not in known)
     looked_at = islice(unknown, LOOKED_UP)
-    return any(get_close_matches(other, known, n=1, cutoff=SUGGESTION_CUTOFF) == [key] for other in looked_at)
+    return any(get_close_matches(other, known, n=1) == [key] for other in looked_at)
 
 
 def advice(key: str, section: type[Section] | None) -> str:
     """The remedy for an unknown key: the nearest known one, or the section it belongs to."""
     known = [] if section is None else keys_of(section)
-    near = get_close_matches(key, known, n=1, cutoff=SUGGESTION_CUTOFF)
-    if near:
-        return f"did you mean `{near[0]}`?"
-    elsewhere = sorted({words for other, words in _all_keys() if other == key and key != "name"})
+    if near := suggestion(key, known):
+        return near
+    elsewhere = sorted({words for other, words in everywhere() if other == key and key != "name"})
     if elsewhere:
         return f"it belongs to {' or '.join(elsewhere)}"
     return f"the keys here are {', '.join(known)}" if known else "there are no keys here: remove it"

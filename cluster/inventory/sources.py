@@ -6,10 +6,10 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from cluster.inventory.deployment import Monitor, Storage
 from cluster.inventory.fields import Section
 from cluster.inventory.nodes import Node, Page, Ports
 from cluster.inventory.problem import Problem, shown
+from cluster.inventory.schema import Monitor, Storage
 from cluster.inventory.schema_keys import plain_path
 from cluster.inventory.yaml_document import KeyPath
 

@@ -8,39 +8,14 @@ from contextlib import ExitStack
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
+from jinja2 import Template
+
 from cluster.errors import ClusterError, UsageError
-from cluster.inventory.addresses import is_host_name
+from cluster.inventory.consistency import is_host_name
 from cluster.inventory.loading import loads
 from cluster.inventory.schema import MAXIMUM_NODES
 
-_HEAD = """\
-# {title}
-# Every key is explained in docs/inventory.md; any of them can be changed for one call, e.g. --set jobs.train.epochs=3
-schema: 1
-cluster: {cluster}
-connection: {connection}
-"""
-
-_JOBS = """
-jobs: # run in this order once every role is ready
-  pi: # calibrates the workers: how many samples each computes in a second
-    samples: {samples}
-  train:
-    # The recipe gives optimizer, schedule, clipping and regularization: shipped is AdamW with a one-cycle schedule,
-    # thesis what the 2019 thesis trained with. A key written here goes before the recipe's.
-    recipe: shipped
-    data: {{source: null}} # the first of --data, $PSCLUSTER_DATA, ../shared/data, the cache folder, else synthetic
-    model: {{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}}
-    epochs: {epochs}
-    batch_size: 100
-    micro_batches: auto # one a core of a worker; in sync at least one for each worker
-"""
-
-LOCAL_SAMPLES = 100_000_000
-LOCAL_EPOCHS = 12
-HOSTS_SAMPLES = 1_000_000_000
-HOSTS_EPOCHS = 30
-
+_TEMPLATE = Path(__file__).with_name("init.yaml.j2")
 
 LOWEST_PORT = 20_000
 DEFAULT_EPHEMERAL_START = 32_768
@@ -97,12 +72,7 @@ def local_inventory(
         if not 1 <= count <= 64:
             raise UsageError(f"{count} {words}: one machine simulates 1 to 64 - choose another number")
     roles = ["ps"] * ps + ["worker"] * workers + ["coordinator"]
-    ports = iter(draw_ports(2 * len(roles) + 1))
-    lines = [f"      - {role}: {{port: {next(ports)}, metrics_port: {next(ports)}}}" for role in roles]
-    lines[-1] = lines[-1].removesuffix("}") + f", page_port: {next(ports)}}}"
-    head = _HEAD.format(title="One machine plays the cluster.", cluster=json.dumps(cluster), connection="local")
-    nodes = "\nnodes:\n  - name: localhost\n    address: 127.0.0.1\n    roles:\n" + "\n".join(lines) + "\n"
-    return _checked(head + nodes + _JOBS.format(samples=LOCAL_SAMPLES, epochs=LOCAL_EPOCHS))
+    return _rendered(cluster, roles=roles, ports=draw_ports(2 * len(roles) + 1))
 
 
 def hosts_inventory(hosts: str, user: str = "pi", *, cluster: str = "cluster") -> str:
@@ -112,23 +82,16 @@ def hosts_inventory(hosts: str, user: str = "pi", *, cluster: str = "cluster") -
     Raises UsageError when `hosts` cannot be read, InventoryError when the hosts make no cluster.
     """
     addresses = expand_hosts(hosts)
-    names = _node_names(addresses)
-    head = _HEAD.format(
-        title=f"{len(addresses)} machines on one network.", cluster=json.dumps(cluster), connection="ssh"
-    )
-    lines = []
-    for position, (name, address) in enumerate(zip(names, addresses, strict=True)):
-        roles = "storage, ps, coordinator, worker" if position == 0 else "worker"
-        lines.append(f"  - {{name: {name}, address: {address}, roles: [{roles}]}}\n")
-    storage = f"\nstorage: {{server: {names[0]}, export: /srv/pscluster, mount: /mnt/pscluster}}\n"
-    body = f"ssh: {{user: {json.dumps(user)}}}\n\nnodes:\n{''.join(lines)}{storage}"
-    return _checked(head + body + _JOBS.format(samples=HOSTS_SAMPLES, epochs=HOSTS_EPOCHS))
+    return _rendered(cluster, hosts=[*zip(_node_names(addresses), addresses, strict=True)], user=json.dumps(user))
 
 
-def _checked(text: str) -> str:
-    """The text if it is an inventory: names and users come from the command line. Raises InventoryError."""
-    loads(text, "fab init", (), path=Path("fab-init"), machine=None)
-    return text
+def _rendered(cluster: str, **facts: object) -> str:
+    """The inventory, checked: names and users come from the command line. Raises InventoryError."""
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    template = Template(text, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    rendered = template.render(cluster=json.dumps(cluster), **facts)
+    loads(rendered, "fab init", (), path=Path("fab-init"), machine=None)
+    return rendered
 
 
 def _node_names(addresses: Sequence[str]) -> list[str]:

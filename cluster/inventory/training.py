@@ -1,15 +1,26 @@
 """The job `train`: every knob of a training run."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from cluster.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
-from cluster.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text
-from cluster.inventory.micro_batches import MOST, Auto
+from cluster.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text, invalid
+from cluster.inventory.task import Task
 from cluster.registry import Registry, either
+
+MOST_MICRO_BATCHES = 64
+FEWEST_WINDOWS = 8
+"""Of a micro-batch, as far as there is a choice: smaller matrix products cost a window more."""
+
+USUAL_CORES = 4
+"""Of a node that does not report its cores: every Raspberry Pi since the 2 has four."""
+
+Auto = Literal["auto"]
+
 
 RecipeName = Literal["shipped", "thesis"]
 
@@ -110,20 +121,12 @@ class DataSettings(Section):
 def _subjects(value: object) -> object:
     """A count or a list of ids; checked here so that a wrong value is one problem, not one a branch."""
     if isinstance(value, bool) or not isinstance(value, int | tuple):
-        raise PydanticCustomError(
-            "subjects", "expected how many subjects or a list of their ids", {"remedy": "write e.g. 3 or [1, 7, 21]"}
-        )
+        raise invalid("expected how many subjects or a list of their ids", "write e.g. 3 or [1, 7, 21]")
     numbers = (value,) if isinstance(value, int) else value
     if any(isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= MAXIMUM_SUBJECTS for n in numbers):
-        raise PydanticCustomError(
-            "subjects",
-            f"expected whole numbers from 0 to {MAXIMUM_SUBJECTS}",
-            {"remedy": "write e.g. 3 or [1, 7, 21]"},
-        )
+        raise invalid(f"expected whole numbers from 0 to {MAXIMUM_SUBJECTS}", "write e.g. 3 or [1, 7, 21]")
     if isinstance(value, tuple) and (len(set(value)) != len(value) or not value):
-        raise PydanticCustomError(
-            "subjects", "expected at least one subject id and each once", {"remedy": "write e.g. [1, 7, 21], or 0"}
-        )
+        raise invalid("expected at least one subject id and each once", "write e.g. [1, 7, 21], or 0")
     return value
 
 
@@ -132,11 +135,9 @@ Subjects = Annotated[int | tuple[int, ...], BeforeValidator(_subjects)]
 
 def _pieces(value: object) -> object:
     """`auto` or a count; checked here for the same reason."""
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST):
+    if value == "auto" or (type(value) is int and 1 <= value <= MOST_MICRO_BATCHES):
         return value
-    raise PydanticCustomError(
-        "micro_batches", f"expected `auto` or a whole number from 1 to {MOST}", {"remedy": "write auto"}
-    )
+    raise invalid(f"expected `auto` or a whole number from 1 to {MOST_MICRO_BATCHES}", "write auto")
 
 
 Pieces = Annotated[int | Auto, BeforeValidator(_pieces)]
@@ -163,9 +164,9 @@ class _Keys(Section):
     batch_size: int = Field(100, ge=1, le=65_536, description="windows of one update")
     micro_batches: Pieces = Field(
         "auto",
-        description=f"pieces a batch is cut into, computed side by side: 1 to {MOST}, or `auto`: one a core of a "
-        f"worker, in {_with(name for name, mode in MODES.items() if mode.shares_batches())} at least one a worker "
-        "([modes](modes.md#micro-batches))",
+        description=f"pieces a batch is cut into, computed side by side: 1 to {MOST_MICRO_BATCHES}, or `auto`: one "
+        f"a core of a worker, in {_with(name for name, mode in MODES.items() if mode.shares_batches())} at least one "
+        "a worker ([modes](modes.md#micro-batches))",
     )
     seed: Seed = Field(0, description="of the initial parameters, the order of windows, dropout and the split")
     optimizer: OptimizerConfig = OPTIMIZERS[SECTION_NAMES["optimizer"]].Options()
@@ -203,24 +204,20 @@ class _Keys(Section):
         if mode is not None and CODECS[codec.name].keeps_back and MODES[mode].in_steps:
             whole = either(name for name, found in CODECS.items() if not found.keeps_back)
             pushes = either(name for name, found in MODES.items() if not found.in_steps)
-            raise PydanticCustomError(
-                "codec_mode",
+            raise invalid(
                 f"{codec.name} keeps on each worker what it did not send, so that the result of {mode} would depend "
                 "on who computed what",
-                {"remedy": f"take {whole}, or mode {pushes}"},
+                f"take {whole}, or mode {pushes}",
             )
         return codec
 
     @field_validator("micro_batches")
     @classmethod
     def _fits_the_batch(cls, count: int | Auto, known: ValidationInfo) -> int | Auto:
-        batch_size = known.data.get("batch_size", MOST)
+        batch_size = known.data.get("batch_size", MOST_MICRO_BATCHES)
         if isinstance(count, int) and count > batch_size:
-            raise PydanticCustomError(
-                "micro_batches",
-                f"a batch of {batch_size} windows cannot be cut into {count} micro-batches",
-                {"remedy": f"set it to at most {batch_size}"},
-            )
+            problem = f"a batch of {batch_size} windows cannot be cut into {count} micro-batches"
+            raise invalid(problem, f"set it to at most {batch_size}")
         return count
 
 
@@ -259,3 +256,49 @@ class TrainJob(_KeysAndModes):
     def cut_into(self, number: int) -> "TrainJob":
         """The same job with this number of micro-batches."""
         return self.model_copy(update={"micro_batches": number})
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """The number in use, and why it is that."""
+
+    number: int
+    why: str
+
+
+def cores_of_workers(workers: Sequence[Task], cores: Mapping[str, int]) -> list[int]:
+    """Cores that each worker has to itself, of the `cores` by node; nodes that do not report theirs are left out."""
+    sharing = Counter(worker.node for worker in workers)
+    return [max(1, cores[worker.node] // sharing[worker.node]) for worker in workers if worker.node in cores]
+
+
+def auto_micro_batches(mode: str, batch_size: int, workers: int, cores: Sequence[int]) -> MicroBatches:
+    """What `auto` is in a training of `workers` workers, of which some reported how many `cores` they have.
+
+    One function serves all workers, so all get one number: the most frequent number of cores, the smaller of two that
+    are equally frequent. Workers that share a batch get a power of two, which deals out evenly, at least one for each.
+    """
+    asked = Counter(cores)
+    own = min(asked, key=lambda count: (-asked[count], count), default=USUAL_CORES)
+    said = f"{asked[own]} of {workers}" if asked else "none"
+    enough = min(MOST_MICRO_BATCHES, max(1, batch_size // FEWEST_WINDOWS))
+    facts = MODES[mode]
+    if not facts.shares_batches():
+        number = min(own, enough)
+        if number < own:
+            return MicroBatches(number, f"{FEWEST_WINDOWS} windows each of a batch of {batch_size}, for {own} cores")
+        what = f"one a core: {said} workers have {own} each" if facts.needs_roles() else "the cores of this machine"
+        if not asked:
+            what = f"no worker said how many cores it has: {USUAL_CORES} are usual"
+        return MicroBatches(number, what)
+    total = sum(cores) + own * (workers - len(cores))
+    a_core = _power_below(min(total, enough))
+    a_worker = min(1 << (workers - 1).bit_length(), _power_below(min(MOST_MICRO_BATCHES, batch_size)))
+    if a_worker >= a_core:
+        return MicroBatches(a_worker, f"one for each of {workers} workers, a power of two")
+    return MicroBatches(a_core, f"one for each of {total} cores, a power of two, {FEWEST_WINDOWS} windows or more each")
+
+
+def _power_below(count: int) -> int:
+    """The largest power of two up to `count`, which is at least 1."""
+    return 1 << (count.bit_length() - 1)

@@ -10,11 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
-from yaml.parser import Parser
-from yaml.reader import Reader
-from yaml.resolver import Resolver
-from yaml.scanner import Scanner
 
 from cluster.inventory.problem import Problem, shown
 
@@ -30,17 +25,10 @@ MAXIMUM_DIGITS = 40
 _TAG = "tag:yaml.org,2002:"
 
 
-class _CoreLoader(Reader, Scanner, Parser, Composer, Resolver):
-    """PyYAML up to the node graph, without any constructor."""
+class _CoreLoader(yaml.SafeLoader):
+    """Only its node graph is used, none of its constructors."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML's protocol
-
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        Resolver.__init__(self)
 
 
 def _resolve(tag: str, pattern: str, first: str) -> None:
@@ -59,31 +47,94 @@ _resolve("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+.")
 class Document:
     """A parsed document. `value` is None where nothing usable came out; `problems` then says why."""
 
+    file: str
     value: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    _values: int = 0
+
+    def _add(self, path: KeyPath, line: int | None, problem: str, remedy: str) -> None:
+        key = ".".join(str(part) for part in path)
+        self.problems.append(Problem(self.file, key, problem, remedy, line=line))
+
+    def _build(self, node: yaml.Node, path: KeyPath) -> Any:
+        line = node.start_mark.line + 1
+        self._values += 1
+        if self._values > MAXIMUM_VALUES:
+            raise _TooMuchError(line, f"more than {MAXIMUM_VALUES} values")
+        if len(path) > MAXIMUM_DEPTH:
+            raise _TooMuchError(line, f"nested more than {MAXIMUM_DEPTH} levels deep")
+        self.lines.setdefault(path, line)
+        if isinstance(node, yaml.CollectionNode) and node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+            self._add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return tuple(self._build(item, (*path, position)) for position, item in enumerate(node.value))
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        raise AssertionError(f"a YAML node is a mapping, a sequence or a scalar, not {type(node)}")
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._add(path, line, "a list or a mapping cannot be a key", "use a word")
+                continue
+            key: str = key_node.value
+            if key_node.tag != f"{_TAG}str" or not key.isprintable():
+                self._add(path, line, f"{shown(key)} cannot be a key", "use a word, or put it in quotes")
+            elif key == "<<":
+                self._add(path, line, "merge keys are not supported", "write the keys out")
+            elif key in built:
+                first = self.lines[(*path, key)]
+                self._add((*path, key), line, f"given twice, first on line {first}", "remove one of the two")
+            else:
+                self.lines[(*path, key)] = line
+                built[key] = self._build(value_node, (*path, key))
+        return built
+
+    def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
+        text: str = node.value
+        line = node.start_mark.line + 1
+        constructor = _CONSTRUCTORS.get(node.tag)
+        if constructor is None:
+            self._add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag")
+            return None
+        if node.tag in (f"{_TAG}int", f"{_TAG}float") and len(text) > MAXIMUM_DIGITS:
+            self._add(path, line, f"a number of {len(text)} characters", f"use at most {MAXIMUM_DIGITS}")
+            return None
+        try:
+            return constructor(text)
+        except (ValueError, KeyError):
+            self._add(path, line, f"{shown(text)} is no value of the tag {node.tag!r}", "remove the tag")
+            return None
 
 
 def parse(text: str, file: str) -> Document:
     """Parse one document. Never raises: what is wrong is in `problems`."""
-    document = Document()
-    builder = _Builder(document, file)
+    document = Document(file)
+
+    def add(line: int | None, problem: str, remedy: str) -> None:
+        document._add((), line, problem, remedy)
+
     try:
-        node = _CoreLoader(text).get_single_node()
+        node = yaml.compose(text, _CoreLoader)
         if node is not None:
-            document.value = builder.build(node, ())
+            document.value = document._build(node, ())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
-        builder.add((), None if mark is None else mark.line + 1, f"not valid YAML: {what}", _syntax_remedy(text, error))
+        add(None if mark is None else mark.line + 1, f"not valid YAML: {what}", _syntax_remedy(text, error))
     except yaml.YAMLError as error:
-        builder.add((), None, f"not valid YAML: {str(error).splitlines()[0]}", "remove the character")
+        add(None, f"not valid YAML: {str(error).splitlines()[0]}", "remove the character")
     except RecursionError:
-        builder.add((), None, "nested too deeply", f"use at most {MAXIMUM_DEPTH} levels")
+        add(None, "nested too deeply", f"use at most {MAXIMUM_DEPTH} levels")
     except (ValueError, OverflowError) as error:  # an escape such as "\UFFFFFFFF", a %YAML directive of 5,000 digits
-        builder.add((), None, f"not valid YAML: {error}", "correct the escape or the directive")
+        add(None, f"not valid YAML: {error}", "correct the escape or the directive")
     except _TooMuchError as error:
-        builder.add((), error.line, str(error), "write it without so many values, aliases or levels")
+        add(error.line, str(error), "write it without so many values, aliases or levels")
     return document
 
 
@@ -99,71 +150,6 @@ class _TooMuchError(Exception):
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
         self.line = line
-
-
-class _Builder:
-    def __init__(self, document: Document, file: str) -> None:
-        self.document = document
-        self.file = file
-        self.values = 0
-
-    def add(self, path: KeyPath, line: int | None, problem: str, remedy: str) -> None:
-        key = ".".join(str(part) for part in path)
-        self.document.problems.append(Problem(self.file, key, problem, remedy, line=line))
-
-    def build(self, node: yaml.Node, path: KeyPath) -> Any:
-        line = node.start_mark.line + 1
-        self.values += 1
-        if self.values > MAXIMUM_VALUES:
-            raise _TooMuchError(line, f"more than {MAXIMUM_VALUES} values")
-        if len(path) > MAXIMUM_DEPTH:
-            raise _TooMuchError(line, f"nested more than {MAXIMUM_DEPTH} levels deep")
-        self.document.lines.setdefault(path, line)
-        if isinstance(node, yaml.CollectionNode) and node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
-            self.add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag")
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            return tuple(self.build(item, (*path, position)) for position, item in enumerate(node.value))
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, path)
-        raise AssertionError(f"a YAML node is a mapping, a sequence or a scalar, not {type(node)}")
-
-    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
-        built: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                self.add(path, line, "a list or a mapping cannot be a key", "use a word")
-                continue
-            key: str = key_node.value
-            if key_node.tag != f"{_TAG}str" or not key.isprintable():
-                self.add(path, line, f"{shown(key)} cannot be a key", "use a word, or put it in quotes")
-            elif key == "<<":
-                self.add(path, line, "merge keys are not supported", "write the keys out")
-            elif key in built:
-                first = self.document.lines[(*path, key)]
-                self.add((*path, key), line, f"given twice, first on line {first}", "remove one of the two")
-            else:
-                self.document.lines[(*path, key)] = line
-                built[key] = self.build(value_node, (*path, key))
-        return built
-
-    def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
-        text: str = node.value
-        line = node.start_mark.line + 1
-        constructor = _CONSTRUCTORS.get(node.tag)
-        if constructor is None:
-            self.add(path, line, f"the tag {node.tag!r} is not supported", "remove the tag")
-            return None
-        if node.tag in (f"{_TAG}int", f"{_TAG}float") and len(text) > MAXIMUM_DIGITS:
-            self.add(path, line, f"a number of {len(text)} characters", f"use at most {MAXIMUM_DIGITS}")
-            return None
-        try:
-            return constructor(text)
-        except (ValueError, KeyError):
-            self.add(path, line, f"{shown(text)} is no value of the tag {node.tag!r}", "remove the tag")
-            return None
 
 
 def _int(text: str) -> int:

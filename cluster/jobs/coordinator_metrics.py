@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions, DrainRequests
+from cluster.control.actions import Actions, Answer
 from cluster.engine.membership import Membership
 from cluster.inventory import Task
 from cluster.metrics.exporter import Exporter, serve
 from cluster.metrics.instruments import Identity
 from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
-from cluster.server.ports import explain
+from cluster.server.sockets import explain
 from cluster.status.events import Consumer, Event, Stream
 
 log = logging.getLogger(__name__)
@@ -53,13 +53,13 @@ class CoordinatorMetrics:
 
         return consume
 
-    def serve(self, coordinator: Task, drains: DrainRequests | None = None) -> None:
+    def serve(self, coordinator: Task, drain: Callable[[str, float], Answer] | None = None) -> None:
         """Answer until `close`. Raises ClusterError if the port is taken."""
         with ExitStack() as stack:
             try:
                 exporter = serve(
                     self.registry, coordinator.host, coordinator.metrics_port, lambda: True,
-                    actions=Actions(drains), cost=self.cost,
+                    actions=Actions(drain), cost=self.cost,
                 )  # fmt: skip
             except OSError as problem:
                 raise explain(

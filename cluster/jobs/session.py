@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from cluster.control.actions import DrainRequests
 from cluster.engine.changes import Drain
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.lost import first_line
@@ -21,7 +20,7 @@ from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory, Task
-from cluster.inventory.micro_batches import cores_of_workers
+from cluster.inventory.training import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Bar, Display
@@ -30,8 +29,8 @@ from cluster.jobs.run_announcer import RunAnnouncer
 from cluster.jobs.run_log import SPEAKER
 from cluster.metrics.processor import processor, usable_cores
 from cluster.server.port_guard import PortGuard
-from cluster.server.ports import check_free
 from cluster.server.probe import answers
+from cluster.server.sockets import check_free
 
 import tensorflow as tf  # isort: skip
 
@@ -83,8 +82,7 @@ class Session:
 
     def _open(self, stack: ExitStack) -> None:
         coordinator = self.coordinator
-        drains = DrainRequests(lambda name, seconds: drain(self._dispatcher, name, seconds))
-        self._metrics.serve(coordinator, drains)
+        self._metrics.serve(coordinator, lambda name, seconds: drain(self._dispatcher, name, seconds))
         self._announcer = stack.enter_context(RunAnnouncer((*self.servers, *self._workers), SPEAKER.run))
         check_free("", coordinator.port, "the coordinator")
         for server in self.servers:

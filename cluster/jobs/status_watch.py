@@ -20,7 +20,7 @@ from cluster.engine.membership import Worker
 from cluster.inventory import Inventory
 from cluster.jobs.lifecycle import Job, Watch
 from cluster.jobs.role_metrics import RoleReader
-from cluster.server.ports import explain
+from cluster.server.sockets import explain
 from cluster.status import events
 from cluster.status.apply import apply, replay
 from cluster.status.derived import counted, events_of, implied

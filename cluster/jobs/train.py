@@ -15,8 +15,7 @@ from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
-from cluster.inventory.micro_batches import MicroBatches, chosen
-from cluster.inventory.training import TrainJob
+from cluster.inventory.training import MicroBatches, TrainJob, auto_micro_batches
 from cluster.jobs import checkpointing, evaluation
 from cluster.jobs.batches import Plan, Rows
 from cluster.jobs.cancel import Cancel
@@ -226,7 +225,7 @@ class TrainRun:
         elif self.resumption is not None:
             found = MicroBatches(self.resumption.micro_batches, "the run began with it")
         else:
-            found = chosen(self.job.mode, self.job.batch_size, session.workers, session.worker_cores())
+            found = auto_micro_batches(self.job.mode, self.job.batch_size, session.workers, session.worker_cores())
         self.report.micro_batches = found
         self.job = self.job.cut_into(found.number)
         self.stream.emit(BatchesCut(found.number))

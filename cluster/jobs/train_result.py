@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cluster.data import Dataset
 from cluster.inventory import Inventory
-from cluster.inventory.micro_batches import MicroBatches
+from cluster.inventory.training import MicroBatches
 from cluster.jobs.chaos_log import ChaosLog
 from cluster.jobs.checkpointing import Resumption
 from cluster.jobs.fit import Fit, Staleness

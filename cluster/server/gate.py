@@ -1,24 +1,43 @@
 """The gate before a TensorFlow port: it closes connections of other accounts and of other machines unread.
 
 A TensorFlow server executes any graph of any client, as the account that runs it. The gate accepts each connection to
-the port (`accept_calls`), asks the kernel which account made it (sock_diag(7)), and hands it on to TensorFlow only if
-that is our own account, root, or one of those named. TensorFlow never sees the others.
+the port, asks the kernel which account made it (sock_diag(7)), and hands it on to TensorFlow only if that is our own
+account, root, or one of those named. TensorFlow never sees the others.
+
+One thread accepts for all threads of this process, TensorFlow's included. The kernel stops a thread that calls `accept`
+or `accept4` and hands the call to a listener (seccomp_unotify(2), Linux 5.5). The thread behind it makes the call
+itself, and the stopped thread gets its result. It needs no privilege, and every connection passes here. The filter
+holds for the thread that installs it and for every thread that descends from it, and stays for good.
 """
 
+import ctypes
 import errno
-import ipaddress
 import logging
 import os
+import platform
 import socket
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from cluster.metrics.sockets import borrowed, is_listening, is_tcp
-from cluster.server.accept_calls import AcceptCall, answer_accepts
-from cluster.server.accounts import account_name
+from cluster.server.accounts import PR_SET_NO_NEW_PRIVS, account_name
+from cluster.server.sockets import plain
 
 log = logging.getLogger("pscluster.gate")
+
+SECCOMP_SET_MODE_FILTER = 1
+FLAG_SPEC_ALLOW, FLAG_NEW_LISTENER = 1 << 2, 1 << 3  # the former: no slower speculation, which old kernels add
+ALLOW, USER_NOTIF = 0x7FFF0000, 0x7FC00000
+RECEIVE, SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV and _SEND, linux/seccomp.h
+CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE: let the caller make the call itself
+NOTIFICATION, RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+CALL_NUMBER, ARCHITECTURE = 0, 4
+"""Offsets in `struct seccomp_data`."""
 
 SOCK_DIAG_BY_FAMILY, REQUEST, ERROR = 20, 1, 2  # linux/sock_diag.h, linux/netlink.h
 NETLINK_SOCK_DIAG = 4
@@ -32,6 +51,140 @@ ANY_COOKIE = 0xFFFFFFFF
 ALL_STATES = 0xFFFFFFFF
 OVERFLOW_ACCOUNT = 65534
 """The kernel's number for every account that a user namespace does not map."""
+
+
+class FilterProgram(ctypes.Structure):
+    """`struct sock_fprog`: a program of classic BPF, which keeps its instructions alive."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+    @classmethod
+    def of(cls, *instructions: tuple[int, int, int, int]) -> "FilterProgram":
+        """Each instruction is an operation, the jumps for true and false, and an operand."""
+        return cls(len(instructions), b"".join(struct.pack("=HBBI", *one) for one in instructions))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """System calls of a machine, by number."""
+
+    architecture: int
+    seccomp: int
+    accept: int
+    accept4: int
+
+
+MACHINES = {
+    "x86_64": Numbers(0xC000003E, 317, 43, 288),
+    "aarch64": Numbers(0xC00000B7, 277, 202, 242),
+}
+
+
+@dataclass(frozen=True)
+class AcceptCall:
+    """The call of a stopped thread: arguments of `accept4`, addresses as numbers."""
+
+    listener: int
+    address: int
+    length: int
+    flags: int
+
+    def make(self) -> int:
+        """Accept a connection for the caller; returns its descriptor. Raises OSError, EAGAIN where none waits."""
+        return _checked(
+            _libc().accept4(
+                self.listener, ctypes.c_void_p(self.address), ctypes.c_void_p(self.length), ctypes.c_int(self.flags)
+            )
+        )
+
+
+Answer = Callable[[AcceptCall], int | None]
+"""The descriptor to hand out, or None for a call on another port. Raises OSError with the number to hand out."""
+
+
+def answer_accepts(answer: Answer) -> None:
+    """Have `answer` answer every `accept` of this thread and of the threads that it starts from now on, for good.
+
+    Raises OSError where the kernel refuses: it has no seccomp, or another program listens to our calls already.
+    """
+    numbers = MACHINES.get(platform.machine())
+    if numbers is None:
+        raise OSError(errno.ENOSYS, f"no numbers of system calls for {platform.machine()}")
+    started, listener = threading.Event(), -1
+
+    def work() -> None:
+        # This thread starts before the filter, so the filter does not hold for it.
+        started.wait()
+        if listener >= 0:
+            _serve(listener, numbers, answer)
+
+    threading.Thread(target=work, name="accept-gate", daemon=True).start()
+    try:
+        listener = _install(numbers)
+    finally:
+        started.set()
+
+
+def _install(numbers: Numbers) -> int:
+    program = FilterProgram.of(
+        (LOAD, 0, 0, ARCHITECTURE),
+        (JUMP_IF_EQUAL, 0, 4, numbers.architecture),
+        (LOAD, 0, 0, CALL_NUMBER),
+        (JUMP_IF_EQUAL, 1, 0, numbers.accept),
+        (JUMP_IF_EQUAL, 0, 1, numbers.accept4),
+        (RETURN, 0, 0, USER_NOTIF),
+        (RETURN, 0, 0, ALLOW),
+    )
+    libc = _libc()
+    # Without it only CAP_SYS_ADMIN may filter.
+    _checked(libc.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+    words = (numbers.seccomp, SECCOMP_SET_MODE_FILTER, FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER)
+    return _checked(libc.syscall(*map(ctypes.c_long, words), ctypes.byref(program)))
+
+
+def _serve(listener: int, numbers: Numbers, answer: Answer) -> None:
+    libc = _libc()
+    while True:
+        received = ctypes.create_string_buffer(NOTIFICATION.size)
+        if libc.ioctl(listener, ctypes.c_ulong(RECEIVE), received) < 0:
+            if ctypes.get_errno() in (errno.EINTR, errno.ENOENT):  # the caller was killed, or interrupted
+                continue
+            return  # from now on every accept waits: closed is safer than open
+        cookie, thread, _, number, _, _, *arguments = NOTIFICATION.unpack(received.raw)
+        value, problem, flags = 0, 0, CONTINUE
+        if Path(f"/proc/self/task/{thread}").exists():  # not a child, which has our filter and its own descriptors
+            fourth = arguments[3] if number == numbers.accept4 else 0
+            call = AcceptCall(*(_int(arguments[0]), *arguments[1:3], _int(fourth)))
+            try:
+                given = answer(call)
+                if given is not None:
+                    value, flags = given, 0
+            except OSError as error:
+                problem, flags = -(error.errno or errno.ECONNABORTED), 0
+        response = ctypes.create_string_buffer(RESPONSE.pack(cookie, value, problem, flags), RESPONSE.size)
+        if libc.ioctl(listener, ctypes.c_ulong(SEND), response) < 0 and not flags and not problem:
+            os.close(value)  # the caller was interrupted and asks again
+
+
+def _int(register: int) -> int:
+    return ctypes.c_int(register & 0xFFFFFFFF).value
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(result)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    # Opened once, its functions looked up, before the gate's thread needs them: a thread that waits for the loader with
+    # Python's lock would keep the crash handler from reporting a crash inside the loader.
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name in ("accept4", "ioctl", "prctl", "syscall"):
+        getattr(libc, name)
+    return libc
 
 
 class Gate:
@@ -122,11 +275,11 @@ def _look_up(family: int, source: tuple[str, int], target: tuple[str, int]) -> t
     """State, uid and inode of the socket that has `source` as its own end and `target` as the other."""
     sockid = (
         PORTS.pack(source[1], target[1])
-        + _address(source[0]).ljust(16, b"\0")
-        + _address(target[0]).ljust(16, b"\0")
+        + plain(source[0]).packed.ljust(16, b"\0")
+        + plain(target[0]).packed.ljust(16, b"\0")
         + SOCKID_REST.pack(0, ANY_COOKIE, ANY_COOKIE)
     )
-    version = socket.AF_INET if len(_address(source[0])) == 4 else socket.AF_INET6
+    version = socket.AF_INET if plain(source[0]).version == 4 else socket.AF_INET6
     body = ASKED.pack(version, socket.IPPROTO_TCP, 0, ALL_STATES) + sockid
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.send(HEADER.pack(HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, REQUEST, 1, 0) + body)
@@ -142,8 +295,3 @@ def _look_up(family: int, source: tuple[str, int], target: tuple[str, int]) -> t
         return None
     _, _, _, uid, inode = FOUND_REST.unpack_from(answer, HEADER.size + FOUND.size + SOCKID_BYTES)
     return state, uid, inode
-
-
-def _address(text: str) -> bytes:
-    parsed = ipaddress.ip_address(text.partition("%")[0])
-    return (getattr(parsed, "ipv4_mapped", None) or parsed).packed

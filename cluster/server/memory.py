@@ -78,21 +78,18 @@ def _control_group_bounds(proc: Path, control_groups: Path) -> list[Headroom]:
     for line in membership.read_text().splitlines() if membership.exists() else ():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            mounts, names = [control_groups, control_groups / "unified"], ("memory.max", "memory.current")
-            evictable = "inactive_file"
+            mounts = [control_groups, control_groups / "unified"]
+            names = ("memory.max", "memory.current", "inactive_file")
         elif "memory" in controllers.split(","):
-            mounts, names = [control_groups / "memory"], ("memory.limit_in_bytes", "memory.usage_in_bytes")
-            evictable = "total_inactive_file"
+            mounts = [control_groups / "memory"]
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         else:
             continue
         for mount in mounts:
             group = mount / path.lstrip("/")
             # Every enclosing group's limit holds. A container mounts the root of the groups, not the group's own path.
-            for folder in (group, *group.parents):
-                if not folder.is_relative_to(mount):
-                    break
-                if (bound := _bound(folder, names[0], names[1], evictable)) is not None:
-                    bounds.append(bound)
+            enclosing = (folder for folder in (group, *group.parents) if folder.is_relative_to(mount))
+            bounds += filter(None, (_bound(folder, *names) for folder in enclosing))
     return bounds
 
 

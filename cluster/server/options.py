@@ -3,14 +3,14 @@
 import argparse
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from cluster.errors import UsageError
 from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.server.accounts import account_for_roles
-from cluster.server.guard import is_loopback
+from cluster.server.port_guard import is_loopback
 
 RoleName = Literal["ps", "worker"]
 
@@ -56,22 +56,22 @@ class RoleOptions:
 def parser(role: RoleName) -> argparse.ArgumentParser:
     """The command line of `python -m {role}_node`."""
     result = argparse.ArgumentParser(prog=f"python -m {role}_node", description=f"Run one {role} of a cluster.")
-    result.add_argument("--task", type=_natural, required=True, help=f"index of this {role}")
+    result.add_argument("--task", type=_whole(0, 2**31 - 1), required=True, help=f"index of this {role}")
     named = result.add_argument_group("from an inventory")
     named.add_argument("--inventory", help="inventory that says where the task lives")
     named.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
     explicit = result.add_argument_group("without an inventory")
     explicit.add_argument("--host", help="address announced to the cluster; the metrics port binds it")
-    explicit.add_argument("--port", type=_port, help="port of the TensorFlow server")
-    explicit.add_argument("--metrics-port", type=_port, help="port of /metrics and /ready")
-    explicit.add_argument("--peers", type=_positive, help="workers in the cluster; sizes the thread pool")
+    explicit.add_argument("--port", type=_whole(1, 65535), help="port of the TensorFlow server")
+    explicit.add_argument("--metrics-port", type=_whole(1, 65535), help="port of /metrics and /ready")
+    explicit.add_argument("--peers", type=_whole(1, 2**22), help="workers in the cluster; sizes the thread pool")
     explicit.add_argument(
         "--guard",
         choices=("loopback", "none"),
         help="loopback (default for a loopback host): drop what comes from other machines",
     )
     result.add_argument("--server", choices=("lean", "stock"), default="lean", help="stock: tf.distribute.Server")
-    result.add_argument("--intra-op-threads", type=_positive, default=1, help="threads inside one operation")
+    result.add_argument("--intra-op-threads", type=_whole(1, 2**22), default=1, help="threads inside one operation")
     result.add_argument(
         "--coordinator",
         type=_address,
@@ -84,13 +84,13 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--account",
-        type=_account,
+        type=_whole(1, 2**32 - 2),
         metavar="UID",
         help="where root starts it: the uid and gid to take before it serves; for a local inventory an unused one",
     )
     result.add_argument(
         "--die-with-parent",
-        type=_positive,
+        type=_whole(1, 2**22),
         nargs="?",
         const=os.getppid(),
         metavar="PID",
@@ -116,61 +116,25 @@ def parse(role: RoleName, arguments: Sequence[str] | None) -> argparse.Namespace
 
 def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
     """The options from flags without an inventory."""
-    return RoleOptions(
-        role=role,
-        task=parsed.task,
-        host=parsed.host,
-        port=parsed.port,
-        metrics_port=parsed.metrics_port,
-        peers=parsed.peers or 1,
-        guard=parsed.guard or ("loopback" if is_loopback(parsed.host) else "none"),
-        server=parsed.server,
-        intra_op_threads=parsed.intra_op_threads,
-        coordinator=parsed.coordinator,
-        shared=parsed.shared,
-        logging=given_or(parsed.log_format, parsed.log_level, LogSettings()),
-        account=parsed.account,
-    )
+    given = {name: value for name, value in vars(parsed).items() if name in RoleOptions.__dataclass_fields__}
+    given["peers"] = parsed.peers or 1
+    given["guard"] = parsed.guard or ("loopback" if is_loopback(parsed.host) else "none")
+    return RoleOptions(role, logging=given_or(parsed.log_format, parsed.log_level, LogSettings()), **given)
 
 
 def explicit_flags(role: RoleOptions) -> list[str]:
     """The command line that describes a role without its inventory: `options` of it gives the role back."""
-    return [
-        *("--task", str(role.task)),
-        *("--host", role.host),
-        *("--port", str(role.port)),
-        *("--metrics-port", str(role.metrics_port)),
-        *("--peers", str(role.peers)),
-        *("--guard", role.guard),
-        *("--server", role.server),
-        *("--intra-op-threads", str(role.intra_op_threads)),
-        *(() if role.coordinator is None else ("--coordinator", role.coordinator)),
-        *(() if role.shared is None else ("--shared", role.shared)),
-        *(() if role.account is None else ("--account", str(role.account))),
-        *logging_flags(role.logging),
-    ]
+    words: list[str] = []
+    for name, value in vars(role).items():
+        if name not in ("role", "logging") and value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return [*words, *logging_flags(role.logging)]
 
 
 def logging_flags(settings: LogSettings) -> tuple[str, ...]:
     """The flags that differ from the default: the command line of a role changes only with what it does."""
     given = {"--log-format": (settings.format, "text"), "--log-level": (settings.level, "info")}
     return tuple(word for flag, (value, usual) in given.items() if value != usual for word in (flag, value))
-
-
-def _natural(text: str) -> int:
-    return _between(text, 0, 2**31 - 1)
-
-
-def _positive(text: str) -> int:
-    return _between(text, 1, 2**22)
-
-
-def _account(text: str) -> int:
-    return _between(text, 1, 2**32 - 2)
-
-
-def _port(text: str) -> int:
-    return _between(text, 1, 65535)
 
 
 def _address(text: str) -> str:
@@ -180,14 +144,17 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"expected an IP address, got {text!r}") from None
 
 
-def _between(text: str, low: int, high: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = low - 1
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, got {text!r}")
-    return value
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, got {text!r}")
+        return value
+
+    return read
 
 
 def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
@@ -203,20 +170,16 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
     if parsed.task not in tasks:
         raise UsageError(f"--task {parsed.task}: {parsed.inventory} has {role} tasks {sorted(tasks)}")
     task = tasks[parsed.task]
-    return RoleOptions(
-        role=role,
-        task=task.index,
+    resolved = dict(
+        vars(parsed),
         host=task.host,
         port=task.port,
         metrics_port=task.metrics_port,
         peers=len(inventory.of_role("worker")),
         guard=parsed.guard or ("loopback" if inventory.connection == "local" else "none"),
-        server=parsed.server,
-        intra_op_threads=parsed.intra_op_threads,
-        coordinator=parsed.coordinator,
         shared=parsed.shared or inventory.shared_folder,
-        logging=given_or(
-            parsed.log_format, parsed.log_level, LogSettings(inventory.logging.format, inventory.logging.level)
-        ),
+        log_format=parsed.log_format or inventory.logging.format,
+        log_level=parsed.log_level or inventory.logging.level,
         account=parsed.account or (account_for_roles() if inventory.connection == "local" else None),
     )
+    return options(role, argparse.Namespace(**resolved))

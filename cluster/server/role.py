@@ -1,8 +1,12 @@
 """The life of a role process: check, listen, guard, serve, report readiness, end on SIGTERM."""
 
+import contextlib
+import ctypes
 import encodings.idna  # noqa: F401  (see _load_late_imports)
 import logging
 import os
+import platform
+import re
 import signal
 import socket
 import sys
@@ -11,12 +15,13 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NoReturn, Protocol
+from pathlib import Path
+from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from cluster.control.actions import Actions, RestartRequests, RunRequests
+from cluster.control.actions import Actions
 from cluster.control.door import RateLimitedLog, raise_limit
 from cluster.control.rules import Rules
 from cluster.errors import ClusterError, ExitCode
@@ -25,13 +30,20 @@ from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.instruments import Identity
 from cluster.metrics.process import Cost
-from cluster.server import ports, probe, systemd
+from cluster.server import probe, sockets, systemd
 from cluster.server.accounts import become, die_with_parent, forbid_new_privileges, why_root
-from cluster.server.crash import report_crashes
-from cluster.server.guard import guard_loopback, is_loopback
-from cluster.server.memory import PARAMETER_SERVER_ARENAS, TooLittleMemoryError, check_memory, give_back, limit_arenas
+from cluster.server.memory import (
+    MEBIBYTE,
+    PARAMETER_SERVER_ARENAS,
+    TooLittleMemoryError,
+    address_space,
+    check_memory,
+    give_back,
+    headroom,
+    limit_arenas,
+)
 from cluster.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
-from cluster.server.port_guard import PortGuard
+from cluster.server.port_guard import PortGuard, guard_loopback, is_loopback
 from cluster.server.systemd import keep_channel, notify
 from cluster.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 
@@ -51,14 +63,16 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
 ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
 """What a browser and a Prometheus ask for."""
 
+LAST_SECONDS = 2
+ALMOST_NONE_BYTES = 32 * MEBIBYTE
+"""With less memory than this an abort counts as want of memory: std::bad_alloc and a failed thread end in abort()."""
+
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_LIBC = ctypes.PyDLL(None)
+"""Its calls keep Python's lock: another thread may wait with it for the loader, in which this one has just crashed."""
+_installed: list[object] = []  # C points to these, so they must live as long as the process
+
 logger = logging.getLogger("pscluster.role")
-
-
-class RoleServer(Protocol):
-    """A server that listens from construction on and answers calls from `start` on."""
-
-    def start(self) -> None:
-        """Begin to answer calls."""
 
 
 def main(role: RoleName, arguments: Sequence[str] | None = None) -> int:
@@ -96,7 +110,7 @@ def run(role: RoleOptions) -> NoReturn:
     _prepare(role, speaker)
     purpose = f"the TensorFlow server of {role.name}"
     every_interface = "::" if socket.has_dualstack_ipv6() else ""
-    ports.check_free(every_interface, role.port, purpose)
+    sockets.check_free(every_interface, role.port, purpose)
     check_memory(role.server)
     serving = False
 
@@ -112,17 +126,17 @@ def run(role: RoleOptions) -> NoReturn:
     try:
         exporter.serve(
             registry, role.host, role.metrics_port, ready, cost=cost, rules=Rules(role.coordinator),
-            actions=Actions(restarts=_restarts(role, lambda: not serving), runs=_runs(role, speaker)),
+            actions=_actions(role, speaker, lambda: not serving),
         )  # fmt: skip
     except OSError as error:
-        raise ports.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
+        raise sockets.explain(error, role.host, role.metrics_port, f"the metrics of {role.name}") from error
     notify("STATUS=loading TensorFlow")
     others = () if role.account is None else (role.account,)
     guard = PortGuard(role.port, role.host, others) if role.guard == "loopback" else None
     try:
         server = _listen(role)
     except ClusterError:
-        ports.check_free(every_interface, role.port, purpose)  # another process may have taken it since
+        sockets.check_free(every_interface, role.port, purpose)  # another process may have taken it since
         raise
     if guard is not None:
         guard.put_up()
@@ -158,14 +172,8 @@ def _end(why: str, code: ExitCode) -> NoReturn:
     os._exit(code)
 
 
-def _restarts(role: RoleOptions, fresh: Callable[[], bool]) -> RestartRequests | None:
-    if role.coordinator is None:
-        return None
-    return RestartRequests(lambda client: _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED), fresh)
-
-
-def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
-    """Requests that name the run in every log line, until it ends or another one begins."""
+def _actions(role: RoleOptions, speaker: Speaker, fresh: Callable[[], bool]) -> Actions:
+    """Restarts if there is a coordinator, and the run's name in every log line until it ends or another one begins."""
     lines = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
     giving = threading.Lock()
 
@@ -187,7 +195,12 @@ def _runs(role: RoleOptions, speaker: Speaker) -> RunRequests:
             if not giving.locked():
                 threading.Thread(target=freed, name="give-back", daemon=True).start()
 
-    return RunRequests(begins, ends)
+    def restart(client: str) -> None:
+        _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED)
+
+    return Actions(
+        restart=None if role.coordinator is None else restart, fresh=fresh, begin_run=begins, end_run=ends
+    )  # fmt: skip
 
 
 def _prepare(role: RoleOptions, speaker: Speaker) -> None:
@@ -239,7 +252,7 @@ def _load_late_imports(registry: CollectorRegistry) -> None:
         traceback.format_exc()
 
 
-def _listen(role: RoleOptions) -> RoleServer:
+def _listen(role: RoleOptions) -> LeanServer | StockServer:
     definition = ServerDefinition(role.role, role.task, role.address, role.intra_op_threads, role.inter_op_threads)
     return StockServer(definition) if role.server == "stock" else LeanServer(definition)
 
@@ -253,3 +266,56 @@ def _catch_signals() -> socket.socket:
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda number, frame: None)
     return receiver
+
+
+def report_crashes(line_of: Callable[[str], str]) -> None:
+    """From now on end with ILLEGAL_INSTRUCTION or TOO_LITTLE_MEMORY on a crash of TensorFlow's machine code.
+
+    Each comes after one line on stderr, which `line_of` makes of its words. Other aborts stay as they are.
+
+    Python cannot foresee SIGILL: a wheel built for newer processors dies inside the loader, or at the first kernel that
+    uses the instruction. Loading the library in a child first would show it, at twice the loading time and memory on
+    every start of every Pi, and only for the loader. A handler in this process shows both and costs nothing.
+    """
+    illegal = (
+        f"illegal instruction: this processor ({processor()}) lacks one that TensorFlow was built for; "
+        "use a machine with a newer processor, or a TensorFlow wheel built for this one"
+    )
+
+    def on_illegal_instruction(number: int) -> None:
+        _die(line_of(illegal), ExitCode.ILLEGAL_INSTRUCTION)
+
+    def on_abort(number: int) -> None:
+        # An abort inside malloc holds its lock. If this handler waits for it, SIGALRM ends the process.
+        signal.alarm(LAST_SECONDS)
+        room = min(headroom(), address_space(), key=lambda bound: bound.available_bytes)
+        if room.available_bytes < ALMOST_NONE_BYTES:
+            words = f"out of memory: {room.bound} leaves {room.available_bytes // MEBIBYTE} MiB"
+            _die(line_of(words), ExitCode.TOO_LITTLE_MEMORY)
+
+    _install(signal.SIGILL, on_illegal_instruction)
+    _install(signal.SIGABRT, on_abort)
+
+
+def processor() -> str:
+    """The processor's model according to Linux, else the machine's architecture."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"^(?:model name|Model)\s*:(.*)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)
+        if found:
+            return found[1].strip()
+    return platform.machine()
+
+
+def _install(number: signal.Signals, handle: Callable[[int], None]) -> None:
+    # signal.signal would only set a flag and return to the illegal instruction.
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, _HANDLER]
+    handler = _HANDLER(handle)
+    _installed.append(handler)
+    libc.signal(number, handler)
+
+
+def _die(line: str, code: ExitCode) -> None:
+    text = f"{line}\n".encode()
+    _LIBC.write(sys.stderr.fileno() if sys.stderr else 2, text, ctypes.c_size_t(len(text)))
+    _LIBC._exit(int(code))

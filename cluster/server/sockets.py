@@ -1,31 +1,121 @@
-"""Finds and shuts the TCP sockets of another process (pidfd_getfd, Linux 5.6). Standard library only."""
+"""TCP sockets of this machine: whether a port is free, which process has it, and shutting those of other processes."""
 
 import contextlib
 import ctypes
 import errno
+import ipaddress
 import os
 import socket
-from pathlib import Path
+import sys
+import textwrap
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
 
+from cluster.errors import ClusterError, ExitCode
+
+COMMAND_CHARACTERS = 80
+_WORD_DIGITS = 8
 _PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
 
 
-def sockets_to(process: int, addresses: set[tuple[str, int]]) -> list[int]:
-    """Descriptors of `process` whose TCP peer is one of the (IPv4 address, port) pairs."""
-    inodes: dict[str, tuple[str, int]] = {}
+class PortTakenError(ClusterError):
+    """Another socket already listens on the port."""
+
+    exit_code = ExitCode.PORT_TAKEN
+
+
+def check_free(host: str, port: int, purpose: str) -> None:
+    """Raises PortTakenError when something listens on the port, ClusterError when the address is not bindable here.
+
+    `host` "" stands for every interface, as TensorFlow binds. Connections in TIME_WAIT, left by a process that ended,
+    do not count: servers bind over them.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            raise explain(error, host, port, purpose) from error
+
+
+def explain(error: OSError, host: str, port: int, purpose: str) -> ClusterError:
+    """The error that says why `host:port` could not be bound."""
+    if error.errno == errno.EADDRINUSE:
+        return taken(port, purpose)
+    where = f"{host or '*'}:{port}"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ClusterError(f"{purpose} cannot listen on {where}: no interface of this machine has that address")
+    if error.errno == errno.EACCES:
+        return ClusterError(f"{purpose} cannot listen on {where}: ports below 1024 need root, choose a higher one")
+    return ClusterError(f"{purpose} cannot listen on {where}: {error.strerror}")
+
+
+def taken(port: int, purpose: str) -> PortTakenError:
+    """The error for a port that another process has; names the process where the system knows it."""
+    return PortTakenError(f"port {port} for {purpose} is taken{_holder(port)}: stop that, or choose another port")
+
+
+def _holder(port: int) -> str:
+    import psutil  # a watchdog and a supervisor, which only shut sockets, do without its memory
+
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+                if connection.pid is None:
+                    return " by a process of another user"
+                # One line, also for program text of `python -c`: of several lines only the last would be shown.
+                command = " ".join(psutil.Process(connection.pid).cmdline()[:4])
+                shown = textwrap.shorten(command, COMMAND_CHARACTERS, placeholder="...")
+                return f" by process {connection.pid} ({shown})"
+    return ""
+
+
+class Connection(NamedTuple):
+    """A line of the kernel's tables; `state` is hexadecimal (net/tcp_states.h), the peer's address a plain one."""
+
+    port: int
+    peer: tuple[str, int]
+    state: str
+    inode: str
+
+
+def connections(process: int | str = "self") -> Iterator[Connection]:
+    """The TCP sockets that `process` may have, IPv4 and IPv6, including connections that wait to be accepted.
+
+    Raises OSError where the kernel does not show them.
+    """
     for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
-                fields = line.split()
-                address, port = fields[2].split(":")
-                # An IPv4 peer ends a mapped IPv6 address; /proc writes it as one little-endian word.
-                inodes[fields[9]] = (socket.inet_ntoa(bytes.fromhex(address[-8:])[::-1]), int(port, 16))
+        name = f"/proc/{process}/net/{table}"
+        with contextlib.suppress(FileNotFoundError), open(name, encoding="ascii") as lines:  # no IPv6: no tcp6
+            next(lines)
+            for line in lines:
+                _, own, peer, state, *_, inode = line.split()[:10]
+                address, _, port = peer.rpartition(":")
+                yield Connection(int(own.rpartition(":")[2], 16), (_address(address), int(port, 16)), state, inode)
+
+
+def plain(address: str) -> IPv4Address | IPv6Address:
+    """The address; an IPv4 one also where a socket for both protocols shows it as `::ffff:192.168.1.26`."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    return getattr(parsed, "ipv4_mapped", None) or parsed
+
+
+def _address(digits: str) -> str:
+    """The address of 32-bit words in the machine's byte order, in hexadecimal."""
+    words = [int(digits[k : k + _WORD_DIGITS], 16) for k in range(0, len(digits), _WORD_DIGITS)]
+    return str(plain(str(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))))
+
+
+def sockets_to(process: int, addresses: set[tuple[str, int]]) -> list[int]:
+    """Descriptors of `process` whose TCP peer is one of the (address, port) pairs."""
     found = []
     with contextlib.suppress(OSError):
+        links = {f"socket:[{one.inode}]" for one in connections(process) if one.peer in addresses}
         for name in os.listdir(f"/proc/{process}/fd"):
             with contextlib.suppress(OSError):
-                link = os.readlink(f"/proc/{process}/fd/{name}")
-                if link.startswith("socket:[") and inodes.get(link[8:-1]) in addresses:
+                if os.readlink(f"/proc/{process}/fd/{name}") in links:
                     found.append(int(name))
     return found
 

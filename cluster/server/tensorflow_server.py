@@ -7,7 +7,6 @@ modules would cost every role process.
 """
 
 import ctypes
-import importlib.util
 import platform
 import sys
 from collections.abc import Callable
@@ -87,7 +86,7 @@ def _varint(value: int) -> bytes:
 
 def find_tensorflow() -> Path:
     """The folder of the installed tensorflow package. Raises WheelMissingError that names the obstacle."""
-    found = importlib.util.find_spec("tensorflow")
+    found = find_spec("tensorflow")
     if found is None or found.origin is None:
         raise missing()
     folder = Path(found.origin).parent

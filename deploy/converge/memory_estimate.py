@@ -66,12 +66,12 @@ def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 
 
 def of_inventory(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory:
     """Bytes for the inventory's training; `cores` by node decide what `auto` micro-batches become."""
-    from cluster.inventory.micro_batches import chosen, cores_of_workers
+    from cluster.inventory.training import auto_micro_batches, cores_of_workers
 
     train, workers = inventory.jobs.train, inventory.of_role("worker")
     number = train.micro_batches
     if not isinstance(number, int):
-        number = chosen(train.mode, train.batch_size, len(workers), cores_of_workers(workers, cores)).number
+        number = auto_micro_batches(train.mode, train.batch_size, len(workers), cores_of_workers(workers, cores)).number
     return of_training(train.mode, number, len(workers), train.model)
 
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import USUAL_SECONDS, Actions, DrainRequests
+from cluster.control.actions import USUAL_SECONDS, Actions
 from cluster.control.client import MARK_HEADER
 from cluster.metrics import exporter
 from tests.habits import needs
@@ -40,7 +40,7 @@ def workers() -> Workers:
 
 @pytest.fixture
 def port(workers: Workers) -> Iterator[int]:
-    actions = Actions(DrainRequests(workers.drain))
+    actions = Actions(workers.drain)
     serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     yield serving.port
     serving.close()
@@ -78,7 +78,7 @@ def test_a_coordinator_cannot_be_restarted_by_it(port: int) -> None:
 def test_only_the_machine_itself_may(workers: Workers) -> None:
     needs.possible(why_not())
     with neighbour() as other:
-        actions = Actions(DrainRequests(workers.drain))
+        actions = Actions(workers.drain)
         serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, actions=actions)
         try:
             answer, _ = other.python(POST, other.here[4], str(serving.port)).communicate(timeout=HANG_SECONDS)

@@ -7,7 +7,7 @@ import queue
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions, RestartRequests
+from cluster.control.actions import Actions
 from cluster.control.client import MARK_HEADER
 from cluster.control.rules import Rules
 from cluster.errors import ExitCode
@@ -84,7 +84,7 @@ def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status:
     needs.possible(why_not())
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
     with neighbour() as other:
-        actions, rules = Actions(restarts=RestartRequests(obeyed.put)), Rules(coordinator)
+        actions, rules = Actions(restart=obeyed.put), Rules(coordinator)
         serving = exporter.serve(CollectorRegistry(), other.here[4], 0, lambda: True, actions=actions, rules=rules)
         try:
             answer, _ = other.python(POST, other.here[4], str(serving.port)).communicate(timeout=HANG_SECONDS)
@@ -98,7 +98,7 @@ def test_a_neighbour_may_only_as_the_coordinators_node(coordinator: str, status:
 
 def test_a_body_is_read_and_other_paths_are_none() -> None:
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
-    actions = Actions(restarts=RestartRequests(obeyed.put))
+    actions = Actions(restart=obeyed.put)
     serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     try:
         assert ask("POST", "/ready", serving.port)[0] == 404
@@ -113,7 +113,7 @@ def test_a_body_is_read_and_other_paths_are_none() -> None:
 def test_a_process_that_is_only_starting_is_what_was_asked_for() -> None:
     obeyed: queue.SimpleQueue[str] = queue.SimpleQueue()
     starting = [True]
-    actions = Actions(restarts=RestartRequests(obeyed.put, lambda: starting[0]))
+    actions = Actions(restart=obeyed.put, fresh=lambda: starting[0])
     serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     try:
         assert ask("POST", "/restart", serving.port)[0] == 200

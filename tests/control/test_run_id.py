@@ -5,7 +5,7 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions, RunRequests
+from cluster.control.actions import Actions
 from cluster.control.client import MARK_HEADER
 from cluster.control.rules import Rules
 from cluster.logs import read_line
@@ -56,7 +56,7 @@ def test_every_line_of_a_role_is_json_also_its_last_words() -> None:
 @pytest.mark.parametrize("run", ["", "-x", "a b", "a/b", "x" * 200, "a%0Ab", ".."])
 def test_what_is_no_run_is_refused(run: str) -> None:
     heard: list[str] = []
-    actions = Actions(runs=RunRequests(heard.append, heard.append))
+    actions = Actions(begin_run=heard.append, end_run=heard.append)
     serving = exporter.serve(CollectorRegistry(), "127.0.0.1", 0, lambda: True, actions=actions)
     try:
         assert ask("POST", f"/run/{run}".replace(" ", "%20"), serving.port)[0] == 400

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions, RestartRequests
+from cluster.control.actions import Actions
 from cluster.metrics import exporter
 
 
@@ -34,8 +34,7 @@ class PlayedRole:
                 self._serving.close()
 
     def _serve(self, port: int) -> exporter.Exporter:
-        restarts = RestartRequests(self._restart, lambda: self._fresh) if self._obeys else None
-        actions = Actions(restarts=restarts)
+        actions = Actions(restart=self._restart if self._obeys else None, fresh=lambda: self._fresh)
         return exporter.serve(CollectorRegistry(), "127.0.0.1", port, lambda: True, actions=actions)
 
     def _restart(self, _client: str) -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from cluster.inventory.micro_batches import chosen, cores_of_workers
 from cluster.inventory.task import Task
-from cluster.inventory.training import TrainJob
+from cluster.inventory.training import TrainJob, auto_micro_batches, cores_of_workers
 
 PIS = [4] * 16
 
@@ -32,7 +31,7 @@ def workers(*nodes: str) -> list[Task]:
 def test_a_worker_that_computes_whole_batches_gets_one_a_core(
     mode: str, cores: list[int], batch_size: int, number: int
 ) -> None:
-    assert chosen(mode, batch_size, max(1, len(cores)), cores).number == number
+    assert auto_micro_batches(mode, batch_size, max(1, len(cores)), cores).number == number
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_a_worker_that_computes_whole_batches_gets_one_a_core(
 def test_a_step_that_all_share_is_a_power_of_two_that_leaves_nobody_idle(
     mode: str, count: int, cores: list[int], batch_size: int, number: int
 ) -> None:
-    assert chosen(mode, batch_size, count, cores).number == number
+    assert auto_micro_batches(mode, batch_size, count, cores).number == number
 
 
 @pytest.mark.parametrize("mode", ["async", "sync", "single", "local", "ssp", "allreduce"])
@@ -62,16 +61,16 @@ def test_a_step_that_all_share_is_a_power_of_two_that_leaves_nobody_idle(
 def test_any_batch_can_be_cut_into_it(mode: str, batch_size: int) -> None:
     for count in (1, 3, 64, 1000):
         for cores in ([], [4] * count, [1] * count, [256] * count):
-            found = chosen(mode, batch_size, count, cores)
+            found = auto_micro_batches(mode, batch_size, count, cores)
             assert 1 <= found.number <= min(64, batch_size)
             assert TrainJob.model_validate({"batch_size": batch_size, "micro_batches": found.number}).pieces
             assert found.why
 
 
 def test_why_names_the_cores_or_the_workers() -> None:
-    assert chosen("async", 100, 3, [4, 4, 16]).why == "one a core: 2 of 3 workers have 4 each"
-    assert chosen("sync", 100, 16, PIS).why == "one for each of 16 workers, a power of two"
-    assert "4 are usual" in chosen("async", 100, 2, []).why
+    assert auto_micro_batches("async", 100, 3, [4, 4, 16]).why == "one a core: 2 of 3 workers have 4 each"
+    assert auto_micro_batches("sync", 100, 16, PIS).why == "one for each of 16 workers, a power of two"
+    assert "4 are usual" in auto_micro_batches("async", 100, 2, []).why
 
 
 def test_workers_of_one_node_share_its_cores() -> None:

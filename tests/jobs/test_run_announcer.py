@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions, RunRequests
+from cluster.control.actions import Actions
 from cluster.engine.membership import Membership
 from cluster.inventory.task import Task
 from cluster.jobs.run_announcer import RunAnnouncer
@@ -28,10 +28,10 @@ def task(role: str, index: int, metrics_port: int) -> Task:
 
 @contextmanager
 def listening(heard: Heard, task: Task) -> Iterator[None]:
-    noted = RunRequests(lambda run: heard.put((task.name, run)), lambda run: heard.put((task.name, "end")))
-    serving = exporter.serve(
-        CollectorRegistry(), "127.0.0.1", task.metrics_port, lambda: True, actions=Actions(runs=noted)
+    actions = Actions(
+        begin_run=lambda run: heard.put((task.name, run)), end_run=lambda run: heard.put((task.name, "end"))
     )
+    serving = exporter.serve(CollectorRegistry(), "127.0.0.1", task.metrics_port, lambda: True, actions=actions)
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from cluster.engine.environment import KNOWN
-from cluster.inventory.micro_batches import chosen
+from cluster.inventory.training import auto_micro_batches
 from cluster.jobs.model_store import load
 from cluster.metrics.processor import usable_cores
 from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
@@ -75,7 +75,9 @@ def test_the_result_has_every_key_with_a_value_that_makes_sense(trained: Done) -
     assert (result["dataset"]["channels"], result["dataset"]["window_steps"]) == (6, 64)
     assert result["settings"]["micro_batches"] == "auto"
     cores = [max(1, usable_cores() // 2)] * 2
-    assert result["micro_batches"] == asdict(chosen("async", 20, 2, cores)), "two workers share this machine"
+    assert result["micro_batches"] == asdict(auto_micro_batches("async", 20, 2, cores)), (
+        "two workers share this machine"
+    )
     assert result["epochs_done"] == EPOCHS
     assert 1 <= result["selected"]["epoch"] <= EPOCHS
     assert 0 < result["throughput"]["step_seconds_p50"] < result["elapsed_seconds"]

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from cluster.errors import ExitCode
-from cluster.server.crash import processor
+from cluster.server.role import processor
 from tests.server.fake_wheels import crashing_library, fake_wheel
 from tests.server.processes import HANG_SECONDS, PROJECT, free_ports, launch
 
@@ -69,7 +69,7 @@ def test_a_python_without_tensorflow_is_one_line_with_the_remedy(tmp_path: Path,
 
 ILLEGAL_IN_A_THREAD_PYTHON_DOES_NOT_KNOW = """
 import ctypes, mmap, socket
-from cluster.server.crash import report_crashes
+from cluster.server.role import report_crashes
 from tests.server.fake_wheels import UNDEFINED_INSTRUCTION
 import platform
 report_crashes(lambda words: f"worker:1: {words}")
@@ -103,7 +103,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 ABORT = """
 import os, resource, sys
-from cluster.server.crash import report_crashes
+from cluster.server.role import report_crashes
 report_crashes(lambda words: f"ps:0: {words}")
 if sys.argv[1] == "without memory":
     pages = int(open("/proc/self/statm").read().split()[0])

@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from cluster.server.options import RoleName, explicit_flags, options, parse
-from cluster.server.ports import check_free, explain
+from cluster.server.sockets import check_free, explain
 from cluster.server.systemd import notify
 from tests.server.processes import free_ports
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.server import guard
-from cluster.server.guard import attach_filter, bind_to_loopback, guard_loopback
+from cluster.server import port_guard as guard
+from cluster.server.port_guard import attach_filter, bind_to_loopback, guard_loopback
 from cluster.server.probe import answers
 from tests.habits import needs
 from tests.server.namespaces import Neighbour, neighbour, why_not

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cluster.server.ports import PortTakenError, check_free
+from cluster.server.sockets import PortTakenError, check_free
 
 HOLDER = """
 import socket

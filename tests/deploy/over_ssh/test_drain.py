@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions, Answer, DrainRequests
-from cluster.control.token import VARIABLE
+from cluster.control.actions import Actions, Answer
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
@@ -50,9 +49,7 @@ def job(inventory: Inventory, asked: list[tuple[str, float]]) -> Iterator[None]:
         return ANSWERS[name]
 
     ours = inventory.task("coordinator", 0)
-    serving = exporter.serve(
-        CollectorRegistry(), ours.host, ours.metrics_port, lambda: True, actions=Actions(DrainRequests(answer))
-    )
+    serving = exporter.serve(CollectorRegistry(), ours.host, ours.metrics_port, lambda: True, actions=Actions(answer))
     try:
         yield
     finally:
