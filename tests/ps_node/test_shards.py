@@ -14,8 +14,7 @@ from cluster.engine.codecs.fp16 import Fp16
 from cluster.engine.codecs.fp32 import Fp32
 from cluster.engine.codecs.topk import TopK
 from cluster.engine.runtime import trace
-from cluster.parameters import Layout, ParameterSpec
-from cluster.parameters.layout import Vector
+from cluster.parameters import Layout, ParameterSpec, Vector
 from ps_node import shard, shards
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
