@@ -18,6 +18,7 @@ from cluster.engine.chaos import (
     ChaosPlan,
     Fault,
     Strike,
+    deadly_faults,
 )
 from cluster.errors import UsageError
 from cluster.jobs.chaos_log import NAME, ChaosLog
@@ -108,6 +109,18 @@ def test_an_item_that_was_tried_often_and_a_job_that_died_often_are_spared() -> 
     assert drop.strike(0, SPARED_ATTEMPT, EVERYBODY, 0.0, never) is None
     assert kill.strike(0, 1, EVERYBODY, 0.0, lambda _: DEADLY_LIMIT - 1) is not None
     assert kill.strike(0, 1, EVERYBODY, 0.0, lambda _: DEADLY_LIMIT) is None
+
+
+def test_where_workers_hold_the_parameters_their_deaths_count_as_those_of_the_job(tmp_path: Path) -> None:
+    deadly = deadly_faults(workers_hold_parameters=True)
+    kill = Chaos(ChaosPlan.parse("kill-worker:1"), deadly=deadly)
+    assert kill.strike(0, 1, EVERYBODY, 0.0, lambda _: DEADLY_LIMIT - 1) is not None
+    assert kill.strike(0, 1, EVERYBODY, 3600.0, lambda _: DEADLY_LIMIT) is None
+    for faults, count in ((deadly, 1), (deadly_faults(workers_hold_parameters=False), 0)):
+        log = ChaosLog(tmp_path, deadly=faults)
+        (tmp_path / NAME).unlink()
+        log.injected(strike(Fault.KILL_WORKER))
+        assert log.deadly(60.0) == count
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from cluster.control.actions import Actions, Answer, DrainRequests
+from cluster.control.token import VARIABLE
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
@@ -70,6 +71,20 @@ def test_workers_are_drained_and_who_could_not_be_is_one_line(
         "worker:2 could not be drained (no other worker was there to take its work): restarted anyway, others "
         "take over its work",
     ]
+
+
+def test_on_one_machine_the_request_carries_the_cluster_s_token(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, "a" * 64)  # the coordinator's, which is this process
+    asked: list[tuple[str, float]] = []
+    for token in ("a" * 64, "b" * 64):
+        with job(inventory, asked), Fleet.here(inventory, {VARIABLE: token}) as here:
+            drain(inventory, here, inventory.of_role("worker")[:1], seconds=7.5)
+    assert asked == [("worker:0", 7.5)]
+    drained, refused = capsys.readouterr().out.splitlines()
+    assert drained == "drained worker:0"
+    assert refused.startswith("worker:0 could not be drained (expected the cluster's token in the header")
 
 
 def test_a_parameter_server_among_them_is_told_of_and_nobody_is_waited_for(
