@@ -1,7 +1,8 @@
 """NumPy and TensorFlow, imported when they are first used.
 
 A model, a codec or an optimizer is one module: its options and facts, which `fab` reads without TensorFlow, and its
-implementation, which needs TensorFlow. It writes `from cluster.lazy import tf` and uses it in functions only.
+implementation, which needs TensorFlow. It writes `from cluster.lazy import tf` and uses it in functions only. So do the
+modules of graphs: TensorFlow finds its environment (`cluster.engine.environment`) whatever is imported first.
 """
 
 from importlib import import_module

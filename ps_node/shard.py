@@ -8,15 +8,12 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.engine.codecs.codec import Codec
 from cluster.engine.codecs.fp32 import Fp32
 from cluster.engine.lost import reaching_servers
-from cluster.parameters import Layout, Shard
-from cluster.parameters.layout import Vector
+from cluster.lazy import tf
+from cluster.parameters import Layout, Shard, Vector
 from ps_node.optimizers.optimizer import Optimizer
-
-import tensorflow as tf  # isort: skip
 
 LEDGER_SLOTS = 65536
 """Places in the ledger. It never applies a duplicate, and refuses a new update once the one this many ids later is in.
@@ -135,6 +132,13 @@ class ShardOnServer:
         with tf.control_dependencies(waits_for):
             return tf.raw_ops.MutexLock(mutex=self.lock)
 
+    def released(self, lock: Any, answer: Any) -> Any:
+        """`answer`, once it is there and the lock is released."""
+        with tf.control_dependencies([answer]):
+            release = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+        with tf.control_dependencies([release]):
+            return tf.identity(answer)
+
     def applied(self, gradient: Any, rate: Any, statistics: Any, statistics_rate: Any) -> list[Any]:
         """Ops that apply one update: the optimizer's, and the statistics' step towards the new ones."""
         updates = self.counts.read_value()[OPTIMIZER_UPDATES]
@@ -163,10 +167,17 @@ class PlacedVector(Generic[SomeShard]):
     reaching: Callable[[], AbstractContextManager[None]] = staticmethod(reaching_servers)
     """The context for calls to the processes that hold the shards."""
 
-    def __init__(self, layout: Layout, shards: Sequence[SomeShard], start: int) -> None:
-        """`start`: the number of updates applied before these shards existed."""
-        self.layout, self.shards = layout, tuple(shards)
-        self._start = start
+    def __init__(
+        self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire,
+        make: Callable[[Shard, Layout, VectorState, Optimizer, str, Wire], SomeShard],
+    ) -> None:  # fmt: skip
+        """Place `state`, one shard that `make` makes on each of `places`."""
+        self.layout, self._start = layout, state.next_id
+        with self.reaching():
+            self.shards = tuple(
+                make(shard, layout, state, optimizer, place, wire)
+                for shard, place in zip(layout.shards(len(places)), places, strict=True)
+            )
 
     def pull(self, *, exact: bool = False) -> tuple[Any, Any, Any]:
         """(trained float32 [trained_size], statistics [statistics_size], versions int64 [shards]), in a graph.

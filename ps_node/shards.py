@@ -9,14 +9,13 @@ Between lock and mark nothing waits for the network, so a worker that dies canno
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from cluster.engine.lost import reaching_servers
+from cluster.lazy import tf
 from cluster.parameters import Layout, Shard
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import APPLIED, LEDGER_SLOTS, PlacedVector, ShardOnServer, VectorState, Wire, ledger_of
-
-import tensorflow as tf  # isort: skip
 
 HEADER = 5
 """Elements at the end of a pushed tensor: the halves of the id, those of the version pulled, and the learning rate."""
@@ -64,9 +63,7 @@ class LedgerShard(ShardOnServer):
                 applied = self._turn_of(request[0])[1]
                 noted = self._note(request[0], request[1], applied)
             with tf.control_dependencies([noted]):
-                release = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
-            with tf.control_dependencies([release]):
-                return tf.identity(applied)
+                return self.released(lock, tf.identity(applied))
 
     def _turn_of(self, sender: Any) -> Any:
         unknown = tf.zeros([2], tf.int64)
@@ -111,10 +108,7 @@ class LedgerShard(ShardOnServer):
                         return tf.constant(1, tf.int64)
 
             applied = tf.cond(fresh & present, apply, self.dropped)
-            with tf.control_dependencies([applied]):
-                release = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
-            with tf.control_dependencies([release]):
-                return tf.stack([tf.where(present, applied, REFUSED), before])
+            return self.released(lock, tf.stack([tf.where(present, applied, REFUSED), before]))
 
     def _sent_by(self, header: Any) -> tuple[Any, Any, Any]:
         """The sender and turn of a push, and whether it is the sender's present turn."""
@@ -146,13 +140,9 @@ class ParameterShards(PlacedVector[LedgerShard]):
         """
         self.wire = wire or Wire()
         self.remembering = not self.wire.push.stateless if remembering is None else remembering
-        with reaching_servers():
-            shards = [
-                LedgerShard(shard, layout, state, optimizer, place, self.wire, staleness_power, self.remembering)
-                for shard, place in zip(layout.shards(len(places)), places, strict=True)
-            ]
-        super().__init__(layout, shards, state.next_id)
         self._statistics_rate = statistics_rate
+        make = partial(LedgerShard, staleness_power=staleness_power, remembering=self.remembering)
+        super().__init__(layout, state, optimizer, places, self.wire, make)
 
     def encode(self, values: Any, memory: Any = None) -> tuple[list[Any], Any]:
         """Each shard's part of `values` [trained_size] as it travels, and the codec's new memory.

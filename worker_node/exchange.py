@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.consistency.tree import tree_sum
+from cluster.consistency.policy import tree_sum
 from cluster.engine.lost import reaching_holders
-from cluster.engine.reduction import Nodes, block_squares, clipped
+from cluster.lazy import tf
 from cluster.parameters import Layout
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
-
-import tensorflow as tf  # isort: skip
+from ps_node.steps import Nodes, arrived, block_squares, clipped, sent, step_applied
 
 
 @dataclass(frozen=True)
@@ -40,23 +39,17 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         *, clip_norm: float | None, statistics_rate: float = 0.1,
     ) -> None:  # fmt: skip
         """Place `state` on the workers `places`. Raises ValueError for a codec with a memory."""
-        self.nodes = Nodes(wire.push)
+        self.nodes = Nodes(wire.push, layout.trained_size)
         self._clip_norm, self._statistics_rate = clip_norm, statistics_rate
-        cuts = layout.shards(min(len(places), layout.blocks))
-        with self.reaching():
-            shards = [
-                ShardOnServer(shard, layout, state, optimizer, place, wire)
-                for shard, place in zip(cuts, places, strict=False)
-            ]
-        super().__init__(layout, shards, state.next_id)
+        super().__init__(layout, state, optimizer, places[: layout.blocks], wire, ShardOnServer)
 
     def gather(self, places: Sequence[str]) -> list[tuple[Any, Any]]:
         """(trained, statistics) on each of `places`: reads every shard once and sends it to all."""
-        sent = [shard.read() for shard in self.shards]
+        read = [shard.read() for shard in self.shards]
         gathered = []
         for place in places:
             with tf.device(place):
-                trained, statistics, _ = self._joined([tf.identity(tensor) for tensor in sent])
+                trained, statistics, _ = self._joined([tf.identity(tensor) for tensor in read])
             gathered.append((trained, statistics))
         return gathered
 
@@ -72,34 +65,25 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         applied = []
         for shard, total in zip(self.shards, totals, strict=True):
             with tf.device(shard.device):
-                usable = scale > 0.0
-                gradient = tf.where(usable, total[: shard.trained_size] * scale, 0.0)
-                kept = shard.statistics.read_value() if shard.statistics is not None else tf.zeros([0])
-                statistics = tf.where(usable, total[shard.trained_size :], kept)
-                with tf.control_dependencies(shard.applied(gradient, rate, statistics, self._statistics_rate)):
-                    applied.append(shard.count(1, 0))
+                applied.append(step_applied(shard, total, scale, 1.0, rate, self._statistics_rate))
         with tf.control_dependencies(applied):
             return tf.identity(norm)
 
     def _total(self, index: int, parts: Sequence[PartialSum], slots: int) -> Any:
         """The sum of all parts' slices for one shard, on that shard's worker."""
         shard = self.shards[index]
-        begin, end = shard.shard.statistics
+        nodes = Nodes(shard.wire.push, shard.trained_size)
         rows: list[Any] = [None] * slots
         for part in parts:
             with tf.device(part.place):
-                encoded = self.nodes.encode(part.node[slice(*shard.shard.trained)], shard.trained_size)
-                statistics = part.node[self.layout.trained_size + begin : self.layout.trained_size + end]
-                sent = tf.concat([encoded, statistics], 0)
+                travels = sent(part.node, shard, self.layout)
             with tf.device(shard.device):
-                words = self.nodes.words(shard.trained_size)
-                gradient = self.nodes.decode(sent[:words], shard.trained_size)
-                rows[part.first] = tf.concat([gradient, sent[words:]], 0)
+                rows[part.first] = arrived(travels, shard)
 
         def add(left: Any, right: Any) -> Any:
             if left is None or right is None:
                 return right if left is None else left
-            return self.nodes.add(left, right, shard.trained_size)
+            return nodes.add(left, right)
 
         with tf.device(shard.device):
             return tree_sum(rows, add)

@@ -7,24 +7,11 @@ from typing import Any
 
 import numpy as np
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.consistency.tree import tree_sum
-from cluster.engine.reduction import block_norm
+from cluster.consistency.policy import tree_sum
 from cluster.inventory.training import TrainJob
+from cluster.lazy import tf
 from cluster.models.network import Network
-
-import tensorflow as tf  # isort: skip
-
-
-@dataclass(frozen=True)
-class BatchGradient:
-    """The result of one batch: mean loss, right answers, gradient norm before clipping, and the push."""
-
-    loss: Any
-    hits: Any
-    norm: Any
-    gradient: Any
-    statistics: Any
+from ps_node.steps import block_norm
 
 
 @dataclass(frozen=True)
@@ -35,6 +22,13 @@ class PieceGradient:
     hits: Any
     gradient: Any
     statistics: Any
+
+
+@dataclass(frozen=True)
+class BatchGradient(PieceGradient):
+    """The result of one batch: mean loss, right answers, the push, and the gradient's norm before clipping."""
+
+    norm: Any
 
 
 def cross_entropy(logits: Any, classes: Any, class_count: int, label_smoothing: float) -> Any:
@@ -111,7 +105,7 @@ class GradientOfBatch:
         finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
         gradient = tf.where(finite, gradient, tf.zeros_like(gradient))
         new = tf.where(finite, new, statistics)
-        return BatchGradient(loss, hits, norm, gradient, new)
+        return BatchGradient(loss, hits, gradient, new, norm)
 
 
 def _sum(values: Sequence[Any]) -> Any:

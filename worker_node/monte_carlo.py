@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-
-import tensorflow as tf  # isort: skip
+from cluster.lazy import tf
 
 BLOCK_SAMPLES = 1 << 16
 """Points drawn at once: 128 KiB of words, and two coordinates of 256 KiB as float32, whatever the samples."""

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.data import Dataset
-
-import tensorflow as tf  # isort: skip
+from cluster.lazy import tf
 
 CONSTANT = 1e-6
 """A channel that varies less than this is not scaled: dividing by almost zero would inflate later windows."""

@@ -17,11 +17,8 @@ A worker that dies loses what it kept, as the paper's workers do.
 from dataclasses import dataclass
 from typing import Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.lazy import tf
 from ps_node.shards import REFUSED, ParameterShards, PushOutcome
-
-import tensorflow as tf  # isort: skip
-
 
 NAME = "pscluster_worker_memory"
 
@@ -68,7 +65,7 @@ class WorkerMemory:
 
     def take(self, owner: Any) -> Turn:
         """Take the next turn in the worker's memory for `owner` (int64, one number a run), in a graph."""
-        kept, offered, header = self._rows("kept"), self._rows("offered"), _header()
+        kept, offered, header = _handles()
         lock = _locked([owner])
         with tf.control_dependencies([lock]):
             drawn = tf.raw_ops.RandomUniformInt(
@@ -100,7 +97,7 @@ class WorkerMemory:
 
         It fails, and writes nothing, when another call has taken a turn since.
         """
-        kept, offered, header = self._rows("kept"), self._rows("offered"), _header()
+        kept, offered, header = _handles()
         lock = _locked([now.rows, now.count, then.rows, then.count, turn.sender, turn.number])
         with tf.control_dependencies([lock]):
             mine = tf.reduce_all(
@@ -119,9 +116,6 @@ class WorkerMemory:
         with tf.control_dependencies([released]):
             return tf.debugging.Assert(noted, ["another call has taken a turn on this worker", turn.number])
 
-    def _rows(self, name: str) -> Any:
-        return _handle(tf.float32, name)
-
     def _read(self, kept: Any, offered: Any) -> Any:
         both = [tf.raw_ops.ReadVariableOp(resource=rows, dtype=tf.float32) for rows in (kept, offered)]
         return tf.ensure_shape(tf.stack(both), [2, self.rows, self.size])
@@ -132,12 +126,12 @@ class WorkerMemory:
             return tf.zeros([2, self.rows, self.size])
 
 
-def _handle(dtype: Any, name: str) -> Any:
-    return tf.raw_ops.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=f"{NAME}_{name}")
-
-
-def _header() -> Any:
-    return _handle(tf.int64, "header")
+def _handles() -> list[Any]:
+    """Those of the rows kept, the rows offered, and the header."""
+    return [
+        tf.raw_ops.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=f"{NAME}_{name}")
+        for name, dtype in (("kept", tf.float32), ("offered", tf.float32), ("header", tf.int64))
+    ]
 
 
 def _read_header(header: Any) -> Any:

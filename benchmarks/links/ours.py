@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.wire.network import ResidualBidirectional
 from benchmarks.wire.ours import dataset_in, job_of, steps_of
 from benchmarks.wire.steps import serve_rounds
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Speeds
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.coordinator_metrics import CoordinatorMetrics

@@ -13,8 +13,7 @@ import numpy as np
 
 from benchmarks.wire.network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
 from benchmarks.wire.steps import arguments, report, timed_steps
-from cluster.consistency.policy import Grant
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Grant, Speeds
 from cluster.data import Dataset
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item

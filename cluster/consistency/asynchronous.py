@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 from cluster.consistency.policy import Grant, WholeUpdates
-from cluster.consistency.speeds import Speeds
 from cluster.inventory.extensions import ModeFacts
 from cluster.inventory.fields import Section
 
@@ -26,14 +25,9 @@ class Asynchronous(WholeUpdates, ModeFacts):
     mechanism = "cluster.jobs.modes.asynchronous:AsynchronousMode"
     Options: ClassVar[type[Section] | None] = None
 
-    def __init__(self, slots: int, speeds: Speeds) -> None:
-        """`slots` micro-batches an update."""
-        self._slots, self.speeds = slots, speeds
-        self.begin(range(0))
-
     def begin(self, updates: range) -> None:
         """See Policy."""
-        self._next, self._stop = updates.start, updates.stop
+        super().begin(updates)
         self.under_way: dict[int, tuple[int, float]] = {}
         """By the id of each update under way: the worker that computes it, and since when."""
 
@@ -55,7 +49,6 @@ class Asynchronous(WholeUpdates, ModeFacts):
 
     def may_start(self, update: int, workers: int) -> bool:
         """Whether `update` may begin now, with this many workers in the cluster; subclasses answer otherwise."""
-        del update, workers
         return True
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
@@ -63,7 +56,3 @@ class Asynchronous(WholeUpdates, ModeFacts):
         self.speeds.observe(task, grant.slots, seconds)
         self.under_way.pop(grant.update, None)
         return True
-
-    def exhausted(self) -> bool:
-        """See Policy."""
-        return self._next >= self._stop

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from cluster.consistency.asynchronous import Asynchronous
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Speeds
 from cluster.inventory.fields import Fraction, Section
 
 

@@ -1,9 +1,10 @@
-"""The interface of all policies, and what several of them share."""
+"""The interface of all policies, and what several of them share: the workers' speeds, the tree of a step's parts."""
 
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
-
-from cluster.consistency.speeds import Speeds
+from statistics import median
+from typing import Protocol, TypeVar
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,107 @@ class Policy(Protocol):
         """The micro-batches that a complete update consists of, ascending; fewer than all with a quorum."""
 
 
+HISTORY = 16
+"""Replies in a median: enough to ignore an outlier, few enough to notice a node that became slow."""
+
+PATIENCE = 1.5
+"""A worker gets no work when waiting for it would take this many times as long as the others would need."""
+
+
+class Speeds:
+    """Micro-batches a second of each worker: the calibration's at first, then the running median of its replies."""
+
+    def __init__(self, calibration: Mapping[int, float] | None = None) -> None:
+        """`calibration`: speeds by task, in any unit; a worker without one counts as the median."""
+        self._calibration = dict(calibration or {})
+        self._usual = median(self._calibration.values()) if self._calibration else 1.0
+        self._measured: dict[int, deque[float]] = {}
+        self._known: set[tuple[int, int]] = set()
+        # Policies decide for each idle worker after each reply: values that a reply does not change are cached.
+        self._medians: dict[int, float] = {}
+        self.version = 0
+        """Changes with every measurement."""
+        self._unit: float | None = None
+        self._total: tuple[Set[int], float] | None = None
+        self._fastest: tuple[Set[int], list[float]] | None = None
+
+    def observe(self, task: int, slots: int, seconds: float) -> None:
+        """Record the seconds that a worker took for `slots` micro-batches, pull and push included.
+
+        The first reply of each size does not count: the worker instantiates the graph then.
+        """
+        if (task, slots) not in self._known:
+            self._known.add((task, slots))
+        elif seconds > 0:
+            seen = self._measured.setdefault(task, deque(maxlen=HISTORY))
+            seen.append(slots / seconds)
+            self._medians[task] = median(seen)
+            self._unit = self._total = self._fastest = None
+            self.version += 1
+
+    def of(self, task: int) -> float:
+        """Micro-batches a second; only ratios are meaningful before the first measurement of any worker."""
+        if task in self._medians:
+            return self._medians[task]
+        if self._unit is None:
+            self._unit = self._measured_unit()
+        return self._calibration.get(task, self._usual) * self._unit
+
+    def _measured_unit(self) -> float:
+        """Micro-batches a second for one unit of the calibration."""
+        ratios = [speed / self._calibration.get(task, self._usual) for task, speed in self._medians.items()]
+        return median(ratios) if ratios else 1.0
+
+    def share(self, task: int, live: Set[int]) -> float:
+        """The part of all work that this worker should do, from 0 to 1."""
+        workers = live if task in live else live | {task}
+        if self._total is None or (self._total[0] is not workers and self._total[0] != workers):
+            self._total = workers, sum(self.of(other) for other in workers)
+        return self.of(task) / self._total[1]
+
+    def _fastest_other(self, task: int, live: Set[int]) -> float:
+        """Of the live workers but this one."""
+        if self._fastest is None or (self._fastest[0] is not live and self._fastest[0] != live):
+            self._fastest = live, sorted((self.of(other) for other in live), reverse=True)[:2]
+        first, *second = self._fastest[1]
+        return second[0] if task in live and second and self.of(task) == first else first
+
+    def left(self, task: int, slots: int, seconds: float) -> float:
+        """Micro-batches left of `slots` that a worker began `seconds` ago."""
+        return max(0.0, slots - seconds * self.of(task))
+
+    def worth_while(
+        self, task: int, slots: int, remaining: int, busy: Callable[[], float], live: Set[int]
+    ) -> bool:  # fmt: skip
+        """Whether everything ends sooner if this worker does `slots` of the `remaining` micro-batches.
+
+        The others, with `busy()` micro-batches of their own grants left, would need
+        max((remaining + busy) / their speed, slots / the fastest one's speed).
+        """
+        if len(live) == (task in live):
+            return True
+        ours = slots / self.of(task)
+        # True of nearly every worker about as fast as the others, without a look at each of them.
+        if ours <= PATIENCE * (slots / self._fastest_other(task, live)):
+            return True
+        return ours <= PATIENCE * ((remaining + busy()) / sum(self.of(other) for other in live - {task}))
+
+
 class WholeUpdates:
     """What policies share that always grant all micro-batches of an update at once, and wait for each grant."""
 
-    _slots: int
+    def __init__(self, slots: int, speeds: Speeds) -> None:
+        """`slots` micro-batches an update."""
+        self._slots, self.speeds = slots, speeds
+        self.begin(range(0))
+
+    def begin(self, updates: range) -> None:
+        """See Policy."""
+        self._next, self._stop = updates.start, updates.stop
+
+    def exhausted(self) -> bool:
+        """See Policy."""
+        return self._next >= self._stop
 
     def withdrawn(self) -> list[Grant]:
         """See Policy: never any."""
@@ -51,35 +149,64 @@ class WholeUpdates:
 
     def counted(self, update: int) -> list[int]:
         """See Policy: all of them."""
-        del update
         return list(range(self._slots))
 
 
 class WholeSteps(WholeUpdates):
     """One step after the other, each granted whole: to one process, or to all workers in one call."""
 
-    def __init__(self, slots: int, speeds: Speeds) -> None:
-        self._slots, self.speeds = slots, speeds
-        self.begin(range(0))
-
     def begin(self, updates: range) -> None:
         """See Policy."""
-        self._step, self._stop, self._open = updates.start, updates.stop, False
+        super().begin(updates)
+        self._open = False
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         """See Policy."""
-        del task, live, now
-        if self._open or self._step >= self._stop:
+        if self._open or self.exhausted():
             return None
         self._open = True
-        return Grant(self._step, 0, self._slots)
+        return Grant(self._next, 0, self._slots)
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
         """See Policy."""
-        del grant, task, seconds
-        self._step, self._open = self._step + 1, False
+        self._next, self._open = self._next + 1, False
         return True
 
-    def exhausted(self) -> bool:
-        """See Policy."""
-        return self._step >= self._stop
+
+# The fixed binary tree over the micro-batches of a step. Leaves 0..n-1 are paired (0, 1), (2, 3), ...; the sums are
+# paired again, an odd one is carried up. Every worker adds an aligned subtree in the same order, so sums have the same
+# bits however the leaves were distributed.
+
+Value = TypeVar("Value")
+
+
+def tree_sum(values: Sequence[Value], add: Callable[[Value, Value], Value]) -> Value:
+    """The sum of at least one value, added in pairs of neighbours, again and again."""
+    level = list(values)
+    while len(level) > 1:
+        level = [add(level[k], level[k + 1]) if k + 1 < len(level) else level[k] for k in range(0, len(level), 2)]
+    return level[0]
+
+
+def largest_subtree(first: int, leaves: int, wanted: int) -> int:
+    """Leaves of the largest subtree that begins at leaf `first` and has at most `wanted`; at least 1."""
+    best = size = 1
+    while first % (2 * size) == 0:
+        size *= 2
+        count = min(size, leaves - first)
+        if count > wanted:
+            break
+        best = count
+        if count < size:
+            break
+    return best
+
+
+def subtree_sizes(leaves: int) -> tuple[int, ...]:
+    """Every number of leaves that an aligned subtree of a tree of `leaves` can have, ascending."""
+    sizes = {1}
+    size = 2
+    while size < 2 * leaves:
+        sizes |= {min(size, leaves - first) for first in range(0, leaves, size)}
+        size *= 2
+    return tuple(sorted(sizes))

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from cluster.consistency.asynchronous import Asynchronous
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Speeds
 from cluster.inventory.fields import Section
 
 

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from cluster.consistency.policy import Grant
-from cluster.consistency.speeds import PATIENCE, Speeds
-from cluster.consistency.tree import largest_subtree
+from cluster.consistency.policy import PATIENCE, Grant, Speeds, largest_subtree
 from cluster.inventory.extensions import ModeFacts
 from cluster.inventory.fields import Section
 

@@ -8,6 +8,7 @@ cluster stops at once, one change takes out that half, and the other half works 
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 
@@ -16,8 +17,7 @@ from cluster.engine.membership import Membership, Phase
 from cluster.engine.messages import Joined, JoinFailed
 from cluster.engine.runtime import Runtime
 from cluster.engine.watchdog import Guardian
-
-import tensorflow as tf  # isort: skip
+from cluster.lazy import tf
 
 log = logging.getLogger(__name__)
 
@@ -126,36 +126,27 @@ class Drains:
     """Lets any thread ask for a drain and wait until the dispatcher's thread reports that it is done."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: dict[int, list[threading.Event]] = {}
+        self._changed = threading.Condition()
+        self._drained: Counter[int] = Counter()
+        """By worker: how often it was drained."""
         self._closed = False
 
     def wait(self, task: int, ask: Callable[[], None], seconds: float) -> bool:
         """Call `ask`, then wait at most `seconds` for `done(task)`; returns whether it came."""
-        done = threading.Event()
-        with self._lock:
-            if self._closed:
-                return True
-            self._waiting.setdefault(task, []).append(done)
-        ask()
-        if done.wait(seconds):
-            return True
-        with self._lock:
-            others = self._waiting.get(task, [])
-            if done in others:
-                others.remove(done)
-        return done.is_set()
+        with self._changed:
+            before = self._drained[task]
+            if not self._closed:
+                ask()
+            return self._changed.wait_for(lambda: self._closed or self._drained[task] > before, seconds)
 
     def done(self, task: int) -> None:
         """Wake every thread that waits for this worker."""
-        with self._lock:
-            for waiting in self._waiting.pop(task, []):
-                waiting.set()
+        with self._changed:
+            self._drained[task] += 1
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Wake every thread: no worker gets work any more, so all are drained."""
-        with self._lock:
+        with self._changed:
             self._closed = True
-            for waiting in (one for several in self._waiting.values() for one in several):
-                waiting.set()
-            self._waiting.clear()
+            self._changed.notify_all()

@@ -60,8 +60,6 @@ PROMPT_SECONDS = 0.2
 MARGIN_SECONDS = 1.0
 """Added to the time until a worker that a fault hit counts as able to work again."""
 
-_SEED = "seed"
-
 
 @dataclass(frozen=True)
 class ChaosPlan:
@@ -76,24 +74,18 @@ class ChaosPlan:
     @classmethod
     def parse(cls, text: str) -> "ChaosPlan":
         """The plan that `text` describes. Raises UsageError that names every problem and the known faults."""
-        found: dict[Fault, float] = {}
+        given: dict[str, str] = {}
         problems: list[str] = []
-        seed: int | None = None
         for entry in text.split(","):
             name, _, value = (part.strip() for part in entry.partition(":"))
-            if name == _SEED:
-                if seed is not None:
-                    problems.append(f"{name} comes twice")
-                elif value.isdecimal() and int(value) < 2**64:
-                    seed = int(value)
-                else:
-                    problems.append(f"seed: expected a whole number from 0 to 2^64 - 1, got {value!r}")
-            elif name not in set(Fault):
-                problems.append(f"no fault is called {name!r}")
-            elif Fault(name) in found:
+            if name in given:
                 problems.append(f"{name} comes twice")
-            else:
-                found[Fault(name)] = _probability(name, value, problems)
+            given[name] = value
+        seed = given.pop("seed", "0")
+        if not seed.isdecimal() or int(seed) >= 2**64:
+            problems.append(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed!r}")
+        problems += [f"no fault is called {name!r}" for name in given if name not in set(Fault)]
+        found = {fault: _probability(fault, given[fault], problems) for fault in Fault if fault in given}
         if sum(found.values()) > 1.0 + 1e-9:  # 0.1 + 0.2 + ... may be a little above
             problems.append(f"the probabilities are {sum(found.values()):g} together, more than 1")
         if not found and not problems:
@@ -103,7 +95,7 @@ class ChaosPlan:
                 f"--chaos {text!r}: {'; '.join(problems)}. Expected FAULT:PROBABILITY,... of {', '.join(Fault)}, "
                 "and perhaps seed:NUMBER"
             )
-        return cls(found, seed or 0)
+        return cls(found, int(seed))
 
     def refuse(self, job: str, *, supervised: bool, goes_on: bool) -> None:
         """Raise UsageError if these faults cannot be injected into `job`.
@@ -192,16 +184,8 @@ class Chaos:
                 return None
             self._down_until[task] = now + delay + MARGIN_SECONDS + lasts * (fault is Fault.STOP_WORKER)
         server = int(how_long * self.servers)
-        if fault is Fault.KILL_PS:
-            return Strike(fault, server, number, delay, 0.0)
-        return Strike(
-            fault,
-            0 if fault is Fault.KILL_COORDINATOR else task,
-            number,
-            delay,
-            lasts,
-            server * (fault is Fault.CUT_PS),
-        )
+        struck = {Fault.KILL_PS: server, Fault.KILL_COORDINATOR: 0}.get(fault, task)
+        return Strike(fault, struck, number, delay, lasts, server * (fault is Fault.CUT_PS))
 
     def _drawn(self, number: int) -> tuple[float, float, float]:
         """Three numbers in [0, 1) for this dispatch."""

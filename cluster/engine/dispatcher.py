@@ -11,35 +11,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
+from cluster.engine import messages
 from cluster.engine.changes import Changes, Drain, Drains, name_of
 from cluster.engine.chaos import Strike
 from cluster.engine.lanes import Prober, WorkerLane
-from cluster.engine.lost import Servers, holder_lost
-from cluster.engine.membership import Membership, Phase, Timing
-from cluster.engine.messages import (
-    Abandon,
-    Add,
-    Answered,
-    Deliver,
-    Dispatch,
-    DrainAsked,
-    Drop,
-    Event,
-    Fence,
-    GiveUp,
-    InOrder,
-    Instruction,
-    Item,
-    ItemSource,
-    Joined,
-    Outcome,
-    Probed,
-    ProbeSuspect,
-    Release,
-    Silent,
-)
-from cluster.engine.runtime import Runtime, Traced
+from cluster.engine.lost import holder_lost, raise_if_server_lost
+from cluster.engine.membership import Membership, Timing
+from cluster.engine.messages import Event, InOrder, Instruction, Item, ItemSource, Outcome
+from cluster.engine.runtime import Runtime, Traced, split
 from cluster.engine.saboteur import Saboteur
 from cluster.engine.watchdog import Guardian
 from cluster.errors import ClusterError
@@ -74,10 +55,8 @@ class Dispatcher:
         A run without any worker raises NoWorkers after `patience_seconds`. `chaos` injects faults.
         """
         self._runtime, self._functions, self._chaos = runtime, functions, chaos
-        peers = runtime.peers
-        self._addresses = {task: _split(address) for task, address in enumerate(peers.workers)}
-        self._servers = Servers(runtime, [_split(address) for address in peers.parameter_servers])
-        self.membership = Membership(range(len(peers.workers)), timing)
+        self._addresses = {task: split(address) for task, address in enumerate(runtime.peers.workers)}
+        self.membership = Membership(range(len(self._addresses)), timing)
         self._patience_seconds = patience_seconds
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._lanes: dict[int, WorkerLane] = {}
@@ -130,7 +109,7 @@ class Dispatcher:
             return Drain.UNKNOWN
         if task in self.holders:
             return Drain.HOLDS_PARAMETERS
-        if self._drains.wait(task, lambda: self._events.put(DrainAsked(task)), seconds):
+        if self._drains.wait(task, lambda: self._events.put(messages.DrainAsked(task)), seconds):
             return Drain.DRAINED
         return Drain.BUSY if self.membership.replaceable(task) else Drain.LAST
 
@@ -223,57 +202,55 @@ class Dispatcher:
         for task in self.membership.absent(now):
             self._look_for(task, None)
         for task in self.membership.drained:
-            self._look_for(task, Silent(task))
+            self._look_for(task, messages.Silent(task))
 
-    def _look_for(self, task: int, silent: Silent | None) -> None:
-        def tell(alive: bool) -> None:
+    def _look_for(self, task: int, silent: messages.Silent | None) -> None:
+        def report(alive: bool) -> None:
             self._looking.discard(task)
             if alive:
-                self._events.put(Answered(task))
+                self._events.put(messages.Answered(task))
             elif silent is not None:
                 self._events.put(silent)
 
         if task not in self._looking:
             self._looking.add(task)
-            self._prober.ask(self._guardian.addresses[name_of(task)], PROBE_SECONDS, tell)
+            self._ask(task, report)
+
+    def _ask(self, task: int, report: Callable[[bool], None]) -> None:
+        self._prober.ask(self._guardian.addresses[name_of(task)], PROBE_SECONDS, report)
 
     def _probe(self, task: int) -> None:
-        def tell_of(holder: int) -> Callable[[bool], None]:
-            def tell(alive: bool) -> None:
-                self._silent_holder = self._silent_holder if alive else holder
-
-            return tell
+        def note(holder: int, alive: bool) -> None:
+            self._silent_holder = self._silent_holder if alive else holder
 
         # Any of the holders can block a call that spans all of them.
         for holder in self.holders:
-            self._prober.ask(self._guardian.addresses[name_of(holder)], PROBE_SECONDS, tell_of(holder))
-        self._prober.ask(
-            self._guardian.addresses[name_of(task)], PROBE_SECONDS, lambda alive: self._events.put(Probed(task, alive))
-        )
+            self._ask(holder, partial(note, holder))
+        self._ask(task, lambda alive: self._events.put(messages.Probed(task, alive)))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Deliver(outcome):
+                case messages.Deliver(outcome):
                     self._outcomes.append(outcome)
-                case Dispatch(task, item, attempt):
+                case messages.Dispatch(task, item, attempt):
                     self._lanes[task].call(item, attempt, self._strike(task, item))
-                case ProbeSuspect(task):
+                case messages.ProbeSuspect(task):
                     log.warning("%s is overdue: the others get its item, probing it", name_of(task))
                     self._probe(task)
-                case Fence(task, reason):
+                case messages.Fence(task, reason):
                     log.warning("fencing %s: %s", name_of(task), reason)
                     self._guardian.fence(name_of(task))
-                case Abandon(task):
+                case messages.Abandon(task):
                     self._lanes.pop(task).close()
-                case Drop(task, reason):
+                case messages.Drop(task, reason):
                     self._drop(task, reason)
-                case Release(task):
+                case messages.Release(task):
                     log.info("%s is drained; %d of %d workers continue", name_of(task), *self._present())
                     self._changes.leave(task)
-                case Add(task):
+                case messages.Add(task):
                     self._changes.join(task)
-                case GiveUp(item, reason):
+                case messages.GiveUp(item, reason):
                     raise ClusterError(
                         f"{item.function} (item {item.id}) failed on every attempt; the last: {reason}. If the workers "
                         "died of it, see their logs: a smaller model, batch_size or chunk takes less memory"
@@ -287,11 +264,11 @@ class Dispatcher:
         return strike if item.repeatable else None  # no fault in the delivery of an item that must never run twice
 
     def _change(self) -> None:
-        left, came = self._changes.make(self._servers.raise_if_lost)
+        left, came = self._changes.make(partial(raise_if_server_lost, self._runtime))
         for task in left:
             self._drains.done(task)
         for event in came:
-            if isinstance(event, Joined):
+            if isinstance(event, messages.Joined):
                 self._welcome(event.task, len(self.membership.live) + 1)
             self._carry_out(self.membership.handle(event, time.monotonic()))
 
@@ -305,7 +282,7 @@ class Dispatcher:
         self._left.discard(task)
 
     def _drop(self, task: int, reason: str) -> None:
-        self._servers.raise_if_lost(reason)
+        raise_if_server_lost(self._runtime, reason)
         if task in self.holders:
             raise holder_lost(name_of(task), reason)
         log.warning("%s left (%s); %d of %d workers continue", name_of(task), reason, *self._present())
@@ -318,12 +295,3 @@ class Dispatcher:
     def _silence(self, seconds: float) -> str:
         addresses = ", ".join(f"worker:{task} at {host}:{port}" for task, (host, port) in self._addresses.items())
         return f"no worker answered within {seconds:.0f} s ({addresses}): are they started, and on these ports?"
-
-    def phases(self) -> dict[int, Phase]:
-        """The phase of each worker."""
-        return {task: worker.phase for task, worker in self.membership.workers.items()}
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)

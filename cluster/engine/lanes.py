@@ -14,9 +14,8 @@ from cluster.engine.chaos import Fault, Strike
 from cluster.engine.lost import first_line
 from cluster.engine.messages import Event, Failed, Item, Replied
 from cluster.engine.runtime import Runtime, Traced, transient
+from cluster.lazy import tf
 from cluster.server.probe import Probes
-
-import tensorflow as tf  # isort: skip
 
 _IDLE_SECONDS = 60.0
 

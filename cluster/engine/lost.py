@@ -6,16 +6,15 @@ of the coordinator's own fails there.
 """
 
 import logging
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.runtime import Runtime
+from cluster.engine.runtime import Runtime, split
 from cluster.errors import ClusterError, ExitCode
+from cluster.lazy import tf
 from cluster.server.probe import answers
-
-import tensorflow as tf  # isort: skip
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +37,10 @@ class ParameterServerLost(ClusterError):
 
 def first_line(problem: tf.errors.OpError) -> str:
     """The line that says what happened and where, of the many that TensorFlow writes."""
-    return f"{type(problem).__name__}: {(str(problem.message).splitlines() or [''])[0]}{_origin(problem)}"
-
-
-def _origin(problem: tf.errors.OpError) -> str:
-    for line in str(problem.message).splitlines():
-        if "from remote target" in line:
-            return f" (from {line.split('from remote target ')[1].split(' while')[0].rstrip(':')})"
-    return ""
+    message = str(problem.message)
+    origin = re.search(r"from remote target (.*?):*(?: while|$)", message, re.MULTILINE)
+    where = f" (from {origin[1]})" if origin else ""
+    return f"{type(problem).__name__}: {(message.splitlines() or [''])[0]}{where}"
 
 
 def holder_lost(who: str, reason: str) -> ParameterServerLost:
@@ -77,37 +72,30 @@ def reaching_holders() -> Iterator[None]:
         raise holder_lost("a worker", first_line(problem)) from problem
 
 
-class Servers:
-    """The parameter servers of one cluster, as the coordinator reaches them."""
+def raise_if_server_lost(runtime: Runtime, reason: str) -> None:
+    """Raise ParameterServerLost, which quotes `reason`, if a parameter server fails the coordinator itself."""
+    for task, address in enumerate(runtime.peers.parameter_servers):
+        if problem := _problem(runtime, task, address):
+            raise ParameterServerLost(
+                f"parameter server ps:{task} at {address} is gone ({problem}; {reason}). Its parameters went "
+                "with it: see its log (`fab deploy logs`); `fab job train --resume` continues from the last "
+                "checkpoint"
+            )
 
-    def __init__(self, runtime: Runtime, addresses: Sequence[tuple[str, int]]) -> None:
-        """`addresses`: (host, port) by task."""
-        self._runtime, self._addresses = runtime, tuple(addresses)
 
-    def raise_if_lost(self, reason: str) -> None:
-        """Raise ParameterServerLost, which quotes `reason`, if a server fails the coordinator itself."""
-        for task, (host, port) in enumerate(self._addresses):
-            problem = self._problem(task, host, port)
-            if problem:
-                raise ParameterServerLost(
-                    f"parameter server ps:{task} at {host}:{port} is gone ({problem}; {reason}). Its parameters went "
-                    "with it: see its log (`fab deploy logs`); `fab job train --resume` continues from the last "
-                    "checkpoint"
-                )
-
-    def _problem(self, task: int, host: str, port: int) -> str | None:
-        """What is wrong with the server; None if nothing is."""
-        if not any(answers(host, port, seconds) for seconds in PROBE_SECONDS):
-            return "it does not answer"
-        for attempt in range(TRIES):
-            try:
-                self._runtime.ask_server(task)
-            except tf.errors.UnavailableError as problem:
-                said = first_line(problem)
-                log.warning("ps:%d at %s:%d answers a probe and fails us: %s", task, host, port, said)
-                time.sleep(RETRY_SECONDS * (attempt < TRIES - 1))
-            except tf.errors.OpError as problem:
-                return f"it does not know us any more: {first_line(problem)}"
-            else:
-                return None
-        return said
+def _problem(runtime: Runtime, task: int, address: str) -> str | None:
+    """What is wrong with the server; None if nothing is."""
+    if not any(answers(*split(address), seconds) for seconds in PROBE_SECONDS):
+        return "it does not answer"
+    for attempt in range(TRIES):
+        try:
+            runtime.ask_server(task)
+        except tf.errors.UnavailableError as problem:
+            said = first_line(problem)
+            log.warning("ps:%d at %s answers a probe and fails us: %s", task, address, said)
+            time.sleep(RETRY_SECONDS * (attempt < TRIES - 1))
+        except tf.errors.OpError as problem:
+            return f"it does not know us any more: {first_line(problem)}"
+        else:
+            return None
+    return said

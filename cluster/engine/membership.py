@@ -16,30 +16,10 @@ A drain takes an idle worker out as soon as another worker can take its work:
 """
 
 from collections import deque
+from dataclasses import dataclass
 
-from cluster.engine.messages import (
-    Abandon,
-    Add,
-    Answered,
-    Deliver,
-    Dispatch,
-    DrainAsked,
-    Drop,
-    Event,
-    Failed,
-    Fence,
-    GiveUp,
-    Instruction,
-    Item,
-    Joined,
-    JoinFailed,
-    Outcome,
-    Probed,
-    ProbeSuspect,
-    Release,
-    Replied,
-    Silent,
-)
+from cluster.engine import messages
+from cluster.engine.messages import Event, Instruction, Item, Outcome
 from cluster.engine.worker_state import OUTSIDE, TIMED, AdaptiveDeadline, Backoff, Cause, Phase, Timing, Worker
 
 __all__ = ["Membership", "Phase", "Timing", "Worker"]
@@ -55,6 +35,16 @@ end.
 """
 
 
+@dataclass
+class _Open:
+    """An item without an outcome: how often it was dispatched and failed, and failed by an error of ours."""
+
+    item: Item
+    attempts: int = 0
+    failures: int = 0
+    own_errors: int = 0
+
+
 class Membership:
     """The pure core of the dispatcher."""
 
@@ -63,11 +53,8 @@ class Membership:
         ceiling = self.timing.longest_cooldown_seconds
         self.workers = {task: Worker(task, backoff=Backoff(ceiling_seconds=ceiling)) for task in tasks}
         self._pending: deque[Item] = deque()
-        self._open: dict[int, Item] = {}
-        """Items without an outcome, pending or on a worker."""
-        self._attempts: dict[int, int] = {}
-        self._own_errors: dict[int, int] = {}
-        self._failures: dict[int, int] = {}
+        self._open: dict[int, _Open] = {}
+        """By id: items that are pending or on a worker."""
         self._next_attempt = 0
         self.late_replies = 0
 
@@ -97,7 +84,7 @@ class Membership:
 
     def attempts(self, item: Item) -> int:
         """How often this open item was dispatched."""
-        return self._attempts.get(item.id, 0)
+        return self._open[item.id].attempts if item.id in self._open else 0
 
     def absent(self, now: float) -> list[int]:
         """Tasks to probe: absent, and past the cooldown after a failure."""
@@ -126,62 +113,54 @@ class Membership:
         """Drop every open item. Calls under way continue; their replies are ignored."""
         self._pending.clear()
         self._open.clear()
-        self._attempts.clear()
-        self._own_errors.clear()
-        self._failures.clear()
 
     def schedule(self, items: list[Item], now: float) -> list[Instruction]:
         """Queue items behind those that wait."""
         for item in items:
-            self._open[item.id] = item
-            self._attempts[item.id] = 0
+            self._open[item.id] = _Open(item)
             self._pending.append(item)
         return self._assign(now)
 
     def give(self, task: int, item: Item, now: float) -> list[Instruction]:
         """Dispatch the item to the idle worker `task`: a new item, or one that another worker already has."""
-        known = self._open.setdefault(item.id, item)
-        self._attempts.setdefault(item.id, 0)
-        return [self._dispatch(self.workers[task], known, now)]
+        known = self._open.setdefault(item.id, _Open(item))
+        return [self._dispatch(self.workers[task], known.item, now)]
 
     def forget(self, identifier: int) -> None:
         """Drop this item. A worker that has it continues; its reply is ignored."""
         if self._open.pop(identifier, None) is not None:
             self._pending = deque(item for item in self._pending if item.id != identifier)
-            self._attempts.pop(identifier, None)
-            self._own_errors.pop(identifier, None)
-            self._failures.pop(identifier, None)
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
         """The instructions that follow from one event. Raises IllegalPhaseChange for one that cannot come now."""
         worker = self.workers[event.task]
         match event:
-            case Answered():
+            case messages.Answered():
                 if worker.phase is Phase.ABSENT:
                     worker.change(Phase.JOINING, Cause.ANSWERED)
-                    return [Add(worker.task)]
+                    return [messages.Add(worker.task)]
                 return []
-            case Joined():
+            case messages.Joined():
                 worker.change(Phase.IDLE, Cause.JOINED)
                 worker.deadlines.clear()
                 worker.served, worker.joined = 0, now
                 return self._assign(now)
-            case JoinFailed():
+            case messages.JoinFailed():
                 self._leave(worker, Cause.JOIN_FAILED, now)
                 # Without a new definition the runtime may still wait for a worker that joined halfway.
-                return [Drop(worker.task, event.reason)]
-            case Probed():
+                return [messages.Drop(worker.task, event.reason)]
+            case messages.Probed():
                 return self._probed(worker, event.alive, now)
-            case Replied():
+            case messages.Replied():
                 return self._replied(worker, event, now)
-            case Failed():
+            case messages.Failed():
                 return self._failed(worker, event, now)
-            case DrainAsked():
+            case messages.DrainAsked():
                 if worker.phase in (Phase.ABSENT, Phase.DRAINED):
                     return [self._release(worker, now)]  # else it may join and work when its process ends
                 worker.draining = True
                 return self._assign(now)
-            case Silent():
+            case messages.Silent():
                 if worker.phase is Phase.DRAINED:
                     self._take_back(worker, Cause.SILENT, now)
                 return []
@@ -200,7 +179,7 @@ class Membership:
                     worker.change(Phase.SUSPECT, Cause.OVERDUE)
                     worker.due = now + self.timing.probe_seconds
                     self._put_back(worker.item)
-                    instructions.append(ProbeSuspect(worker.task))
+                    instructions.append(messages.ProbeSuspect(worker.task))
                 case Phase.SUSPECT:
                     instructions.append(
                         self._fence(worker, Cause.OVERDUE, "no reply, and no probe result in time", now)
@@ -209,7 +188,10 @@ class Membership:
                     instructions.append(self._fence(worker, Cause.OVERDUE, "alive, but still without a reply", now))
                 case Phase.FENCED:
                     self._leave(worker, Cause.OVERDUE, now)
-                    instructions += [Abandon(worker.task), Drop(worker.task, "its call never came back")]
+                    instructions += [
+                        messages.Abandon(worker.task),
+                        messages.Drop(worker.task, "its call never came back"),
+                    ]
                 case _:
                     pass
         return instructions + self._assign(now)
@@ -223,12 +205,12 @@ class Membership:
         worker.due = now + self.timing.slow_factor * self._deadline(worker, worker.item).seconds()
         return []
 
-    def _fence(self, worker: Worker, cause: Cause, reason: str, now: float) -> Fence:
+    def _fence(self, worker: Worker, cause: Cause, reason: str, now: float) -> messages.Fence:
         worker.change(Phase.FENCED, cause)
         worker.due = now + self.timing.abandon_seconds
-        return Fence(worker.task, reason)
+        return messages.Fence(worker.task, reason)
 
-    def _replied(self, worker: Worker, event: Replied, now: float) -> list[Instruction]:
+    def _replied(self, worker: Worker, event: messages.Replied, now: float) -> list[Instruction]:
         if worker.attempt != event.attempt or worker.item is None:
             self.late_replies += 1
             return []
@@ -242,33 +224,34 @@ class Membership:
         if fenced:
             # The fence shuts our sockets to it, so it must join again.
             self._leave(worker, Cause.REPLIED, now)
-            instructions.append(Drop(worker.task, "fenced; its reply came late"))
+            instructions.append(messages.Drop(worker.task, "fenced; its reply came late"))
         else:
             worker.change(Phase.IDLE, Cause.REPLIED)
             worker.backoff.replied(worker.served, now - worker.joined)
         if self._is_open(item):
-            attempts = self._attempts[item.id]
+            attempts = self.attempts(item)
             self.forget(item.id)
-            instructions.append(Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts)))
+            instructions.append(messages.Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts)))
         return instructions + self._assign(now)
 
-    def _failed(self, worker: Worker, event: Failed, now: float) -> list[Instruction]:
+    def _failed(self, worker: Worker, event: messages.Failed, now: float) -> list[Instruction]:
         if worker.attempt != event.attempt or worker.item is None:
             return []
         item = worker.item
         worker.item = worker.attempt = None
         self._put_back(item)
         self._leave(worker, Cause.FAILED, now)
-        instructions: list[Instruction] = [Drop(worker.task, event.reason)]
+        instructions: list[Instruction] = [messages.Drop(worker.task, event.reason)]
         if self._is_open(item) and self._hopeless(item, event):
-            return [*instructions, GiveUp(item, event.reason)]
+            return [*instructions, messages.GiveUp(item, event.reason)]
         return instructions + self._assign(now)
 
-    def _hopeless(self, item: Item, event: Failed) -> bool:
-        self._failures[item.id] = self._failures.get(item.id, 0) + 1
-        self._own_errors[item.id] = self._own_errors.get(item.id, 0) + (not event.transient)
+    def _hopeless(self, item: Item, event: messages.Failed) -> bool:
+        known = self._open[item.id]
+        known.failures += 1
+        known.own_errors += not event.transient
         bound = MAXIMUM_FAILURES_PER_WORKER * len(self.workers) + 1
-        return self._own_errors[item.id] >= MAXIMUM_OWN_ERRORS or self._failures[item.id] >= bound
+        return known.own_errors >= MAXIMUM_OWN_ERRORS or known.failures >= bound
 
     def _leave(self, worker: Worker, cause: Cause, now: float) -> None:
         worker.item = worker.attempt = None
@@ -284,7 +267,8 @@ class Membership:
 
     def _is_open(self, item: Item) -> bool:
         """Compares by identity: an item of an earlier run may have the id of one in this run."""
-        return self._open.get(item.id) is item
+        known = self._open.get(item.id)
+        return known is not None and known.item is item
 
     def _put_back(self, item: Item | None) -> None:
         """Queue the item first, because its update is the stalest. Not if another worker already has it."""
@@ -294,11 +278,11 @@ class Membership:
         if not taken and all(item is not waiting for waiting in self._pending):
             self._pending.appendleft(item)
 
-    def _release(self, worker: Worker, now: float) -> Release:
+    def _release(self, worker: Worker, now: float) -> messages.Release:
         worker.draining = False
         worker.change(Phase.DRAINED, Cause.DRAIN_ASKED)
         worker.due = now + self.timing.drained_seconds
-        return Release(worker.task)
+        return messages.Release(worker.task)
 
     def _assign(self, now: float) -> list[Instruction]:
         # One at a time: the last worker that works is not released.
@@ -308,15 +292,14 @@ class Membership:
             if worker.draining and worker.phase is Phase.IDLE and self.replaceable(worker.task)
         ]
         for worker in self.workers.values():
-            if worker.phase is not Phase.IDLE or not self._pending:
-                continue
-            instructions.append(self._dispatch(worker, self._pending.popleft(), now))
+            if worker.phase is Phase.IDLE and self._pending:
+                instructions.append(self._dispatch(worker, self._pending.popleft(), now))
         return instructions
 
-    def _dispatch(self, worker: Worker, item: Item, now: float) -> Dispatch:
+    def _dispatch(self, worker: Worker, item: Item, now: float) -> messages.Dispatch:
         self._next_attempt += 1
-        self._attempts[item.id] += 1
+        self._open[item.id].attempts += 1
         worker.change(Phase.BUSY, Cause.DISPATCHED)
         worker.item, worker.attempt = item, self._next_attempt
         worker.due = now + self._deadline(worker, item).seconds()
-        return Dispatch(worker.task, item, self._next_attempt)
+        return messages.Dispatch(worker.task, item, self._next_attempt)

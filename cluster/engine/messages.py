@@ -44,7 +44,6 @@ class InOrder:
 
     def draw(self, task: int) -> Item | None:
         """See ItemSource."""
-        del task
         item, self._ahead = self._ahead or next(self._items, None), None
         return item
 
@@ -69,71 +68,66 @@ class Outcome:
     attempts: int
 
 
-# Events: facts, in the order in which they reach the coordinator.
-
-
 @dataclass(frozen=True)
-class Answered:
-    """The server of an absent or drained worker answers a probe."""
+class OfWorker:
+    """What an event or an instruction about one worker carries."""
 
     task: int
 
 
 @dataclass(frozen=True)
-class Joined:
-    """The runtime has taken the worker into the cluster."""
+class WithReason(OfWorker):
+    """The same, with a reason for the log."""
 
-    task: int
-
-
-@dataclass(frozen=True)
-class JoinFailed:
-    """The runtime could not take the worker into the cluster."""
-
-    task: int
     reason: str
 
 
+# Events: facts, in the order in which they reach the coordinator.
+
+
+class Answered(OfWorker):
+    """The server of an absent or drained worker answers a probe."""
+
+
+class Joined(OfWorker):
+    """The runtime has taken the worker into the cluster."""
+
+
+class JoinFailed(WithReason):
+    """The runtime could not take the worker into the cluster."""
+
+
 @dataclass(frozen=True)
-class Replied:
+class Replied(OfWorker):
     """A call came back with a value."""
 
-    task: int
     attempt: int
     value: Any = field(compare=False)
     seconds: float
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(OfWorker):
     """A call came back with an error. `transient` errors are the network's or a dead process's; others are ours."""
 
-    task: int
     attempt: int
     reason: str
     transient: bool = True
 
 
 @dataclass(frozen=True)
-class Probed:
+class Probed(OfWorker):
     """A suspect was probed: `alive` says whether its server still answers."""
 
-    task: int
     alive: bool
 
 
-@dataclass(frozen=True)
-class DrainAsked:
+class DrainAsked(OfWorker):
     """A caller asks to drain the worker; the answer is Release."""
 
-    task: int
 
-
-@dataclass(frozen=True)
-class Silent:
+class Silent(OfWorker):
     """The server of a drained worker does not answer: its process has ended, and the next answer is a new process."""
-
-    task: int
 
 
 Event = Answered | Joined | JoinFailed | Replied | Failed | Probed | DrainAsked | Silent
@@ -142,57 +136,36 @@ Event = Answered | Joined | JoinFailed | Replied | Failed | Probed | DrainAsked 
 # Instructions: what the dispatcher does next, in this order.
 
 
-@dataclass(frozen=True)
-class Add:
+class Add(OfWorker):
     """Take the worker into the cluster definition; answer with Joined or JoinFailed."""
 
-    task: int
 
-
-@dataclass(frozen=True)
-class Drop:
+class Drop(WithReason):
     """Take the worker out of the cluster definition."""
 
-    task: int
-    reason: str
-
 
 @dataclass(frozen=True)
-class Dispatch:
+class Dispatch(OfWorker):
     """Send the item to the worker; answer with Replied or Failed carrying `attempt`."""
 
-    task: int
     item: Item
     attempt: int
 
 
-@dataclass(frozen=True)
-class ProbeSuspect:
+class ProbeSuspect(OfWorker):
     """Probe the suspect's server; answer with Probed."""
 
-    task: int
 
-
-@dataclass(frozen=True)
-class Fence:
+class Fence(WithReason):
     """Keep what the worker still does from reaching or blocking us: kill it, or cut our sockets to it."""
 
-    task: int
-    reason: str
 
-
-@dataclass(frozen=True)
-class Abandon:
+class Abandon(OfWorker):
     """Abandon the thread that waits for this worker: its call did not return, not even after the fence."""
 
-    task: int
 
-
-@dataclass(frozen=True)
-class Release:
+class Release(OfWorker):
     """The worker is drained: take it out of the cluster definition if it is in, and answer the callers that wait."""
-
-    task: int
 
 
 @dataclass(frozen=True)

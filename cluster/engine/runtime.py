@@ -3,15 +3,29 @@
 One eager context spans the live tasks only; tasks join and leave it while the variables on the parameter servers stay.
 The public `tf.config.experimental_connect_to_cluster` starts over instead. `tests/engine/test_private_names.py`
 pins what is used here against the installed TensorFlow.
+
+How a call travels (`Traced`). Arguments: each further tensor would cost the coordinator the time of one more message.
+So one tensor carries them all: the unknown first dimensions, one int32 each, then the bits of every argument in 32-bit
+words. Nothing computes with the words, so no bit changes.
+
+Results: TensorFlow leaves the result of a call on the worker and answers with its shape alone. To read the values, the
+coordinator sends two more requests: one that has the worker send them, one that receives them. They take half of the
+processor time that a call costs the coordinator (measured). The shape costs nothing: it is in the answer that the
+coordinator waits for anyway. So the worker puts a short result into a shape. It returns an empty tensor whose first
+size is 0, which makes it empty, and whose other sizes are the bits of the result as 32-bit words. The coordinator reads
+the sizes and turns the words back into values.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.calls import AnswerAsShape, PackedArguments
 from cluster.server.probe import answers
 
 import tensorflow as tf  # isort: skip
@@ -40,14 +54,9 @@ A handle's finalizer waits for that executor and prints a traceback of any failu
 parameter server, long after we have reported it (measured: one a worker).
 """
 
-_NETWORKS = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
-
-_UNKNOWN_DEVICE = "unknown device"
+WORD_BYTES = 4
+MOST_WORDS = 250
+"""TensorFlow has at most 254 dimensions."""
 
 
 def transient(problem: Exception) -> bool:
@@ -56,8 +65,9 @@ def transient(problem: Exception) -> bool:
     A call to a worker that leaves the cluster definition at that moment ends as a wrong argument (measured).
     """
     if isinstance(problem, tf.errors.InvalidArgumentError):
-        return _UNKNOWN_DEVICE in str(problem.message)
-    return isinstance(problem, _NETWORKS)
+        return "unknown device" in str(problem.message)
+    network = tf.errors.UnavailableError | tf.errors.AbortedError
+    return isinstance(problem, network | tf.errors.CancelledError | tf.errors.DeadlineExceededError)
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,12 @@ class Peers:
     coordinator: str
     parameter_servers: tuple[str, ...]
     workers: tuple[str, ...]
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port of "host:port"."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def device(role: str, task: int) -> str:
@@ -144,8 +160,7 @@ class Runtime:
         A coordinator that exits without this (os._exit, SIGKILL) leaves them there, and the next job's variables come
         on top (measured). If a parameter server does not answer, this does nothing: it would wait for that server.
         """
-        addresses = (address.rpartition(":") for address in self.peers.parameter_servers)
-        if all(answers(host, int(port), GOODBYE_SECONDS) for host, _, port in addresses):
+        if all(answers(*split(address), GOODBYE_SECONDS) for address in self.peers.parameter_servers):
             alone = self._definition(frozenset(), servers=False)
             with suppress(tf.errors.OpError):
                 context.context().update_server_def(alone, keep_alive_secs=KEEP_ALIVE_SECONDS)
@@ -170,10 +185,109 @@ def fetched(value: Any) -> Any:
         return tf.nest.map_structure(lambda tensor: tf.raw_ops.Identity(input=tensor).numpy(), value)
 
 
+@dataclass(frozen=True)
+class _Argument:
+    dtype: Any
+    shape: tuple[int | None, ...]
+
+    @property
+    def words_a_row(self) -> int:
+        """32-bit words of one row, or of the whole argument if its shape is known."""
+        known = self.shape[1:] if self.open else self.shape
+        words: int = self.dtype.size // WORD_BYTES
+        return math.prod(size or 0 for size in known) * words
+
+    @property
+    def open(self) -> bool:
+        """Whether only the call says how many rows it has."""
+        return bool(self.shape) and self.shape[0] is None
+
+
+class PackedArguments:
+    """Packs the arguments of one signature (tf.TensorSpec) into one int32 vector, and unpacks them."""
+
+    def __init__(self, signature: Sequence[Any]) -> None:
+        """Raises ValueError for types of less than 32 bits, and for an unknown dimension that is not the first."""
+        self._arguments = [_Argument(spec.dtype, tuple(spec.shape)) for spec in signature]
+        for argument in self._arguments:
+            if argument.dtype.size % WORD_BYTES or None in argument.shape[1:]:
+                raise ValueError(
+                    f"expected arguments of 32-bit words, of which only the first dimension may be unknown, got "
+                    f"{argument.dtype.name} {list(argument.shape)}"
+                )
+        self._open = [argument for argument in self._arguments if argument.open]
+
+    @property
+    def signature(self) -> Any:
+        """The tf.TensorSpec of the packed vector."""
+        known = len(self._open) + sum(argument.words_a_row for argument in self._arguments)
+        return tf.TensorSpec([None if self._open else known], tf.int32)
+
+    def pack(self, values: Sequence[Any]) -> NDArray[np.int32]:
+        """The packed vector. Raises ValueError if the values do not fit the signature."""
+        arrays = [np.asarray(value, order="C") for value in values]
+        fits = len(arrays) == len(self._arguments) and all(map(_fits, arrays, self._arguments))
+        if not fits:
+            expected = ", ".join(f"{each.dtype.name} {list(each.shape)}" for each in self._arguments)
+            got = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
+            raise ValueError(f"expected the arguments {expected}, got {got}")
+        rows = [len(array) for array, argument in zip(arrays, self._arguments, strict=True) if argument.open]
+        return np.concatenate([np.array(rows, np.int32), *(array.reshape(-1).view(np.int32) for array in arrays)])
+
+    def unpack(self, packed: Any) -> list[Any]:
+        """The arguments in the vector, in a graph."""
+        unknown = iter(tf.unstack(packed[: len(self._open)], num=len(self._open)))
+        rows = [next(unknown) if each.open else 1 for each in self._arguments]
+        sizes = [each.words_a_row * count for each, count in zip(self._arguments, rows, strict=True)]
+        parts = tf.split(packed, [len(self._open), *sizes], num=len(sizes) + 1)[1:]
+        return [_restored(*each) for each in zip(parts, self._arguments, rows, strict=True)]
+
+
+def _fits(array: NDArray[Any], argument: _Argument) -> bool:
+    shape = argument.shape
+    same = array.ndim == len(shape) and array.shape[argument.open :] == shape[argument.open :]
+    return bool(same and array.dtype == argument.dtype.as_numpy_dtype)
+
+
+def _restored(words: Any, argument: _Argument, rows: Any) -> Any:
+    shape = tf.stack([rows, *argument.shape[1:]]) if argument.open else argument.shape
+    if argument.dtype.size == WORD_BYTES:
+        return tf.reshape(tf.bitcast(words, argument.dtype), shape)
+    return tf.reshape(tf.bitcast(tf.reshape(words, [-1, argument.dtype.size // WORD_BYTES]), argument.dtype), shape)
+
+
+class AnswerAsShape:
+    """Writes results of one type and shape as a shape, and reads them."""
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:
+        self._dtype, self._shape = dtype, shape
+
+    @classmethod
+    def of(cls, result: Any) -> "AnswerAsShape | None":
+        """The form of `result`, in a graph, if it is one tensor of known shape and at most 250 words of 32 bits."""
+        if not isinstance(result, tf.Tensor) or not result.shape.is_fully_defined():
+            return None
+        plain = result.dtype.is_floating or result.dtype.is_integer
+        words, rest = divmod(math.prod(result.shape) * result.dtype.size, WORD_BYTES)
+        fits = plain and result.dtype.size >= WORD_BYTES and not rest and words <= MOST_WORDS
+        return cls(result.dtype.as_numpy_dtype, tuple(result.shape)) if fits else None
+
+    @staticmethod
+    def written(result: Any) -> Any:
+        """The empty tensor that carries `result`, in a graph."""
+        words = tf.cast(tf.reshape(tf.bitcast(result, tf.uint32), [-1]), tf.int64)
+        return tf.fill(tf.concat([tf.zeros([1], tf.int64), words], 0), tf.constant(0, tf.int32))
+
+    def read(self, answer: Any) -> NDArray[Any]:
+        """The result that `answer` carries."""
+        found: NDArray[Any] = np.array(answer.shape.as_list()[1:], np.uint32).view(self._dtype)
+        return found.reshape(self._shape)
+
+
 class Traced:
     """A function that is traced once and called with NumPy values.
 
-    The arguments travel as one tensor inside the request, a short result inside the answer (`cluster.engine.calls`).
+    The arguments travel as one tensor inside the request, a short result inside the answer (`cluster.engine.runtime`).
     """
 
     def __init__(self, function: Callable[..., Any], signature: Sequence[Any]) -> None:
@@ -183,10 +297,8 @@ class Traced:
 
         def unpacked(packed: Any) -> Any:
             result = function(*packing.unpack(packed))
-            if not AnswerAsShape.fits(result):
-                return result
             self._answer = AnswerAsShape.of(result)
-            return self._answer.written(result)
+            return result if self._answer is None else self._answer.written(result)
 
         self._concrete = tf.function(unpacked, autograph=False).get_concrete_function(packing.signature)
         # tf.function computes these in each call: a tenth of a call's processor time.

@@ -22,11 +22,9 @@ class Record(Protocol):
 
     def injected(self, strike: Strike) -> None:
         """Record this fault: after it was injected, or before a fault that ends this process."""
-        ...
 
     def deadly(self, seconds: float) -> int:
         """The number of deadly faults in the last `seconds`, those of earlier coordinators included."""
-        ...
 
 
 class Saboteur:

@@ -82,7 +82,7 @@ class Watchdog:
             case ["forget", name]:
                 self.watched.pop(name, None)
             case ["fence", name, host, port]:
-                self.fence(name, (host, int(port)))
+                self.fence({name: (host, int(port))})
             case ["unfence", name]:
                 self.fenced.pop(name, None)
             case ["cut", host, port]:
@@ -90,11 +90,8 @@ class Watchdog:
             case _:
                 say(f"watchdog: cannot read the command {line!r}", error=True)
 
-    def fence(self, name: str, address: tuple[str, int]) -> None:
-        """Cut `name` off now, and again whenever the coordinator reconnects."""
-        self._fence_all({name: address})
-
-    def _fence_all(self, found: dict[str, tuple[str, int]]) -> None:
+    def fence(self, found: dict[str, tuple[str, int]]) -> None:
+        """Cut these servers off now, and again whenever the coordinator reconnects."""
         new = {name: address for name, address in found.items() if name not in self.fenced}
         if new:
             self.fenced.update(new)
@@ -141,7 +138,7 @@ class Watchdog:
                     "not answer: cutting it off",
                     error=True,
                 )
-            self._fence_all(dead)
+            self.fence(dead)
 
 
 def main(arguments: list[str]) -> None:

@@ -150,26 +150,21 @@ class Backoff:
     ceiling_seconds: float = 30.0
     healthy_replies: int = 10
     healthy_waits: float = 4.0
-    _failures: int = 0
+    failures: int = 0
+    """Since the last healthy stretch."""
 
-    @property
-    def failures(self) -> int:
-        """Failures since the last healthy stretch."""
-        return self._failures
-
-    def _wait(self, failures: int) -> float:
-        return min(self.ceiling_seconds, self.first_seconds * 2.0 ** min(failures, 30))
+    def _wait(self) -> float:
+        return min(self.ceiling_seconds, self.first_seconds * 2.0 ** min(self.failures - 1, 30))
 
     def failed(self) -> float:
         """Count a failure; returns the seconds to wait now."""
-        self._failures += 1
-        return self._wait(self._failures - 1)
+        self.failures += 1
+        return self._wait()
 
     def replied(self, replies: int, seconds: float) -> None:
         """Forget the failures if `replies` in `seconds` since the worker joined make a healthy stretch."""
-        long_enough = not self._failures or seconds >= self.healthy_waits * self._wait(self._failures - 1)
-        if replies >= self.healthy_replies and long_enough:
-            self._failures = 0
+        if replies >= self.healthy_replies and seconds >= self.healthy_waits * self._wait():
+            self.failures = 0
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.parameters.layout import Vector
+from cluster.parameters import Vector
 from cluster.status.parts import Figures
 
 LATEST = 4096

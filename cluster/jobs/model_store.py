@@ -18,7 +18,7 @@ from cluster.errors import UsageError
 from cluster.inventory.fields import Choice
 from cluster.inventory.training import ModelConfig
 from cluster.models.network import Network, build
-from cluster.parameters.layout import Vector
+from cluster.parameters import Vector
 from worker_node.recordings import Standardization
 
 _CONFIG: TypeAdapter[Choice] = TypeAdapter(ModelConfig)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost

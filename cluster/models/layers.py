@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 
 from cluster.lazy import tf
-from cluster.models import initial
-from cluster.models.initial import constant
-from cluster.models.network import Parameter, Tensors
-from cluster.parameters.layout import ParameterSpec
+from cluster.models.network import Parameter, Tensors, constant, glorot_uniform, lstm_bias, lstm_kernel
 
 
 @dataclass(frozen=True)
@@ -21,8 +18,8 @@ class Dense:
     def parameters(self) -> list[Parameter]:
         """A Glorot kernel and a constant bias."""
         return [
-            Parameter(ParameterSpec(f"{self.name}/kernel", (self.inputs, self.outputs)), initial.glorot_uniform),
-            Parameter(ParameterSpec(f"{self.name}/bias", (self.outputs,), decayed=False), initial.constant(self.bias)),
+            Parameter(f"{self.name}/kernel", (self.inputs, self.outputs), initial=glorot_uniform),
+            Parameter(f"{self.name}/bias", (self.outputs,), decayed=False, initial=constant(self.bias)),
         ]
 
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
@@ -44,9 +41,10 @@ class Convolution:
 
     def parameters(self) -> list[Parameter]:
         """A Glorot kernel of shape (taps, inputs, outputs) and a zero bias."""
-        kernel = ParameterSpec(f"{self.name}/kernel", (self.taps, self.inputs, self.outputs))
-        bias = ParameterSpec(f"{self.name}/bias", (self.outputs,), decayed=False)
-        return [Parameter(kernel, initial.glorot_uniform), Parameter(bias, initial.constant(0.0))]
+        return [
+            Parameter(f"{self.name}/kernel", (self.taps, self.inputs, self.outputs), initial=glorot_uniform),
+            Parameter(f"{self.name}/bias", (self.outputs,), decayed=False, initial=constant(0.0)),
+        ]
 
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
         """Shape (batch, ceil(steps / stride), outputs) from (batch, steps, inputs)."""
@@ -65,9 +63,11 @@ class Lstm:
 
     def parameters(self) -> list[Parameter]:
         """Keras's 4 * hidden * (features + hidden + 1) parameters, input and state rows in one kernel."""
-        kernel = ParameterSpec(f"{self.name}/kernel", (self.features + self.hidden, 4 * self.hidden))
-        bias = ParameterSpec(f"{self.name}/bias", (4 * self.hidden,), decayed=False)
-        return [Parameter(kernel, initial.lstm_kernel), Parameter(bias, initial.lstm_bias)]
+        rows, columns = self.features + self.hidden, 4 * self.hidden
+        return [
+            Parameter(f"{self.name}/kernel", (rows, columns), initial=lstm_kernel),
+            Parameter(f"{self.name}/bias", (columns,), decayed=False, initial=lstm_bias),
+        ]
 
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
         """Shape (steps, batch, hidden) from (steps, batch, features); output k belongs to input k either way."""
@@ -77,27 +77,20 @@ class Lstm:
         return lstm(inputs, kernel, bias, backward=self.backward)
 
 
-@dataclass(frozen=True)
 class BidirectionalLstm:
     """Two LSTMs of `hidden` units each over the same inputs, one from either end."""
 
-    name: str
-    features: int
-    hidden: int
+    def __init__(self, name: str, features: int, hidden: int) -> None:
+        backward = Lstm(f"{name}/backward", features, hidden, backward=True)
+        self._directions = (Lstm(f"{name}/forward", features, hidden), backward)
 
     def parameters(self) -> list[Parameter]:
         """Those of the forward LSTM, then those of the backward one."""
-        return [parameter for direction in self._directions() for parameter in direction.parameters()]
+        return [parameter for direction in self._directions for parameter in direction.parameters()]
 
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
         """Shape (steps, batch, 2 * hidden) from (steps, batch, features): forward outputs, then backward ones."""
-        return tf.concat([direction(parameters, inputs) for direction in self._directions()], 2)
-
-    def _directions(self) -> tuple[Lstm, Lstm]:
-        return (
-            Lstm(f"{self.name}/forward", self.features, self.hidden),
-            Lstm(f"{self.name}/backward", self.features, self.hidden, backward=True),
-        )
+        return tf.concat([direction(parameters, inputs) for direction in self._directions], 2)
 
 
 @dataclass(frozen=True)
@@ -130,9 +123,10 @@ class LayerNorm:
 
     def parameters(self) -> list[Parameter]:
         """Scales of 1 and shifts of 0, one pair a feature."""
-        scale = ParameterSpec(f"{self.name}/scale", (self.features,), decayed=False)
-        shift = ParameterSpec(f"{self.name}/shift", (self.features,), decayed=False)
-        return [Parameter(scale, constant(1.0)), Parameter(shift, constant(0.0))]
+        return [
+            Parameter(f"{self.name}/scale", (self.features,), decayed=False, initial=constant(1.0)),
+            Parameter(f"{self.name}/shift", (self.features,), decayed=False, initial=constant(0.0)),
+        ]
 
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
         """The inputs' shape, (..., features)."""
@@ -156,12 +150,10 @@ class StepBatchNorm:
     def parameters(self) -> list[Parameter]:
         """One scale, which starts at 0.5 as in the reference code, one shift, and the running statistics."""
         return [
-            Parameter(ParameterSpec(f"{self.name}/scale", (1,), decayed=False), constant(0.5)),
-            Parameter(ParameterSpec(f"{self.name}/shift", (1,), decayed=False), constant(0.0)),
-            Parameter(ParameterSpec(f"{self.name}/mean", (self.steps,), trained=False, decayed=False), constant(0.0)),
-            Parameter(
-                ParameterSpec(f"{self.name}/variance", (self.steps,), trained=False, decayed=False), constant(1.0)
-            ),
+            Parameter(f"{self.name}/scale", (1,), decayed=False, initial=constant(0.5)),
+            Parameter(f"{self.name}/shift", (1,), decayed=False, initial=constant(0.0)),
+            Parameter(f"{self.name}/mean", (self.steps,), trained=False, decayed=False, initial=constant(0.0)),
+            Parameter(f"{self.name}/variance", (self.steps,), trained=False, decayed=False, initial=constant(1.0)),
         ]
 
     def __call__(

@@ -16,29 +16,20 @@ from cluster.models.layers import Dense, Dropout, Lstm, StepBatchNorm
 from cluster.models.network import Network, Output, Parameter, Part, Problem, Tensors
 
 
-@dataclass(frozen=True)
 class Cell:
     """One direction: a projection of the features to `hidden` with ReLU, then an LSTM of `hidden` units."""
 
-    name: str
-    features: int
-    hidden: int
-    bias: float
-    backward: bool = False
+    def __init__(self, name: str, features: int, hidden: int, bias: float, backward: bool = False) -> None:
+        self._projection = Dense(f"{name}/projection", features, hidden, bias)
+        self._lstm = Lstm(f"{name}/lstm", hidden, hidden, backward)
 
     def parameters(self) -> list[Parameter]:
         """Those of the projection, then those of the LSTM."""
-        return [*self._projection().parameters(), *self._lstm().parameters()]
+        return [*self._projection.parameters(), *self._lstm.parameters()]
 
     def __call__(self, parameters: Tensors, inputs: tf.Tensor) -> tf.Tensor:
         """Shape (steps, batch, hidden) from (steps, batch, features)."""
-        return self._lstm()(parameters, tf.nn.relu(self._projection()(parameters, inputs)))
-
-    def _projection(self) -> Dense:
-        return Dense(f"{self.name}/projection", self.features, self.hidden, self.bias)
-
-    def _lstm(self) -> Lstm:
-        return Lstm(f"{self.name}/lstm", self.hidden, self.hidden, self.backward)
+        return self._lstm(parameters, tf.nn.relu(self._projection(parameters, inputs)))
 
 
 @dataclass(frozen=True)
@@ -125,16 +116,12 @@ class Thesis(Network):
 
 def _layer(config: ThesisModel, problem: Problem, index: int) -> Layer:
     name, features = f"layer{index}", config.hidden if index else problem.channels
-
-    def directions(cell: int) -> tuple[Cell, ...]:
-        if not config.bidirectional:
-            return (Cell(f"{name}/cell{cell}", features, config.hidden, config.bias_mean),)
-        half = config.hidden // 2
-        return (
-            Cell(f"{name}/cell{cell}/forward", features, half, config.bias_mean),
-            Cell(f"{name}/cell{cell}/backward", features, half, config.bias_mean, backward=True),
-        )
-
-    cells = tuple(directions(cell) for cell in range(max(1, config.n_layers_in_highway)))
+    width, ways = config.hidden, [("", False)]
+    if config.bidirectional:
+        width, ways = config.hidden // 2, [("/forward", False), ("/backward", True)]
+    cells = tuple(
+        tuple(Cell(f"{name}/cell{cell}{way}", features, width, config.bias_mean, backward) for way, backward in ways)
+        for cell in range(max(1, config.n_layers_in_highway))
+    )
     norm = StepBatchNorm(f"{name}/norm", problem.window_steps) if config.batch_norm else None
     return Layer(name, cells, norm)

@@ -12,7 +12,7 @@ from cluster.errors import ClusterError
 from cluster.logs import LogSettings
 from cluster.logs.terminal import say
 from deploy.common.state_folder import StateFolder
-from deploy.supervisor.role_process import role_launches
+from deploy.supervisor.processes import role_launches
 from deploy.supervisor.supervisor import serve
 
 

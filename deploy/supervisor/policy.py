@@ -6,8 +6,10 @@ from signal import Signals
 from cluster.errors import ExitCode
 from deploy.common.command_line import named
 
-HOPELESS_AT_ANY_TIME = frozenset({ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION})
-"""Exit codes that the same command on the same machine gives every time."""
+HOPELESS_AT_ANY_TIME = frozenset(
+    {ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION, -Signals.SIGILL}
+)
+"""Return codes that the same command on the same machine gives every time."""
 
 HOPELESS_AT_FIRST = frozenset({ExitCode.PORT_TAKEN, ExitCode.TOO_LITTLE_MEMORY})
 """Exit codes that are a misconfiguration before the role was ever ready, and may pass by themselves afterwards
@@ -66,10 +68,9 @@ class RestartPolicy:
         ever_ready = history.ever_ready or ending.reached_ready
         healthy = ending.reached_ready and ending.uptime_seconds >= self.healthy_seconds
         past = 0 if healthy else history.failures
-        if ending.fenced:
-            return Decision(True, 0.0, "killed on request", History(past, ever_ready))
-        if ending.return_code == ExitCode.RESTART_ASKED:
-            return Decision(True, 0.0, "asked to over its metrics port", History(past, ever_ready))
+        if ending.fenced or ending.return_code == ExitCode.RESTART_ASKED:
+            reason = "killed on request" if ending.fenced else "asked to over its metrics port"
+            return Decision(True, 0.0, reason, History(past, ever_ready))
         now = History(past + 1, ever_ready)
         what = f"ended with {ending.describe()} after {ending.uptime_seconds:.1f} s"
         if self._hopeless(ending, ever_ready):
@@ -88,8 +89,5 @@ class RestartPolicy:
 
     @staticmethod
     def _hopeless(ending: Ending, ever_ready: bool) -> bool:
-        if ending.return_code == -Signals.SIGILL:
-            return True
-        if ending.return_code in HOPELESS_AT_ANY_TIME:
-            return True
-        return ending.return_code in HOPELESS_AT_FIRST and not ever_ready
+        hopeless = HOPELESS_AT_ANY_TIME if ever_ready else HOPELESS_AT_ANY_TIME | HOPELESS_AT_FIRST
+        return ending.return_code in hopeless

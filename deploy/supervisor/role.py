@@ -15,8 +15,7 @@ from cluster.logs import read_line
 from cluster.server.sockets import cut
 from deploy.cluster.services import RoleState, RoleStatus
 from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
-from deploy.supervisor.process_facts import ProcessIdentity, anonymous_memory_bytes, frozen
-from deploy.supervisor.role_process import LaunchPlan, RoleProcess
+from deploy.supervisor.processes import LaunchPlan, ProcessIdentity, RoleProcess, anonymous_memory_bytes, frozen
 
 _SILENT = frozenset({-Signals.SIGKILL, -Signals.SIGTERM, -Signals.SIGINT})
 """Return codes of a process that was ended by a signal: its last line is about something else."""
@@ -64,15 +63,10 @@ class Role:
     """A task of the inventory, its present process if it has one, and what became of the earlier ones."""
 
     def __init__(
-        self,
-        task: Task,
-        plan: LaunchPlan,
-        policy: RestartPolicy,
-        deadlines: Deadlines,
-        changed: Callable[[], None],
+        self, plan: LaunchPlan, policy: RestartPolicy, deadlines: Deadlines, changed: Callable[[], None]
     ) -> None:
         """`changed` is called after every change of state."""
-        self.task = task
+        self.task = plan.task
         self._plan = plan
         self._policy = policy
         self._deadlines = deadlines
@@ -117,7 +111,7 @@ class Role:
     def notice_ready(self) -> None:
         """Its process reported readiness."""
         if self._process is not None and self._state is RoleState.STARTING:
-            self._say(logging.INFO, f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.pid})")
+            self._say(logging.INFO, f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.popen.pid})")
             self._become(RoleState.READY)
 
     async def fence(self) -> int | None:
@@ -126,20 +120,21 @@ class Role:
         if process is None:
             return None
         self._fenced = True
-        process.kill()
+        process.popen.kill()
         await process.ended.wait()
-        return process.pid
+        return process.popen.pid
 
     async def send_signal(self, number: Signals) -> int:
         """For fault injection: stop the process, continue it, or `fence` it (SIGKILL); its pid.
 
         Raises ClusterError when the role has no process at the moment.
         """
-        process = self._process
+        pid = self.pid
         if number is Signals.SIGKILL:
             pid = await self.fence()
-        else:
-            pid = process.pid if process is not None and process.send_signal(number) else None
+        elif self._process is not None:
+            self._process.popen.send_signal(number)  # which looks whether it has ended
+            pid = pid if self._process.popen.returncode is None else None
         if pid is None:
             raise ClusterError(f"{self.task.name} has no process to send {number.name} to: it is {self._state}")
         return pid
@@ -173,25 +168,23 @@ class Role:
     async def hold(self) -> bool:
         """End the process and start no other one until `restart`; whether SIGTERM was not enough."""
         self._held = True
-        self._wake.set()
-        if self._process is None:
-            return False
-        self._become(RoleState.STOPPING)
-        return await self._end_process()
+        return await self._stop_process()
 
     async def stop(self) -> bool:
-        """End the process for good; whether it had to be killed because SIGTERM did not do."""
+        """End the process for good; whether SIGTERM was not enough."""
         self._stopping = True
+        return await self._stop_process()
+
+    async def _stop_process(self) -> bool:
         self._wake.set()
-        if self._process is None:
-            return False
-        self._become(RoleState.STOPPING)
+        if self._process is not None:
+            self._become(RoleState.STOPPING)
         return await self._end_process()
 
     @property
     def pid(self) -> int | None:
         """Pid of the living process."""
-        return None if self._process is None else self._process.pid
+        return None if self._process is None else self._process.popen.pid
 
     @property
     def identity(self) -> ProcessIdentity | None:
@@ -201,7 +194,7 @@ class Role:
     def status(self) -> RoleStatus:
         """The record that `status` shows."""
         process, state = self._process, self._state
-        if process is not None and state is RoleState.READY and frozen(process.pid):
+        if process is not None and state is RoleState.READY and frozen(process.popen.pid):
             state = RoleState.FROZEN
         return RoleStatus(
             role=self.task.role,
@@ -211,7 +204,7 @@ class Role:
             metrics_address=self.task.metrics_address,
             state=state,
             pid=self.pid,
-            anonymous_memory_bytes=None if process is None else anonymous_memory_bytes(process.pid),
+            anonymous_memory_bytes=None if process is None else anonymous_memory_bytes(process.popen.pid),
             uptime_seconds=None if process is None else round(process.uptime_seconds, 3),
             restarts=max(0, self._restarts),
             reason=self._reason,
@@ -224,14 +217,14 @@ class Role:
         except OSError as error:
             self._reason = f"{self._plan.command[0]} cannot be started: {error.strerror}"
             return Ending(_COMMAND_NOT_FOUND, 0.0, reached_ready=False)
-        self._say(logging.INFO, f"started with pid {self._process.pid}")
+        self._say(logging.INFO, f"started with pid {self._process.popen.pid}")
         self._become(RoleState.STARTING)
         process = self._process
         overdue = asyncio.get_running_loop().call_later(self._deadlines.ready_seconds, self._overdue, process)
         process.reap()  # it may have ended before the loop could hear of it
         await process.ended.wait()
         overdue.cancel()
-        code = process.return_code()
+        code = process.popen.returncode
         ending = Ending(
             _COMMAND_NOT_FOUND if code is None else code,
             process.uptime_seconds,
@@ -259,12 +252,12 @@ class Role:
         process = self._process
         if process is None:
             return False
-        process.terminate()
+        process.popen.terminate()
         try:
             await asyncio.wait_for(process.ended.wait(), self._deadlines.stop_seconds)
         except TimeoutError:
             self._say(logging.WARNING, f"still there {self._deadlines.stop_seconds:.0f} s after SIGTERM: killed")
-            process.kill()
+            process.popen.kill()
             await process.ended.wait()
             return True
         return False
@@ -272,7 +265,7 @@ class Role:
     def _overdue(self, process: RoleProcess) -> None:
         if self._process is process and self._state is RoleState.STARTING:
             self._say(logging.WARNING, f"not ready {self._deadlines.ready_seconds:.0f} s after its start: killed")
-            process.kill()
+            process.popen.kill()
 
     def _become(self, state: RoleState) -> None:
         self._state = state

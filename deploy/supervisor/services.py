@@ -4,7 +4,8 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +15,41 @@ from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import SETTLED, ClusterStatus, LogPlace, Report, RoleState, RoleStatus, Stopped
 from deploy.common.command_line import command
 from deploy.common.file_lock import held_by
+from deploy.common.project import module_command
 from deploy.common.state_folder import StateFolder
-from deploy.supervisor.control_client import NobodyListensError
-from deploy.supervisor.handle import SupervisorHandle, wait_until
+from deploy.supervisor import processes
+from deploy.supervisor.control import ControlClient, NobodyListensError
 from deploy.supervisor.role import Deadlines
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
 
+_LAUNCH_DEADLINE_SECONDS = 60.0
+"""From its launch to its first answer: it reads the inventory, and ends what an earlier one left behind."""
+_STOP_DEADLINE_SECONDS = Deadlines().stop_seconds + 10.0
+_POLL_SECONDS = 0.05
 _JOB_SECONDS = 70.0
 """How long an interrupted job may take: it has 60 s for its result (`deploy.jobs.foreground_job`)."""
 _DOWN = (RoleState.STOPPED, RoleState.FAILED, RoleState.FROZEN)
+
+
+def answer_seconds(roles: int) -> float:
+    """The longest wait for one answer: while it starts them, it is as busy as they are many (measured: 14 s for 65)."""
+    return 10.0 + 0.5 * roles
+
+
+def _comes_true(condition: Callable[[], bool], deadline_seconds: float) -> bool:
+    """Whether `condition` came to hold before the deadline."""
+    deadline = time.monotonic() + deadline_seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _comes_free(lock: Path, deadline_seconds: float) -> bool:
+    return _comes_true(lambda: held_by(lock) is None, deadline_seconds)
 
 
 class Supervised:
@@ -36,13 +61,18 @@ class Supervised:
         self._overrides = tuple(overrides)
         self._tasks = kept_tasks(inventory)
         self._folder = StateFolder.beside(inventory.path, inventory.cluster)
-        self._supervisor = SupervisorHandle(inventory.cluster, self._folder, inventory.path, len(self._tasks))
         self._launching = threading.Lock()
+
+    def client(self, deadline_seconds: float = 0.0) -> ControlClient:
+        """A client of the supervisor, with the longest wait for one answer; as many roles need it if that is longer."""
+        deadline_seconds = max(deadline_seconds, answer_seconds(len(self._tasks)))
+        stop_command = command("deploy stop", self._inventory.path)
+        return ControlClient(self._folder.control_socket, deadline_seconds, stop_command=stop_command)
 
     def state(self, fleet: Fleet | None = None) -> ClusterStatus:
         """See `ServiceManager`."""
         try:
-            return self._supervisor.client().status()
+            return self.client().status()
         except NobodyListensError:
             return self._stopped()
 
@@ -54,11 +84,10 @@ class Supervised:
         names = [task.name for task in tasks]
         with self._launching:
             try:
-                status = self._supervisor.client().status()
+                status = self.client().status()
             except NobodyListensError:
-                held = [task.name for task in self._tasks if task.name not in names]
-                self._supervisor.launch(self._inventory.path.resolve(), self._overrides, held)
-                status = self._supervisor.client().status()
+                self._launch([task.name for task in self._tasks if task.name not in names])
+                status = self.client().status()
         down = [role.name for role in status.in_state(*_DOWN) if role.name in names]
         return self._restarted(down, names, report) if down else self._settled(names, report)
 
@@ -82,11 +111,9 @@ class Supervised:
         if any(task.node in nodes for task in self._inventory.of_role("coordinator")):
             self._interrupt_job()
         if len(chosen) == len(self._tasks):
-            report = self._supervisor.stop()
-            ran = chosen if report.ran else []
-            return Stopped(_by_node(ran), report.killed, inventory=report.inventory)
+            return self._stop_supervisor(_by_node(chosen))
         try:
-            alive = {role.name for role in self._supervisor.client().status().roles if role.pid is not None}
+            alive = {role.name for role in self.client().status().roles if role.pid is not None}
             reply = self._asked("hold", [task.name for task in chosen])
         except NobodyListensError:
             return Stopped({})
@@ -102,17 +129,83 @@ class Supervised:
             LogPlace(coordinator.name, coordinator.node, runs=str(Path(self._inventory.runs).absolute())),
         ]
 
+    def _launch(self, held: Sequence[str]) -> None:
+        """Detach a supervisor that does not start the roles `held`, and wait until it answers.
+
+        Raises ClusterError with its last words if it does not answer.
+        """
+        self._folder.create()
+        # One that is just being stopped still holds the lock.
+        _comes_true(lambda: self._answers() or held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS)
+        if self._answers():
+            return
+        settings = [word for override in self._overrides for word in ("--set", override)]
+        settings += [word for name in held for word in ("--hold", name)]
+        log = self._folder.log("supervisor")
+        words = module_command("deploy.supervisor", "--inventory", str(self._inventory.path.resolve()), *settings)
+        process, begin = processes.start_logged(words, log, start_new_session=True)
+
+        def answers_or_ended() -> bool:
+            # One that lost the race against another `start` ends, and the winner answers soon.
+            return self._answers() or (process.poll() is not None and held_by(self._folder.lock) is None)
+
+        _comes_true(answers_or_ended, _LAUNCH_DEADLINE_SECONDS)
+        if not self._answers():
+            raise ClusterError(
+                f"the supervisor of cluster {self._inventory.cluster} did not come up: "
+                f"{processes.last_line(log, begin) or 'it said nothing'}; its log is {log}"
+            )
+
+    def _stop_supervisor(self, roles: Mapping[str, Sequence[str]]) -> Stopped:
+        """Have everything stopped, by force where asking does not do, and clear away what a crash left."""
+        ran = held_by(self._folder.lock) is not None
+        killed: list[str] = []
+        inventory: str | None = None
+        try:
+            reply = self.client(_STOP_DEADLINE_SECONDS).ask("stop")
+            killed += reply["killed"]
+            inventory = reply.get("inventory")
+        except NobodyListensError:
+            pass  # none, or one just starting or ending: the lock knows
+        except ClusterError:
+            killed += self._kill()
+        if not _comes_free(self._folder.lock, _STOP_DEADLINE_SECONDS):
+            killed += self._kill()
+        processes.clear_folder(self._folder)
+        return Stopped(roles if ran else {}, tuple(killed), inventory=inventory)
+
+    def _answers(self) -> bool:
+        try:
+            self.client().status()
+        except NobodyListensError:
+            return False
+        return True
+
+    def _kill(self) -> list[str]:
+        """End one that does not answer; the kernel ends its roles with it."""
+        pid = held_by(self._folder.lock)
+        if pid is None:
+            return []
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        if not _comes_free(self._folder.lock, _STOP_DEADLINE_SECONDS):
+            raise ClusterError(
+                f"the supervisor of cluster {self._inventory.cluster} (pid {pid}) survives SIGKILL: it hangs in the "
+                "kernel (a dead disk or network mount); reboot the machine"
+            )
+        return ["supervisor"]
+
     def _interrupt_job(self) -> None:
         job = held_by(self._folder.job_lock)
         if job is None:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(job, signal.SIGINT)
-            if not wait_until(lambda: held_by(self._folder.job_lock) is None, _JOB_SECONDS):
+            if not _comes_free(self._folder.job_lock, _JOB_SECONDS):
                 os.kill(job, signal.SIGKILL)  # its job dies with it
 
     def _asked(self, verb: str, names: Sequence[str]) -> dict[str, Any]:
-        return self._supervisor.client(Deadlines().stop_seconds + 10.0).ask(verb, tasks=list(names))
+        return self.client(_STOP_DEADLINE_SECONDS).ask(verb, tasks=list(names))
 
     def _restarted(self, names: Sequence[str], awaited: Sequence[str], report: Report) -> ClusterStatus:
         try:
@@ -131,7 +224,7 @@ class Supervised:
 
     def _settled(self, names: Sequence[str], report: Report) -> ClusterStatus:
         # Between two changes of state lies at most one role's start.
-        with contextlib.closing(self._supervisor.client(Deadlines().ready_seconds + 30.0).watch()) as changes:
+        with contextlib.closing(self.client(Deadlines().ready_seconds + 30.0).watch()) as changes:
             for status in changes:
                 report(status)
                 if all(role.state in SETTLED for role in status.roles if role.name in names):

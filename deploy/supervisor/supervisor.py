@@ -4,23 +4,26 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cluster.errors import ClusterError, UsageError
-from cluster.inventory.task import Task
 from cluster.logs import LogSettings, Speaker, begin
 from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.state_folder import StateFolder
-from deploy.supervisor import leftovers
-from deploy.supervisor.control_server import ControlServer
-from deploy.supervisor.notify_socket import NotifySocket
+from deploy.supervisor import processes
+from deploy.supervisor.control import ControlServer
 from deploy.supervisor.policy import RestartPolicy
+from deploy.supervisor.processes import LaunchPlan
 from deploy.supervisor.role import Deadlines, Role
-from deploy.supervisor.role_process import LaunchPlan
+
+_CREDENTIALS = struct.Struct("3i")
 
 _INJECTABLE = (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL)
 """The faults a process can be given from outside; the others are for the role itself to answer."""
@@ -34,10 +37,9 @@ class Supervisor:
     def __init__(
         self,
         cluster: str,
-        launches: Sequence[tuple[Task, LaunchPlan]],
+        launches: Sequence[LaunchPlan],
         folder: StateFolder,
         inventory: Path,
-        supervisor_pid: int,
         policy: RestartPolicy,
         deadlines: Deadlines,
     ) -> None:
@@ -45,8 +47,7 @@ class Supervisor:
         self._cluster = cluster
         self._folder = folder
         self._inventory = str(inventory.resolve())
-        self._pid = supervisor_pid
-        self._roles = {task.name: Role(task, plan, policy, deadlines, self._role_changed) for task, plan in launches}
+        self._roles = {plan.task.name: Role(plan, policy, deadlines, self._role_changed) for plan in launches}
         self._server = ControlServer(folder.control_socket, self.answer, self.status)
         self._finished = asyncio.Event()
         self._stopping: asyncio.Task[list[str]] | None = None
@@ -54,8 +55,8 @@ class Supervisor:
     async def run(self) -> None:
         """Start everything, serve, and return once everything is stopped."""
         loop = asyncio.get_running_loop()
-        notify = NotifySocket(self._folder.notify_socket)
-        loop.add_reader(notify.fileno(), self._receive_notice, notify)
+        notify = _notify_socket(self._folder.notify_socket)
+        loop.add_reader(notify, self._receive_notices, notify)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop_on_signal, number)
@@ -67,14 +68,14 @@ class Supervisor:
             await self._finished.wait()
         finally:
             await self._server.close()
-            loop.remove_reader(notify.fileno())
+            loop.remove_reader(notify)
             notify.close()
             self._folder.roles.unlink(missing_ok=True)
 
     def status(self) -> ClusterStatus:
         """The roles as they are now."""
         roles = tuple(role.status() for role in self._roles.values())
-        return ClusterStatus(self._cluster, roles, self._pid, self._inventory)
+        return ClusterStatus(self._cluster, roles, os.getpid(), self._inventory)
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to one request. Raises ClusterError for one that cannot be met."""
@@ -103,9 +104,7 @@ class Supervisor:
             return {"tasks": [role.task.name for role in roles]}
         if verb == "hold":
             roles = self._named(request.get("tasks") or ())
-            slow = await asyncio.gather(*(role.hold() for role in roles))
-            killed = [role.task.name for role, was_killed in zip(roles, slow, strict=True) if was_killed]
-            return {"killed": killed, "inventory": self._inventory}
+            return {"killed": await _killed(roles, Role.hold), "inventory": self._inventory}
         raise UsageError(f"expected the verb status, watch, stop, hold, kill, signal, cut or restart, got {verb!r}")
 
     async def stop(self) -> list[str]:
@@ -115,11 +114,10 @@ class Supervisor:
         return await asyncio.shield(self._stopping)
 
     async def _stop_roles(self) -> list[str]:
-        roles = list(self._roles.values())
-        killed = await asyncio.gather(*(role.stop() for role in roles))
-        log.info("stopped %d roles, %d of them by SIGKILL", len(roles), sum(killed))
+        killed = await _killed(list(self._roles.values()), Role.stop)
+        log.info("stopped %d roles, %d of them by SIGKILL", len(self._roles), len(killed))
         self._finished.set()
-        return [role.task.name for role, was_killed in zip(roles, killed, strict=True) if was_killed]
+        return killed
 
     def _stop_on_signal(self, number: signal.Signals) -> None:
         log.info("%s: stopping", number.name)
@@ -132,10 +130,10 @@ class Supervisor:
             raise UsageError(f"no role {', '.join(map(repr, unknown))}; this cluster has {', '.join(self._roles)}")
         return [self._roles[name] for name in names]
 
-    def _receive_notice(self, notify: NotifySocket) -> None:
-        while (notice := notify.receive()) is not None:
+    def _receive_notices(self, notify: socket.socket) -> None:
+        for pid in _ready_pids(notify):
             for role in self._roles.values():
-                if notice.ready and role.pid == notice.pid:
+                if role.pid == pid:
                     role.notice_ready()
 
     def _reap(self) -> None:
@@ -145,10 +143,36 @@ class Supervisor:
     def _role_changed(self) -> None:
         alive = (role.identity for role in self._roles.values())
         try:
-            leftovers.remember(self._folder.roles, [identity for identity in alive if identity is not None])
+            processes.remember(self._folder.roles, [identity for identity in alive if identity is not None])
         except OSError as error:  # a full disk must not end a running cluster
             log.warning("%s cannot be written (%s): ignored", self._folder.roles, error.strerror)
         self._server.changed()
+
+
+def _notify_socket(path: Path) -> socket.socket:
+    """The receiving end of sd_notify(3), for an event loop's reader; it gets the senders' pids from the kernel."""
+    path.unlink(missing_ok=True)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    made.bind(os.fspath(path))
+    return made
+
+
+def _ready_pids(notify: socket.socket) -> Iterator[int]:
+    """The processes that reported readiness since the last call."""
+    with suppress(BlockingIOError):
+        while True:
+            data, ancillary, _, _ = notify.recvmsg(4096, socket.CMSG_SPACE(_CREDENTIALS.size))
+            for level, kind, content in ancillary:
+                of_sender = (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
+                if of_sender and b"READY=1" in data.splitlines():
+                    yield _CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0]
+
+
+async def _killed(roles: Sequence[Role], end: Callable[[Role], Awaitable[bool]]) -> list[str]:
+    """Names of those that did not `end` by themselves."""
+    slow = await asyncio.gather(*map(end, roles))
+    return [role.task.name for role, was_killed in zip(roles, slow, strict=True) if was_killed]
 
 
 def _injectable(name: Any) -> signal.Signals:
@@ -158,12 +182,9 @@ def _injectable(name: Any) -> signal.Signals:
     raise UsageError(f"expected the signal {', '.join(number.name for number in _INJECTABLE)}, got {name!r}")
 
 
-log = logging.getLogger("pscluster.supervisor")
-
-
 def serve(
     cluster: str,
-    launches: Sequence[tuple[Task, LaunchPlan]],
+    launches: Sequence[LaunchPlan],
     folder: StateFolder,
     inventory: Path,
     policy: RestartPolicy = RestartPolicy(),  # noqa: B008  all are frozen
@@ -185,13 +206,13 @@ def serve(
         ) from error
     with lock:
         folder.create()  # again: a `stop` that ends meanwhile removes the sockets' own folder, under the lock
-        killed = leftovers.clear(folder.roles)
+        killed = processes.clear(folder.roles)
         log.info("supervisor of cluster %s started with pid %d", cluster, os.getpid())
         if killed:
             log.warning("processes %s of an earlier supervisor were still there: killed", list(killed))
         folder.pid.write_text(f"{os.getpid()}\n")
         try:
-            asyncio.run(Supervisor(cluster, launches, folder, inventory, os.getpid(), policy, deadlines).run())
+            asyncio.run(Supervisor(cluster, launches, folder, inventory, policy, deadlines).run())
         finally:
             folder.remove_sockets()
             folder.pid.unlink(missing_ok=True)

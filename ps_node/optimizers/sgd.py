@@ -38,7 +38,6 @@ class MomentumSGD(Optimizer):
 
     def apply(self, parameters: Any, slots: tuple[Any, ...], gradient: Any, rate: Any, count: Any) -> Any:
         """One step."""
-        del count
         if not slots:
             return tf.raw_ops.ResourceApplyGradientDescent(
                 var=parameters.handle, alpha=rate, delta=gradient, use_locking=True
@@ -55,7 +54,6 @@ class MomentumSGD(Optimizer):
 
     def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
         """One step on tensors."""
-        del count
         if not self.momentum:
             return parameters - rate * gradient, slots
         velocity = self.momentum * slots[0] - rate * gradient

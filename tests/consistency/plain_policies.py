@@ -5,8 +5,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from statistics import median
 
-from cluster.consistency.policy import Grant, WholeUpdates
-from cluster.consistency.tree import largest_subtree
+from cluster.consistency.policy import Grant, WholeUpdates, largest_subtree
 
 HISTORY = 16
 """Replies that a median is over: enough to shrug off an outlier, few enough to notice a node that turned slow."""
@@ -203,7 +202,7 @@ class PlainAsynchronous(WholeUpdates):
 
     def __init__(self, slots: int, speeds: PlainSpeeds) -> None:
         """`slots` micro-batches an update."""
-        self._slots, self.speeds = slots, speeds
+        self._slots, self._plain_speeds = slots, speeds
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:
@@ -217,8 +216,8 @@ class PlainAsynchronous(WholeUpdates):
         if self.exhausted() or not self._may_start(self._next):
             return None
         remaining = (self._stop - self._next) * self._slots
-        busy = sum(self.speeds.left(other, self._slots, now - since) for other, since in self._open.values())
-        if self._open and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
+        busy = sum(self._plain_speeds.left(other, self._slots, now - since) for other, since in self._open.values())
+        if self._open and not self._plain_speeds.worth_while(task, self._slots, remaining, busy, live):
             return None
         grant = Grant(self._next, 0, self._slots)
         self._open[grant.update] = task, now
@@ -231,7 +230,7 @@ class PlainAsynchronous(WholeUpdates):
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
         """See Policy."""
-        self.speeds.observe(task, grant.slots, seconds)
+        self._plain_speeds.observe(task, grant.slots, seconds)
         self._open.pop(grant.update, None)
         return True
 

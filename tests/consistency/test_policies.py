@@ -7,11 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.consistency.asynchronous import Asynchronous
-from cluster.consistency.policy import Grant, Policy, WholeSteps
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Grant, Policy, Speeds, WholeSteps, largest_subtree
 from cluster.consistency.ssp import BoundedStaleness
 from cluster.consistency.synchronous import Synchronous
-from cluster.consistency.tree import largest_subtree
 from tests.consistency.simulation import Fault, Seen, Simulation
 
 UPDATES = range(7, 31)

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.consistency.asynchronous import Asynchronous
-from cluster.consistency.policy import Grant, Policy
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Grant, Policy, Speeds
 from cluster.consistency.synchronous import Synchronous
 from tests.consistency.plain_policies import PlainAsynchronous, PlainSpeeds, PlainSynchronous
 from tests.consistency.simulation import Fault, Seen, Simulation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Speeds
 
 
 def measured(speeds: Speeds, task: int, seconds: float, slots: int = 1, times: int = 5) -> None:

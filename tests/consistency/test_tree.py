@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.consistency.tree import largest_subtree, subtree_sizes, tree_sum
+from cluster.consistency.policy import largest_subtree, subtree_sizes, tree_sum
 
 
 def written(a: str, b: str) -> str:

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from deploy.supervisor.control_client import ControlClient, NobodyListensError
+from deploy.supervisor.control import ControlClient, NobodyListensError
 
 parser = argparse.ArgumentParser()
 parser.add_argument("journal", type=Path)

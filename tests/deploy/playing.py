@@ -14,7 +14,7 @@ import psutil
 from deploy.cluster.services import ClusterStatus
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
-from deploy.supervisor.control_client import ControlClient, NobodyListensError
+from deploy.supervisor.control import ControlClient, NobodyListensError
 
 PATIENCE_SECONDS = 60.0
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
-from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.policy import RestartPolicy
+from deploy.supervisor.processes import LaunchPlan
 from deploy.supervisor.role import Deadlines
-from deploy.supervisor.role_process import LaunchPlan
 from deploy.supervisor.supervisor import serve
 
 root, state, ready_seconds, *names = sys.argv[1:]
@@ -19,13 +18,8 @@ for name in names:
     role, index = name.split("-")
     assert role in ("ps", "worker")
     task = Task("ps" if role == "ps" else "worker", int(index), "here", "127.0.0.1", 1, 2)
-    plan = LaunchPlan(
-        command=(sys.executable, str(Path(__file__).with_name("play_role.py")), str(Path(root) / name)),
-        environment=(("NOTIFY_SOCKET", str(folder.notify_socket)),),
-        folder=ROOT,
-        log=folder.log(task.name),
-    )
-    launches.append((task, plan))
+    command = (sys.executable, str(Path(__file__).with_name("play_role.py")), str(Path(root) / name))
+    launches.append(LaunchPlan(task, command, folder.notify_socket, folder.log(task.name)))
 try:
     serve(
         "played",

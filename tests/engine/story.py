@@ -81,7 +81,7 @@ class Story:
     def end(self, **facts: Any) -> dict[str, Any]:
         vector, totals = self.shards.read(), self.shards.totals()
         late = self.dispatcher.membership.late_replies
-        phases = {task: phase.value for task, phase in self.dispatcher.phases().items()}
+        phases = {task: worker.phase.value for task, worker in self.dispatcher.membership.workers.items()}
         self.dispatcher.close()
         return {
             "minimum": float(vector.min()),

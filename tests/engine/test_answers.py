@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.engine.calls import MOST_WORDS, AnswerAsShape
-from cluster.engine.runtime import trace
+from cluster.engine.runtime import MOST_WORDS, AnswerAsShape, trace
 
 import tensorflow as tf  # isort: skip
 

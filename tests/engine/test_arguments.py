@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
 
-from cluster.engine.calls import PackedArguments
-from cluster.engine.runtime import trace
+from cluster.engine.runtime import PackedArguments, trace
 
 import tensorflow as tf  # isort: skip
 

@@ -5,8 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from cluster.models.initial import Draws, glorot_uniform, lstm_kernel, orthogonal_rows
-from cluster.models.network import build
+from cluster.models.network import Draws, build, glorot_uniform, lstm_kernel, orthogonal_rows
 from cluster.models.thesis import ThesisModel
 
 

@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cluster.consistency.tree import largest_subtree, tree_sum
+from cluster.consistency.policy import largest_subtree, tree_sum
 from cluster.engine.codecs.fp16 import Fp16
 from cluster.engine.codecs.fp32 import Fp32
 from cluster.engine.codecs.topk import TopK
-from cluster.engine.reduction import block_norm
 from cluster.engine.runtime import trace
-from cluster.parameters import Layout, ParameterSpec
-from cluster.parameters.layout import Vector
+from cluster.parameters import Layout, ParameterSpec, Vector
 from ps_node.optimizers.adam import Adam
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
-from ps_node.steps import StepShards
+from ps_node.steps import StepShards, block_norm
 
 import tensorflow as tf  # isort: skip
 
@@ -56,8 +54,8 @@ class Placed:
     def contribute(self, step: int, first: int, size: int, rows: Rows | None = None) -> int:
         """How many shards kept the sum of `size` micro-batches from `first` on."""
         gradients, statistics = rows or micro_batches(step)
-        leaves = [self.shards.leaf(gradients[k], statistics[k]) for k in range(first, first + size)]
-        return int(self.contribute_(tree_sum(leaves, self.shards.add), np.int64(step), np.int32(first)))
+        leaves = [self.shards.nodes.leaf(gradients[k], statistics[k]) for k in range(first, first + size)]
+        return int(self.contribute_(tree_sum(leaves, self.shards.nodes.add), np.int64(step), np.int32(first)))
 
     def advance(self, step: int, counted: Sequence[float] = ALL, share: float = 1.0, rate: float = 0.1) -> float:
         """Finish the step; the norm of its gradient."""
@@ -186,8 +184,8 @@ def test_one_step_by_hand() -> None:
 def test_the_norm_has_the_bits_of_the_whole_vectors(servers: int) -> None:
     store = placed(servers)
     gradients, statistics = micro_batches(0)
-    leaves = [store.shards.leaf(gradient, new) for gradient, new in zip(gradients, statistics, strict=True)]
-    total = tree_sum(leaves, store.shards.add)[:TRAINED]
+    leaves = [store.shards.nodes.leaf(gradient, new) for gradient, new in zip(gradients, statistics, strict=True)]
+    total = tree_sum(leaves, store.shards.nodes.add)[:TRAINED]
     store.contribute(0, 0, SLOTS)
     assert store.advance(0) == float(block_norm(total, TRAINED))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cluster.engine.reduction import block_norm
 from cluster.inventory import TrainJob
 from cluster.models.network import Network, build
+from ps_node.steps import block_norm
 from worker_node.gradient import BatchGradient, GradientOfBatch, cross_entropy
 
 import tensorflow as tf  # isort: skip

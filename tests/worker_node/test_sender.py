@@ -13,8 +13,7 @@ from cluster.engine.codecs.fp16 import Fp16
 from cluster.engine.codecs.fp32 import Fp32
 from cluster.engine.codecs.topk import TopK
 from cluster.engine.runtime import trace
-from cluster.parameters import BLOCK, Layout, ParameterSpec
-from cluster.parameters.layout import Vector
+from cluster.parameters import BLOCK, Layout, ParameterSpec, Vector
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.shards import ParameterShards

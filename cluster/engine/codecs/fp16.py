@@ -66,10 +66,6 @@ class Fp16(Codec):
         halves = tf.reshape(tf.bitcast(pairs, tf.float16), [-1])
         return _from_halves(_in_blocks(halves), units[:, tf.newaxis], size)
 
-    def round(self, values: Any) -> Any:
-        """What decoding the encoded `values`, float32 (size,), gives, bit for bit, without packing them."""
-        return _from_halves(*_to_halves(values), values.shape[0])
-
 
 def _in_blocks(values: Any) -> Any:
     """(blocks, BLOCK) of (size,): zeros fill the last block."""

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.consistency.policy import Grant
-from cluster.consistency.speeds import Speeds
-from cluster.consistency.tree import largest_subtree, tree_sum
+from cluster.consistency.policy import Grant, Speeds, largest_subtree, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import Update
@@ -74,10 +72,7 @@ class AllreduceMode(Mode):
                         trained, statistics, inputs, classes, sizes[run.start : run.stop], len(run),
                         seed + tf.constant([0, run.start]),
                     )  # fmt: skip
-                    leaves = [
-                        shards.nodes.leaf(piece.gradient, piece.statistics, network.layout.trained_size)
-                        for piece in pieces
-                    ]
+                    leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
                     parts += self._subtrees(run, place, leaves)
                     figures += [tf.stack([piece.loss, piece.hits]) for piece in pieces]
             with tf.control_dependencies([part.node for part in parts]):
@@ -100,11 +95,10 @@ class AllreduceMode(Mode):
     def _subtrees(self, run: range, place: str, leaves: Sequence[Any]) -> list[PartialSum]:
         """A run of leaves as sums over aligned subtrees."""
         sums, first = [], run.start
-        size = self.shards.layout.trained_size
         while first < run.stop:
             count = largest_subtree(first, self._job.pieces, run.stop - first)
             mine = leaves[first - run.start : first - run.start + count]
-            sums.append(PartialSum(first, place, tree_sum(mine, lambda a, b: self.shards.nodes.add(a, b, size))))
+            sums.append(PartialSum(first, place, tree_sum(mine, self.shards.nodes.add)))
             first += count
         return sums
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.consistency.policy import Grant, Policy
-from cluster.consistency.speeds import Speeds
+from cluster.consistency.policy import Grant, Policy, Speeds
 from cluster.engine.codecs.codec import Codec
 from cluster.engine.codecs.fp32 import Fp32
 from cluster.engine.messages import Item, Outcome

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.consistency.policy import Grant
-from cluster.consistency.tree import subtree_sizes, tree_sum
+from cluster.consistency.policy import Grant, subtree_sizes, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.batches import Update
@@ -96,8 +95,8 @@ class SynchronousMode(Mode):
                 pulled = tf.timestamp()
             inputs, classes = windows.gather(rows, standardization)
             pieces = gradient_of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed)
-            leaves = [shards.leaf(piece.gradient, piece.statistics) for piece in pieces]
-            node = tree_sum(leaves, shards.add)
+            leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
+            node = tree_sum(leaves, shards.nodes.add)
             with tf.control_dependencies([node]):
                 computed = tf.timestamp()
             with tf.control_dependencies([shards.contribute(node, step, first)]):

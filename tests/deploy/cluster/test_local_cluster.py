@@ -23,7 +23,7 @@ from deploy.cluster.services import ClusterStatus
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder
-from deploy.supervisor.control_client import ControlClient
+from deploy.supervisor.control import ControlClient
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
 FAB = Path(sys.executable).with_name("fab")

@@ -11,7 +11,7 @@ from deploy.commands.opening import InventoryOpener, choose
 from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import LONGEST_SOCKET_PATH_BYTES, StateFolder
-from deploy.supervisor import role_process
+from deploy.supervisor import processes
 
 INVENTORY = """schema: 1
 cluster: {name}
@@ -96,25 +96,25 @@ def test_a_lock_is_held_by_one_process_until_it_dies(tmp_path: Path) -> None:
 
 def test_a_large_log_is_set_aside_and_one_earlier_log_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "ps-0.log"
-    role_process.set_aside_if_large(path)
+    processes.set_aside_if_large(path)
     for text in ("first\n", "second\n"):
         path.write_text(text)
-        os.truncate(path, role_process.LARGEST_BYTES)
-        role_process.set_aside_if_large(path)
+        os.truncate(path, processes.LARGEST_BYTES)
+        processes.set_aside_if_large(path)
         assert path.exists()
-        os.truncate(path, role_process.LARGEST_BYTES + 1)
-        role_process.set_aside_if_large(path)
+        os.truncate(path, processes.LARGEST_BYTES + 1)
+        processes.set_aside_if_large(path)
         assert not path.exists()
     assert (tmp_path / "ps-0.log.1").read_bytes().startswith(b"second\n")
 
 
 def test_last_words_are_those_of_this_run(tmp_path: Path) -> None:
     path = tmp_path / "ps-0.log"
-    assert role_process.last_lines(path, 1) == []
+    assert processes.last_line(path) == ""
     path.write_text("of an earlier run\n")
     before = path.stat().st_size
-    assert role_process.last_lines(path, 1, since=before) == []
+    assert processes.last_line(path, since=before) == ""
     with path.open("a") as log:
         log.write("one\n\n  two  \n\n")
-    assert role_process.last_lines(path, 5, since=before) == ["one", "two"]
-    assert role_process.last_lines(path, 1) == ["two"]
+    assert processes.last_line(path, since=before) == "two"
+    assert processes.last_line(path) == "two"

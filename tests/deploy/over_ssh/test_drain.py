@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from cluster.control.actions import Actions, Answer
+from cluster.control.token import VARIABLE
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deploy.cluster.services import ClusterStatus
 
 from cluster.control.lines import MOST_LINE_BYTES
 from cluster.errors import ClusterError
-from deploy.cluster.services import ClusterStatus
-from deploy.supervisor import control_server
-from deploy.supervisor.control_client import ControlClient
-from deploy.supervisor.control_server import ControlServer
+from deploy.supervisor import control
+from deploy.supervisor.control import ControlClient, ControlServer
 from tests.server.processes import HANG_SECONDS
 
 STATUS = ClusterStatus("bench", ())
@@ -94,7 +93,7 @@ def served(path: Path, story: Callable[[], Any]) -> Any:
 
 
 def test_a_client_that_says_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_server, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(control, "REQUEST_SECONDS", 0.2)
     path = tmp_path / "s"
 
     def story() -> bytes:
@@ -112,7 +111,7 @@ def test_one_client_too_many_is_closed_and_later_ones_are_served(tmp_path: Path)
 
     def story() -> ClusterStatus:
         with ExitStack() as crowd:
-            for _ in range(control_server.MOST_CONNECTIONS):
+            for _ in range(control.MOST_CONNECTIONS):
                 crowd.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
             with pytest.raises(ClusterError, match=r"hung up|ended before"):
                 ControlClient(path, HANG_SECONDS).status()

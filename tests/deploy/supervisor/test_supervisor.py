@@ -16,10 +16,10 @@ from cluster.errors import ClusterError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.file_lock import FileLock, held_by
 from deploy.common.state_folder import StateFolder
-from deploy.supervisor import leftovers
-from deploy.supervisor.control_client import ControlClient, NobodyListensError
+from deploy.supervisor import processes
+from deploy.supervisor.control import ControlClient, NobodyListensError
 from deploy.supervisor.policy import RestartPolicy
-from deploy.supervisor.process_facts import identify
+from deploy.supervisor.processes import identify
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster, eventually, gone
 
 
@@ -307,7 +307,7 @@ def left_behind(folder: StateFolder, process: subprocess.Popen[bytes]) -> None:
     identity = identify(process.pid)
     assert identity is not None
     folder.create()
-    leftovers.remember(folder.roles, [identity])
+    processes.remember(folder.roles, [identity])
     for path in (folder.control_socket, folder.notify_socket, folder.pid):
         path.touch()
 
@@ -317,16 +317,16 @@ def test_what_a_stop_clears_away_is_never_a_living_supervisors(tmp_path: Path, c
     left_behind(folder, child)
     before = sorted(path.name for path in folder.path.iterdir())
     with FileLock(folder.lock):  # the supervisor of a `start` that came in between
-        assert not leftovers.clear_folder(folder)
+        assert not processes.clear_folder(folder)
         assert child.poll() is None
     assert sorted(path.name for path in folder.path.iterdir()) == sorted([*before, "supervisor.lock"])
-    assert leftovers.clear_folder(folder)
+    assert processes.clear_folder(folder)
     assert child.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert sorted(path.name for path in folder.path.iterdir()) == ["logs", "supervisor.lock"]
 
 
 def test_clearing_what_never_ran_makes_no_files(tmp_path: Path) -> None:
-    assert leftovers.clear_folder(StateFolder(tmp_path / "state"))
+    assert processes.clear_folder(StateFolder(tmp_path / "state"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -345,7 +345,7 @@ def test_a_process_that_ended_by_itself_is_no_error_to_kill(child: subprocess.Po
 def test_leftovers_spare_a_process_that_only_has_the_same_pid(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"processes": [{"pid": os.getpid(), "start_ticks": 1, "boot": "another"}]}))
-    assert leftovers.clear(path) == ()
+    assert processes.clear(path) == ()
     assert not path.exists()
 
 
@@ -353,4 +353,4 @@ def test_leftovers_spare_a_process_that_only_has_the_same_pid(tmp_path: Path) ->
 def test_a_damaged_state_file_is_no_obstacle(tmp_path: Path, content: str) -> None:
     path = tmp_path / "state.json"
     path.write_text(content)
-    assert leftovers.clear(path) == ()
+    assert processes.clear(path) == ()

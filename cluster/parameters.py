@@ -28,8 +28,8 @@ number of shards nor of workers changes a bit of the result."""
 class ParameterSpec:
     """One named tensor of a network.
 
-    `trained=False` puts it in the statistics
-    tail; `decayed=False` keeps the L2 term of the loss away from it (biases, normalization scales).
+    `trained=False` puts it in the statistics tail; `decayed=False` keeps the L2 term of the loss away from it (biases,
+    normalization scales).
     """
 
     name: str

@@ -1,0 +1,230 @@
+"""Role processes: starting one, what Linux knows of it, and clearing away those that a killed supervisor left behind.
+
+A role process dies with its supervisor, because the kernel kills it. `clear` waits until it has, and ends any that got
+away, so that the ports are free when the same roles are started again.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.inventory.task import Task
+from deploy.common.file_lock import FileLock, LockHeldError
+from deploy.common.project import ROOT, die_with_parent, module_command
+from deploy.common.state_folder import StateFolder
+from deploy.render.units import MODULES
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """A pid that cannot be mistaken for a later process with the same number: pid, boot, and start time in ticks."""
+
+    pid: int
+    start_ticks: int
+    boot: str
+
+    def alive(self) -> bool:
+        """Whether this very process still runs (a zombie does not)."""
+        fields = _stat_fields(self.pid)
+        return fields is not None and fields[0] != "Z" and self == identify(self.pid)
+
+    def kill(self) -> bool:
+        """End it with SIGKILL; False when it had ended by itself, and then nothing else is hit."""
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(self.pid)
+            try:
+                if self.alive():  # asked while the handle keeps the pid from meaning another process
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    return True
+            finally:
+                os.close(handle)
+        return False
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The identity of a living process, None where there is none."""
+    fields = _stat_fields(pid)
+    if fields is None:
+        return None
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ProcessIdentity(pid, int(fields[19]), boot)
+
+
+def frozen(pid: int) -> bool:
+    """Whether the process is stopped by SIGSTOP or a debugger: it holds its port and answers no client."""
+    fields = _stat_fields(pid)
+    return fields is not None and fields[0] in {"T", "t"}
+
+
+def anonymous_memory_bytes(pid: int) -> int | None:
+    """Memory that cannot be dropped and read again from a file (RssAnon of proc(5)); None for a dead process."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """Fields of /proc/<pid>/stat from the third (state) on; the second, the name, may hold spaces."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()
+
+
+def remember(path: Path, alive: Iterable[ProcessIdentity]) -> None:
+    """Write the processes now alive, replacing the file in one step."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({"processes": [asdict(identity) for identity in alive]}) + "\n")
+    partial.replace(path)
+
+
+def clear(path: Path, deadline_seconds: float = 10.0) -> tuple[int, ...]:
+    """End every remembered process that still lives and forget them all; returns the pids that had to be killed.
+
+    The caller holds the cluster's lock: the processes of a living supervisor are remembered in the same file.
+    Raises ClusterError naming the pids that survive SIGKILL until the deadline (a process hung in the kernel).
+    """
+    try:
+        remembered = [ProcessIdentity(**record) for record in json.loads(path.read_text())["processes"]]
+    except (OSError, ValueError, KeyError, TypeError):  # there is no file, or it cannot be read
+        remembered = []
+    living = [identity for identity in remembered if identity.kill()]
+    deadline = time.monotonic() + deadline_seconds
+    while remaining := [identity.pid for identity in living if identity.alive()]:
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"processes {remaining} of an earlier supervisor do not die within {deadline_seconds:.0f} s of SIGKILL;"
+                " they hang in the kernel (a dead disk or network mount): reboot the machine"
+            )
+        time.sleep(0.02)
+    path.unlink(missing_ok=True)
+    return tuple(identity.pid for identity in living)
+
+
+def clear_folder(folder: StateFolder) -> bool:
+    """Clear away what a dead supervisor left in `folder`; False, and nothing touched, while one lives. Raises as above.
+
+    Under the lock, because a `start` may follow upon the end that a `stop` has waited for.
+    """
+    if not folder.path.exists():
+        return True
+    try:
+        lock = FileLock(folder.lock)
+    except LockHeldError:
+        return False
+    with lock:
+        clear(folder.roles)
+        folder.remove_sockets()
+        folder.pid.unlink(missing_ok=True)
+    return True
+
+
+LARGEST_BYTES = 8 * 2**20
+"""A log beyond this is set aside as `<name>.log.1` when its process starts: an SD card is small."""
+
+_LOOK_BACK_BYTES = 65536
+
+
+def set_aside_if_large(log: Path) -> None:
+    """Make way for a new log when this one is beyond LARGEST_BYTES; one earlier log is kept."""
+    with suppress(FileNotFoundError):
+        if log.stat().st_size > LARGEST_BYTES:
+            log.replace(log.with_name(log.name + ".1"))
+
+
+def start_logged(command: Sequence[str], log: Path, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a process that writes to the end of `log`; the process, and the byte where its lines begin.
+
+    Raises OSError.
+    """
+    set_aside_if_large(log)
+    with log.open("ab") as stream:
+        begin = stream.tell()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, cwd=ROOT, **options
+        )
+    return process, begin
+
+
+def last_line(log: Path, since: int = 0) -> str:
+    """The last non-empty line, looking at most 64 KiB back and not before byte `since`; empty without one."""
+    try:
+        with log.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(since, end - _LOOK_BACK_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """What to start for a task: the command line, the socket for its readiness, its log file.
+
+    A role that is `held` starts on the first request for a restart.
+    """
+
+    task: Task
+    command: tuple[str, ...]
+    notify_socket: Path
+    log: Path
+    held: bool = False
+
+
+class RoleProcess:
+    """A started child. Only the event loop's thread may start one: see `die_with_parent`."""
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        """Start the process. Raises OSError when that is impossible."""
+        environment = {**os.environ, "NOTIFY_SOCKET": str(plan.notify_socket), "PYTHONUNBUFFERED": "1"}
+        self._log = plan.log
+        self.popen, self._log_start = start_logged(
+            plan.command, plan.log, env=environment, preexec_fn=die_with_parent()
+        )
+        self._started = time.monotonic()
+        self.ended = asyncio.Event()
+        self.identity: ProcessIdentity | None = identify(self.popen.pid)
+
+    @property
+    def uptime_seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    def reap(self) -> None:
+        """Collect its exit status and set `ended` if it has ended; for the event loop's SIGCHLD handler."""
+        if self.popen.poll() is not None:
+            self.ended.set()
+
+    def last_line(self) -> str:
+        """The last non-empty line this run logged: a role that cannot start says why in one line."""
+        return last_line(self._log, self._log_start)
+
+
+def role_launches(
+    tasks: Sequence[Task], inventory: Path, overrides: Sequence[str], folder: StateFolder, held: Sequence[str] = ()
+) -> list[LaunchPlan]:
+    """How to start each role that stays up of the inventory in the file `inventory`; the tasks named `held` wait."""
+    settings = [word for override in overrides for word in ("--set", override)]
+    launches = []
+    for task in tasks:
+        if task.role in MODULES:
+            flags = ("--inventory", str(inventory), "--task", str(task.index), *settings)
+            words, log = module_command(MODULES[task.role], *flags), folder.log(task.name)
+            launches.append(LaunchPlan(task, words, folder.notify_socket, log, task.name in held))
+    return launches
