@@ -5,8 +5,17 @@ that cannot be formatted, or a lone surrogate, breaks its lines. structlog adds 
 libraries here, and takes memory on a 1 GB Pi. Neither has the text half, or reads lines back.
 """
 
-from cluster.logs.lines import LogSettings, Speaker, add_flags, begin, formatter, last_line, set_level
-from cluster.logs.reading import LogLine, read_line
+from cluster.logs.lines import (
+    LogLine,
+    LogSettings,
+    Speaker,
+    add_flags,
+    begin,
+    formatter,
+    last_line,
+    read_line,
+    set_level,
+)
 
 __all__ = [
     "LogLine",

@@ -1,6 +1,6 @@
 """What happens in a run, as frozen events. A job emits them; terminal, metrics, page, report and history consume them.
 
-`history_file.KEPT` names the events that `history.jsonl` holds. The others come too often for a file, or concern the
+`history.KEPT` names the events that `history.jsonl` holds. The others come too often for a file, or concern the
 present alone; `Sampled` and `Counted` sum them up. Seconds count from the start of the run.
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cluster.logs.terminal import say
 from cluster.status import events, view
-from cluster.status.history_file import KEPT
+from cluster.status.history import KEPT
 
 PAGE = Path("docs/page.md")
 MADE = "made by `python -m cluster.status.reference --write`"
