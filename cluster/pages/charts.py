@@ -58,7 +58,6 @@ class Chart:
     labels: tuple[str, ...] = ()
     logarithmic: bool = False
     from_zero: bool = False
-    stacked: bool = False
     horizontal: bool = False
     y_range: tuple[float, float] | None = None
     """What of the y axis is shown; all that there is if None."""
@@ -95,13 +94,13 @@ class Chart:
                 found.setdefault(x, {})[number] = " to ".join(written(value, self.y_unit) for value in values)
         places = sorted(found, key=lambda x: x or 0.0)
         rows = [
-            [self._x_in_words(place), *(found[place].get(number, NOTHING) for number in range(len(self.series)))]
+            [
+                self.labels[int(place or 0)] if self.labels else written(place, self.x_unit),
+                *(found[place].get(number, NOTHING) for number in range(len(self.series))),
+            ]
             for place in _spread(places, MOST_ROWS)
         ]
         return heads, rows
-
-    def _x_in_words(self, place: float | None) -> str:
-        return self.labels[int(place or 0)] if self.labels else written(place, self.x_unit)
 
     def data(self) -> dict[str, Any]:
         """What the script draws."""
@@ -121,7 +120,7 @@ def chart(
     name: str, *series: Series, unit: str = "", labels: Iterable[str] = (), y_range: tuple[float, float] | None = None
 ) -> Chart:
     """The chart of this name in `charts.yaml` with these series. `unit`: what the workers work off."""
-    found = {
+    found: dict[str, Any] = {
         key: value.format(unit=unit, Unit=unit.capitalize()) if isinstance(value, str) else value
         for key, value in DEFINITIONS[name].items()
     }

@@ -5,6 +5,7 @@ Runs that differ in their seed alone belong to one group.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, stdev
 
 from cluster.pages.charts import Chart, Series, chart, thinned
@@ -117,16 +118,9 @@ def differences(runs: Sequence[Named]) -> list[Difference]:
     return sorted(found, key=lambda difference: not difference.differs)
 
 
-def _accuracy(value: float | None) -> str:
-    return percent(value, 2)
-
-
-def _pi(value: float | None) -> str:
-    return figure(value, 7)
-
-
+_PI = partial(figure, digits=7)
 _FIGURES: tuple[tuple[str, str, Written, tuple[str, ...]], ...] = (
-    ("test accuracy", "share of the test windows named correctly", _accuracy, ("final", "accuracy")),
+    ("test accuracy", "share of the test windows named correctly", partial(percent, digits=2), ("final", "accuracy")),
     ("macro F1", "precision and recall in one", figure, ("final", "f1_macro")),
     ("test loss", "how wrong the answers are", figure, ("final", "loss")),
     ("chosen epoch", "best on held-out people", count, ("selected", "epoch")),
@@ -138,8 +132,8 @@ _FIGURES: tuple[tuple[str, str, Written, tuple[str, ...]], ...] = (
     ("pushed a step", "bytes, to the servers", amount, ("wire", "push_bytes_per_step")),
     ("resumptions", "times the job was resumed", count, ("resumptions",)),
     ("samples", "random points drawn", short, ("samples",)),
-    ("estimate of pi", "", _pi, ("estimate",)),
-    ("standard error", "of the estimate", _pi, ("standard_error",)),
+    ("estimate of pi", "", _PI, ("estimate",)),
+    ("standard error", "of the estimate", _PI, ("standard_error",)),
 )
 """Name, hint, and where the number stands in a result."""
 

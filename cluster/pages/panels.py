@@ -110,17 +110,13 @@ def picture_of(view: RunView) -> ClusterPicture:
 
 
 def _card(node: NodeView, fastest: float) -> NodeCard:
-    shown = sorted(node.roles, key=lambda role: (_RANK.get(role.task.partition(":")[0], 3), place_of(role.task)))
     roles = tuple(
         RoleCard(role, role_state(role.state), round(100 * (role.windows_per_second or 0.0) / (fastest or 1.0)))
-        for role in shown
+        for role in sorted(node.roles, key=lambda role: place_of(role.task))
     )
     tones = [card.state.tone for card in roles]
     tone = next((tone for tone in _ORDER if tone in tones), "off")
     return NodeCard(node, roles, any(not role.task.startswith("worker:") for role in node.roles), tone)
-
-
-_RANK = {"coordinator": 0, "ps": 1, "worker": 2}
 
 
 def _total(values: list[float | None]) -> float | None:

@@ -172,6 +172,6 @@ def unit_of(view: RunView) -> str:
 
 
 def place_of(task: str) -> tuple[str, int]:
-    """So that worker:10 comes after worker:9."""
+    """Sorts coordinator, ps, worker, and worker:10 after worker:9."""
     role, _, number = task.partition(":")
     return role, int(number) if number.isdigit() else 0

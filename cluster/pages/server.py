@@ -24,10 +24,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from cluster.control.door import Door, listening
 from cluster.pages.drawing import Drawing
-from cluster.pages.entrance import Entrance, Guarded, Receive, Scope, Send
+from cluster.pages.entrance import Entrance, Guarded
 from cluster.status.history import finite
 from cluster.status.view import RunView, described
 
@@ -81,7 +82,7 @@ class Viewer:
 
 
 class Viewers:
-    """All viewers, within one event loop."""
+    """All viewers, within one event loop: each gets everything at once, then the changes."""
 
     def __init__(self, view: View, renderer: Drawing, most: int = MOST_VIEWERS) -> None:
         self._view, self._renderer, self._most = view, renderer, most
@@ -118,9 +119,36 @@ class Viewers:
             self._drawing = loop.create_task(self._draw_on())
         return viewer
 
-    def leave(self, viewer: Viewer) -> None:
-        """One less."""
-        self._viewers.discard(viewer)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send changes as they come, until the viewer goes, is too slow, or the job ends. See ASGI."""
+        if self.full:
+            words = f"{self.count} viewers have this page open already: wait until one closes it\n"
+            await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
+            return
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        viewer = self.enter()
+
+        async def sending() -> None:
+            async for chunk in self.stream(viewer):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+        async def leaving() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        tasks = [asyncio.ensure_future(work) for work in (sending(), leaving(), viewer.gone.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._viewers.discard(viewer)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stream(self, viewer: Viewer) -> AsyncIterator[bytes]:
         """What the viewer is to be sent, until it is gone or the page ends."""
@@ -204,12 +232,14 @@ class PageServer:
         self._door = Door(listener, "the live page", MOST_CONNECTIONS)
         self.port: int = listener.getsockname()[1]
         self.viewers = Viewers(view, renderer, self._door.most // 2)
-        self._pages = _Pages(view, renderer)
+        self._view, self._renderer = view, renderer
+        self._given: dict[str, tuple[float, bytes]] = {}
+        self._asked = float("-inf")
         application = Starlette(
             routes=[
-                Route("/", self._pages.page),
-                Route("/api/status", self._pages.status),
-                Route(EVENTS, Events(self.viewers)),
+                Route("/", self._page),
+                Route("/api/status", self._status),
+                Route(EVENTS, self.viewers),
                 Mount("/static", StaticFiles(directory=static)),
             ],
             exception_handlers={404: _unknown, Exception: _broken},
@@ -239,7 +269,7 @@ class PageServer:
     @property
     def watched(self) -> bool:
         """Whether a viewer looks."""
-        return bool(self.viewers.count) or time.monotonic() - self._pages.asked < WATCHED_SECONDS
+        return bool(self.viewers.count) or time.monotonic() - self._asked < WATCHED_SECONDS
 
     def close(self) -> None:
         """Send every viewer the last picture, stop answering, free the port. Takes a few seconds at most."""
@@ -255,6 +285,24 @@ class PageServer:
         self._thread.join(2 * CLOSE_SECONDS)
         self._door.listener.close()
 
+    async def _page(self, _request: Request) -> Response:
+        return HTMLResponse(self._fresh("page", lambda: self._renderer.page(self._view()).encode()))
+
+    async def _status(self, _request: Request) -> Response:
+        self._asked = time.monotonic()
+
+        def draw() -> bytes:
+            return json.dumps(finite(described(self._view())), allow_nan=False).encode() + b"\n"
+
+        return Response(self._fresh("status", draw), media_type="application/json")
+
+    def _fresh(self, name: str, draw: Callable[[], bytes]) -> bytes:
+        given, content = self._given.get(name, (float("-inf"), b""))
+        if time.monotonic() - given >= FRESH_SECONDS:
+            content = draw()
+            self._given[name] = time.monotonic(), content
+        return content
+
     def _run(self) -> None:
         asyncio.run(self._serve())
 
@@ -269,78 +317,8 @@ class PageServer:
             entrance.close()
 
 
-class _Pages:
-    """The answers."""
-
-    def __init__(self, view: View, renderer: Drawing) -> None:
-        self._view, self._renderer = view, renderer
-        self._given: dict[str, tuple[float, bytes]] = {}
-        self.asked = float("-inf")
-
-    async def page(self, _request: Request) -> Response:
-        """The whole page as it is now."""
-        return HTMLResponse(self._fresh("page", lambda: self._renderer.page(self._view()).encode()))
-
-    async def status(self, _request: Request) -> Response:
-        """The whole picture as JSON."""
-        self.asked = time.monotonic()
-
-        def draw() -> bytes:
-            return json.dumps(finite(described(self._view())), allow_nan=False).encode() + b"\n"
-
-        return Response(self._fresh("status", draw), media_type="application/json")
-
-    def _fresh(self, name: str, draw: Callable[[], bytes]) -> bytes:
-        given, content = self._given.get(name, (float("-inf"), b""))
-        if time.monotonic() - given >= FRESH_SECONDS:
-            content = draw()
-            self._given[name] = time.monotonic(), content
-        return content
-
-
-class Events:
-    """Changes as they come, until the viewer goes, is too slow, or the job ends."""
-
-    def __init__(self, viewers: Viewers) -> None:
-        self._viewers = viewers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
-        if self._viewers.full:
-            words = f"{self._viewers.count} viewers have this page open already: wait until one closes it\n"
-            await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
-            return
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if scope["method"] == "HEAD":
-            await send({"type": "http.response.body", "body": b""})
-            return
-        viewer = self._viewers.enter()
-
-        async def sending() -> None:
-            async for chunk in self._viewers.stream(viewer):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-
-        async def leaving() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        tasks = [asyncio.ensure_future(work) for work in (sending(), leaving(), viewer.gone.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._viewers.leave(viewer)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-
-_not_found = PlainTextResponse("expected /, /events, /api/status or /static/NAME\n", 404)
-
-
 async def _unknown(_request: Request, _problem: Exception) -> Response:
-    return _not_found
+    return PlainTextResponse("expected /, /events, /api/status or /static/NAME\n", 404)
 
 
 async def _broken(_request: Request, problem: Exception) -> Response:

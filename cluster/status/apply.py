@@ -130,8 +130,8 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
 
 def _worked(state: RunState, task: str, windows: int, taken: Sequence[float]) -> RunState:
     role = state.roles.get(task, Role(task))
-    steps = (*role.step_seconds, *taken)[-LATEST_STEPS:]
-    return _role(state, task, windows=role.windows + windows, step_seconds=steps)
+    steps = (*role.latest_seconds, *taken)[-LATEST_STEPS:]
+    return _role(state, task, windows=role.windows + windows, latest_seconds=steps)
 
 
 def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
@@ -292,7 +292,7 @@ def _resumed(state: RunState, last: float) -> RunState:
     for task, role in state.roles.items():
         roles[task] = replace(
             role, departures_before=role.departures, state=UP if task == COORDINATOR else UNKNOWN, work=None,
-            mean_rate=None, marks=(), sampled_windows=role.windows,
+            windows_per_second=None, marks=(), sampled_windows=role.windows,
         )  # fmt: skip
         if task.startswith("worker:"):
             spans = spans.entered(task, AWAY, last)
@@ -302,13 +302,10 @@ def _resumed(state: RunState, last: float) -> RunState:
 
 
 def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
-    roles = {
-        task: replace(
-            role, work=None,
-            mean_rate=mean(rate for sample in state.samples.kept if (rate := sample.workers.get(task, 0.0)) > 0),
-        )
-        for task, role in state.roles.items()
-    }  # fmt: skip
+    roles = dict[str, Role]()
+    for task, role in state.roles.items():
+        rates = [sample.workers.get(task, 0.0) for sample in state.samples.kept]
+        roles[task] = replace(role, work=None, windows_per_second=mean(rate for rate in rates if rate > 0))
     return replace(
         state, state=event.state, reason=event.reason, ended_seconds=seconds, roles=roles,
         spans=state.spans.ended(seconds),
@@ -322,7 +319,7 @@ def _counted(state: RunState, event: events.Counted, seconds: float) -> RunState
             steps = () if known.step_seconds is None else (known.step_seconds,)
             roles[task] = replace(
                 roles[task], windows=known.windows, sampled_windows=known.windows, departures=known.departures,
-                memory_bytes=known.memory_bytes, step_seconds=steps,
+                memory_bytes=known.memory_bytes, latest_seconds=steps,
             )  # fmt: skip
     if (found := event.progress) is not None:
         progress = PresentStage(found.stage, found.unit, Pace(found.total, found.done))

@@ -307,9 +307,7 @@ class Sampled:
 
     def view(self, seconds: float) -> SampleView:
         """The entry of the picture."""
-        return SampleView(
-            seconds, self.loss, self.windows_per_second, self.staleness, dict(self.workers), self.live
-        )  # fmt: skip
+        return SampleView(seconds, self.loss, self.windows_per_second, self.staleness, dict(self.workers), self.live)
 
 
 @dataclass(frozen=True)

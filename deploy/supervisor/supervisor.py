@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory.task import Task
-from cluster.logs import LogSettings, Speaker, begin
+from cluster.logs.lines import LogSettings, Speaker, begin
 from deploy.cluster.role_status import ClusterStatus
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.hints import command

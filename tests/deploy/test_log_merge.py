@@ -14,8 +14,7 @@ import pytest
 
 from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
-from cluster.logs import Speaker, formatter, last_line
-from cluster.logs.lines import utc
+from cluster.logs.lines import Speaker, formatter, last_line, utc
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.services import LogPlace

@@ -60,11 +60,11 @@ def test_it_is_one_file_that_asks_nobody_for_anything(name: str) -> None:
 
 def test_the_report_of_a_training_has_everything(tmp_path: Path) -> None:
     text = report(examples()["training"])
-    for words in ("Loss", "Accuracy", "Throughput", "Staleness", "Where a step", "The workers over time",
-                  "Confusion matrix", "precision", "The epochs", "Bytes on the wire", "What it survived",
+    for words in ("Loss", "Accuracy", "Throughput", "Staleness", "Time of a step", "Worker timeline",
+                  "Confusion matrix", "precision", "Epochs", "Bytes on the wire", "Failures survived",
                   "injected: kill-worker",
-                  "Where it ran", "tensorflow", "aarch64 0x41 0xd03", "What it was set to", "recipe",
-                  "What happened", "worker:15"):  # fmt: skip
+                  "Environment", "tensorflow", "aarch64 0x41 0xd03", "Settings", "recipe",
+                  "Event log", "worker:15"):  # fmt: skip
         assert words in text, words
 
 
@@ -76,8 +76,8 @@ def test_a_failed_run_says_why() -> None:
 
 def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path: Path) -> None:
     text = report(run_of(left(tmp_path / "20261121T233535Z-train", train_result())))
-    assert "Not in this report, because the run's folder does not have it: throughput" in text
-    assert "did not write down its versions" in text
+    assert "Not in this report, because the run's folder lacks it: throughput" in text
+    assert "did not record its versions" in text
     assert "90.00 %" in text
     assert text.count("<canvas") == 2
     alone = report(run_of(left(tmp_path / "20261121T231300Z-pi", pi_result(16, 200_000_000, 7.4))))
