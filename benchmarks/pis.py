@@ -32,8 +32,7 @@ import yaml
 from benchmarks.report import arguments, publish
 from cluster.pages.pi_times import pi_seconds
 from cluster.status.events import EpochEnded
-from cluster.status.history import read_run
-from cluster.status.history_file import read_events
+from cluster.status.history import read_events, read_run
 
 ROOT = Path(__file__).parent.parent
 COUNTS = (1, 2, 4, 8, 16)

@@ -15,8 +15,7 @@ from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_log import SPEAKER, JobLogging
-from cluster.logs import LogSettings, add_flags
-from cluster.logs.lines import given_or
+from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.logs.terminal import say, say_json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
-from cluster.status.history_file import finite
+from cluster.status.history import finite
 
 SEQUENCE = "sequence"
 """A file of each run: 1 for the first of its folder of runs, and so on."""

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, TextIO
 
-from cluster.logs import LogSettings, Speaker, formatter, last_line, set_level
-from cluster.logs.lines import Bare, log_everything
+from cluster.logs.lines import Bare, LogSettings, Speaker, formatter, last_line, log_everything, set_level
 from cluster.logs.terminal import say
 
 log = logging.getLogger(__name__)

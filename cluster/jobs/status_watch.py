@@ -22,10 +22,9 @@ from cluster.jobs.lifecycle import Job, Watch
 from cluster.jobs.role_metrics import RoleReader
 from cluster.server.sockets import explain
 from cluster.status import events
-from cluster.status.apply import apply, replay
-from cluster.status.derived import counted, events_of, implied
+from cluster.status.apply import apply, implied, replay
 from cluster.status.events import Event, Stamped
-from cluster.status.history_file import HistoryFile, is_kept, read_events
+from cluster.status.history import HistoryFile, counted, events_of, is_kept, read_events
 from cluster.status.parts import NodeTasks, Seen
 from cluster.status.state import ENDED, LONGEST_TEXT, RunState
 from cluster.status.view import RunView

@@ -4,18 +4,3 @@ A few lines over the standard library's `logging.Formatter`. python-json-logger 
 that cannot be formatted, or a lone surrogate, breaks its lines. structlog adds a second way to log beside that of all
 libraries here, and takes memory on a 1 GB Pi. Neither has the text half, or reads lines back.
 """
-
-from cluster.logs.lines import LogSettings, Speaker, add_flags, begin, formatter, last_line, set_level
-from cluster.logs.reading import LogLine, read_line
-
-__all__ = [
-    "LogLine",
-    "LogSettings",
-    "Speaker",
-    "add_flags",
-    "begin",
-    "formatter",
-    "last_line",
-    "read_line",
-    "set_level",
-]

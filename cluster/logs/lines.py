@@ -1,13 +1,18 @@
-"""Log lines: text for people or JSON for programs, and the setup of a process's log. docs/logs.md is the contract."""
+"""Log lines: text for people or JSON for programs, the setup of a process's log, and reading lines of both formats.
+
+docs/logs.md is the contract.
+"""
 
 import argparse
 import json
 import logging
+import re
 import sys
 import time
+from calendar import timegm
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from cluster.logs.terminal import visible
 
@@ -72,12 +77,14 @@ class Bare(logging.Formatter):
         return visible(_message(record))
 
 
-class TextLines(logging.Formatter):
-    """`2026-11-21T22:45:01.123Z INFO worker:3 192.168.1.19:2223 run 20261121T224500Z-train: message`."""
-
+class _Lines(logging.Formatter):
     def __init__(self, speaker: Speaker) -> None:
         super().__init__()
         self._speaker = speaker
+
+
+class TextLines(_Lines):
+    """`2026-11-21T22:45:01.123Z INFO worker:3 192.168.1.19:2223 run 20261121T224500Z-train: message`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
@@ -89,30 +96,19 @@ class TextLines(logging.Formatter):
         return "\n".join((f"{head}: {visible(first)}", *(f"{CONTINUED}{visible(line)}" for line in more)))
 
 
-class JsonLines(logging.Formatter):
+class JsonLines(_Lines):
     """One JSON object a line, in ASCII, for any message."""
-
-    def __init__(self, speaker: Speaker) -> None:
-        super().__init__()
-        self._speaker = speaker
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
         who, message, exception = self._speaker, _message(record), _exception(self, record)
         longest = _LONGEST_TEXT_CHARACTERS
         while True:
-            fields = {
-                "time": utc(record.created),
-                "level": record.levelname.lower(),
-                "role": who.role,
-                "address": who.address or None,
-                "run": who.run or None,
-                "logger": record.name,
-                "message": _whole(_cut(message, longest)),
-            }
-            if exception:
-                fields["exception"] = _whole(_cut(exception, longest))
-            line = json.dumps(fields)
+            shown = LogLine(
+                record.created, _cut(message, longest), record.levelname.lower(), who.role, who.address, who.run,
+                record.name, _cut(exception, longest),
+            )  # fmt: skip
+            line = json.dumps(shown.to_json())
             if len(line) <= LONGEST_LINE_CHARACTERS or not longest:
                 return line
             longest //= 2
@@ -144,12 +140,9 @@ def _exception(made: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}... ({len(text) - longest} more characters)"
-
-
-def _whole(text: str) -> str:
+    cut = text if len(text) <= longest else f"{text[:longest]}... ({len(text) - longest} more characters)"
     # Strict readers refuse a line with a lone surrogate.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return cut.encode("utf-8", "backslashreplace").decode()
 
 
 def _shown(value: object) -> str:
@@ -194,3 +187,81 @@ def _unforeseen(kind: type[BaseException], problem: BaseException, trace: Traceb
         log.error("interrupted")
     else:
         log.critical("%s: %s", kind.__name__, problem, exc_info=(kind, problem, trace))
+
+
+_TEXT = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) (?P<level>[A-Z]+) (?P<role>[a-z]+(?::\d+)?)"
+    r"(?: (?P<address>\S+:\d+))?(?: run (?P<run>[\w.-]+))?: (?P<message>.*)",
+    re.DOTALL,
+)
+_FOREIGN = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[.,](?P<fraction>\d{1,9})[: ] ?(?P<message>.*)", re.DOTALL
+)
+"""TensorFlow's lines and logs of earlier versions; they have local time."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """The fields of a line; a missing one is empty. `seconds` are since the epoch."""
+
+    seconds: float
+    message: str
+    level: str = ""
+    role: str = ""
+    address: str = ""
+    run: str = ""
+    logger: str = ""
+    exception: str = ""
+
+    @property
+    def shown(self) -> str:
+        """For a person, beside time and role: the message, after its level unless that is `info`."""
+        level = f"{self.level.upper()} " if self.level not in ("", "info") else ""
+        return level + "\n".join(filter(None, (self.message, self.exception)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of docs/logs.md."""
+        fields = {
+            "time": utc(self.seconds),
+            "level": self.level or None,
+            "role": self.role or None,
+            "address": self.address or None,
+            "run": self.run or None,
+            "logger": self.logger or None,
+            "message": self.message,
+        }
+        return {**fields, "exception": self.exception} if self.exception else fields
+
+
+def read_line(text: str) -> LogLine | None:
+    """The line; None for the further lines of a message and for a line without a time."""
+    if text.startswith("{"):
+        return _from_json(text)
+    try:
+        if found := _TEXT.match(text):
+            words = {name: value or "" for name, value in found.groupdict().items()}
+            return LogLine(epoch(words.pop("time")), **{**words, "level": words["level"].lower()})
+        if found := _FOREIGN.match(text):
+            whole = time.mktime(time.strptime(found["time"], "%Y-%m-%d %H:%M:%S"))
+            return LogLine(whole + float(f"0.{found['fraction']}"), found["message"])
+    except (ValueError, OverflowError):  # the thirteenth month
+        pass
+    return None
+
+
+def epoch(rfc_3339: str) -> float:
+    """Seconds since the epoch of `2026-11-21T22:45:01.123Z`. Raises ValueError for anything else."""
+    whole, _, fraction = rfc_3339.removesuffix("Z").partition(".")
+    if not rfc_3339.endswith("Z") or not fraction.isdecimal():
+        raise ValueError(rfc_3339)
+    return timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction}")
+
+
+def _from_json(text: str) -> LogLine | None:
+    try:
+        entry = json.loads(text)
+        names = ("level", "role", "address", "run", "logger", "exception")
+        fields = {name: str(entry.get(name) or "") for name in names}
+        return LogLine(epoch(str(entry["time"])), str(entry["message"]), **fields)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say
-from cluster.pages.leave import REPORT
+from cluster.pages.run_files import REPORT, run_of
 
 COMPARISON = "comparison.html"
 
@@ -35,7 +35,6 @@ def write(folders: Sequence[Path], out: Path | None) -> Path:
     """The report of one run, or of several side by side; where it lies. Raises ClusterError."""
     from cluster.pages.comparison import comparison
     from cluster.pages.report import report
-    from cluster.pages.run_files import run_of
 
     twice = sorted({str(folder) for folder in folders if list(folders).count(folder) > 1})
     if twice:

@@ -1,17 +1,23 @@
 """Charts as data: what static/charts.js draws, what a screen reader hears, and the table below each.
 
-A chart never carries numbers that its table does not have.
+`charts.yaml` has their words and axes. A chart never carries numbers that its table does not have.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from markupsafe import Markup
 
-from cluster.pages.numbers import NOTHING, duration, figure, percent, short, significant
+from cluster.pages.words import NOTHING, duration, figure, percent, short, significant
 
+DEFINITIONS: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("charts.yaml").read_text(encoding="utf-8")
+)
+"""The fields of each chart but its numbers."""
 MOST_POINTS = 180
 """Of a series: more than this a screen does not show and a phone should not be sent every second."""
 MOST_ROWS = 30
@@ -52,7 +58,6 @@ class Chart:
     labels: tuple[str, ...] = ()
     logarithmic: bool = False
     from_zero: bool = False
-    stacked: bool = False
     horizontal: bool = False
     y_range: tuple[float, float] | None = None
     """What of the y axis is shown; all that there is if None."""
@@ -81,7 +86,7 @@ class Chart:
                 for at, begin, end in series.points
             ]
             return ["worker", "state", "from", "until"], sorted(rows, key=lambda row: row[0])[: 4 * MOST_ROWS]
-        heads, found = [self._x_head()], dict[float | None, dict[int, str]]()
+        heads, found = [self.x_label], dict[float | None, dict[int, str]]()
         for number, series in enumerate(self.series):
             band = series.look == "band"
             heads.append(f"{series.name}, lowest to highest" if band else series.name)
@@ -89,16 +94,13 @@ class Chart:
                 found.setdefault(x, {})[number] = " to ".join(written(value, self.y_unit) for value in values)
         places = sorted(found, key=lambda x: x or 0.0)
         rows = [
-            [self._x_of(place), *(found[place].get(number, NOTHING) for number in range(len(self.series)))]
+            [
+                self.labels[int(place or 0)] if self.labels else written(place, self.x_unit),
+                *(found[place].get(number, NOTHING) for number in range(len(self.series))),
+            ]
             for place in _spread(places, MOST_ROWS)
         ]
         return heads, rows
-
-    def _x_head(self) -> str:
-        return self.x_label or ("" if self.labels else "x")
-
-    def _x_of(self, place: float | None) -> str:
-        return self.labels[int(place or 0)] if self.labels else written(place, self.x_unit)
 
     def data(self) -> dict[str, Any]:
         """What the script draws."""
@@ -114,6 +116,17 @@ class Chart:
         return Markup(text)  # nothing is left in it that HTML could take for its own
 
 
+def chart(
+    name: str, *series: Series, unit: str = "", labels: Iterable[str] = (), y_range: tuple[float, float] | None = None
+) -> Chart:
+    """The chart of this name in `charts.yaml` with these series. `unit`: what the workers work off."""
+    found: dict[str, Any] = {
+        key: value.format(unit=unit, Unit=unit.capitalize()) if isinstance(value, str) else value
+        for key, value in DEFINITIONS[name].items()
+    }
+    return Chart(id=name, series=series, labels=tuple(labels), y_range=y_range, **found)
+
+
 def written(value: float | None, unit: Unit) -> str:
     """A number of a chart in words."""
     if value is None:
@@ -123,7 +136,7 @@ def written(value: float | None, unit: Unit) -> str:
             return duration(value)
         case "ratio":
             return percent(value)
-        case "samples":
+        case "samples" | "number":
             return short(value)
         case "pi":
             return figure(value, 7)
@@ -131,21 +144,14 @@ def written(value: float | None, unit: Unit) -> str:
             return f"{value:.2g}"
         case "epoch":
             return f"{value:g}"
-        case "number":
-            return short(value)
 
 
-def thinned(points: Sequence[tuple[float | None, ...]]) -> tuple[tuple[float | None, ...], ...]:
+def thinned(points: Sequence[tuple[float | None, ...]], digits: int = 6) -> tuple[tuple[float | None, ...], ...]:
     """At most `MOST_POINTS` of them, the first and the last included, each number with as many digits as show."""
-    return tuple(tuple(significant(value, 6) for value in point) for point in _spread(list(points), MOST_POINTS))
+    return tuple(tuple(significant(value, digits) for value in point) for point in _spread(points, MOST_POINTS))
 
 
-def exact(points: Sequence[tuple[float | None, ...]]) -> tuple[tuple[float | None, ...], ...]:
-    """The same with ten digits, for pi."""
-    return tuple(tuple(significant(value, 10) for value in point) for point in _spread(list(points), MOST_POINTS))
-
-
-def _spread(items: list[Any], most: int) -> list[Any]:
+def _spread(items: Sequence[Any], most: int) -> Sequence[Any]:
     if len(items) <= most:
         return items
     return [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]

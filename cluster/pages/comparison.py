@@ -1,31 +1,82 @@
-"""Several runs side by side in one file: what differs, the curves laid over each other, the figures."""
+"""Several runs side by side in one file: what differs, the curves laid over each other, the figures.
+
+Runs that differ in their seed alone belong to one group.
+"""
 
 from collections.abc import Callable, Sequence
-from statistics import fmean
-from typing import Literal
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean, stdev
 
-from cluster.pages.charts import Chart, Series, thinned
+from cluster.pages.charts import Chart, Series, chart, thinned
 from cluster.pages.drawing import environment
-from cluster.pages.groups import Compared, Group, Named, compared, differences, groups_of, named, result_number
-from cluster.pages.numbers import amount, count, duration, figure, percent, short
 from cluster.pages.pi_times import times_chart, times_of
-from cluster.pages.run_files import Run
-from cluster.pages.words import GLOSSARY, run_state
+from cluster.pages.report import settings_of
+from cluster.pages.run_files import Run, number_of
+from cluster.pages.words import amount, count, duration, figure, percent, short
 from cluster.status.view import EpochView
 
 MOST_LINES = 6
 """Lines of different colour and dash in a chart; a chart of more runs would show nothing."""
 MOST_COLUMNS = 6
 """Runs with a column each; of more runs each has a row."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+OF_THE_SEED = frozenset({"seed"})
+"""Settings that runs of one group may differ in."""
 
 Points = list[tuple[float, float]]
+Written = Callable[[float | None], str]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run with the letter it has on the page."""
+
+    letter: str
+    run: Run
+    settings: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one job that differ in their seed at most."""
+
+    runs: tuple[Named, ...]
+
+    @property
+    def name(self) -> str:
+        """`A`, or `A B C, 3 runs`."""
+        letters = " ".join(named.letter for named in self.runs)
+        return letters if len(self.runs) == 1 else f"{letters}, {len(self.runs)} runs"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting and its value in each run."""
+
+    key: str
+    values: tuple[str, ...]
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A figure of each run, and of each group its mean and spread; None where a run does not have it."""
+
+    name: str
+    hint: str
+    written: Written
+    values: tuple[float | None, ...]
+    groups: tuple[tuple[float, float] | None, ...]
+    """Mean and sample standard deviation, of groups of two and more."""
 
 
 def comparison(runs: Sequence[Run]) -> str:
     """The whole file."""
     found = named(runs)
     groups = groups_of(found)
-    times = times_of(found)
+    seeds = [group for group in groups if len(group.runs) > 1]
+    times = times_of(runs)
     charts = [*_curves(groups), *([times_chart(times)] if times.measured else [])]
     return (
         environment()
@@ -33,74 +84,86 @@ def comparison(runs: Sequence[Run]) -> str:
         .render(
             title=f"{len(found)} runs side by side",
             runs=found,
-            groups=[group for group in groups if len(group.runs) > 1],
-            meanings={one.letter: run_state(one.run.view.state) for one in found},
+            groups=seeds,
             charts=[chart for chart in charts if not chart.is_empty],
-            figures=_figures(found, [group for group in groups if len(group.runs) > 1]),
+            figures=_figures(found, seeds),
             settings=differences(found),
             crosswise=len(found) > MOST_COLUMNS,
             times=times if times.measured else None,
-            glossary=GLOSSARY,
         )
     )
 
 
+def named(runs: Sequence[Run]) -> list[Named]:
+    """The runs with their letters."""
+    letters = [*LETTERS, *(first + second for first in LETTERS for second in LETTERS)]
+    return [Named(letter, run, settings_of(run)) for letter, run in zip(letters, runs, strict=False)]
+
+
+def groups_of(runs: Sequence[Named]) -> list[Group]:
+    """The groups, in the order of their first runs."""
+    found: dict[tuple[str, frozenset[tuple[str, str]]], list[Named]] = {}
+    for one in runs:
+        alike = frozenset((key, value) for key, value in one.settings.items() if key not in OF_THE_SEED)
+        found.setdefault((one.run.view.job, alike), []).append(one)
+    return [Group(tuple(members)) for members in found.values()]
+
+
+def differences(runs: Sequence[Named]) -> list[Difference]:
+    """Every setting, those that differ first."""
+    found = []
+    for key in dict.fromkeys(key for one in runs for key in one.settings):
+        values = tuple(one.settings.get(key, "not set") for one in runs)
+        found.append(Difference(key, values, len(set(values)) > 1))
+    return sorted(found, key=lambda difference: not difference.differs)
+
+
+_PI = partial(figure, digits=7)
+_FIGURES: tuple[tuple[str, str, Written, tuple[str, ...]], ...] = (
+    ("test accuracy", "share of the test windows named correctly", partial(percent, digits=2), ("final", "accuracy")),
+    ("macro F1", "precision and recall in one", figure, ("final", "f1_macro")),
+    ("test loss", "how wrong the answers are", figure, ("final", "loss")),
+    ("chosen epoch", "best on held-out people", count, ("selected", "epoch")),
+    ("windows a second", "while it trained", short, ("throughput", "windows_per_second")),
+    ("step", "median", duration, ("throughput", "step_seconds_p50")),
+    ("staleness", "mean, in updates", figure, ("staleness", "mean")),
+    ("updates applied", "", count, ("updates", "applied")),
+    ("pulled a step", "bytes, from the servers", amount, ("wire", "pull_bytes_per_step")),
+    ("pushed a step", "bytes, to the servers", amount, ("wire", "push_bytes_per_step")),
+    ("resumptions", "times the job was resumed", count, ("resumptions",)),
+    ("samples", "random points drawn", short, ("samples",)),
+    ("estimate of pi", "", _PI, ("estimate",)),
+    ("standard error", "of the estimate", _PI, ("standard_error",)),
+)
+"""Name, hint, and where the number stands in a result."""
+
+
 def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
-    def elapsed(run: Run) -> float | None:
-        return run.view.elapsed_seconds or None
+    def line(name: str, hint: str, written: Written, of: Callable[[Run], float | None]) -> Compared:
+        spreads = []
+        for group in groups:
+            known = [value for value in (of(one.run) for one in group.runs) if value is not None]
+            spreads.append((fmean(known), stdev(known)) if len(known) > 1 else None)
+        return Compared(name, hint, written, tuple(of(one.run) for one in runs), tuple(spreads))
 
-    def line(
-        name: str, hint: str, written: Callable[[float | None], str], of: Callable[[Run], float | None]
-    ) -> Compared:
-        return compared(name, hint, written, of, runs, groups)
-
-    accuracy: Callable[[float | None], str] = lambda value: percent(value, 2)  # noqa: E731 - a column's way of writing
-    pi_digits: Callable[[float | None], str] = lambda value: figure(value, 7)  # noqa: E731
-    found = [
-        line("time", "of the whole job", duration, elapsed),
-        line(
-            "test accuracy", "share of the test windows named correctly", accuracy, result_number("final", "accuracy")
-        ),
-        line("macro F1", "precision and recall in one", figure, result_number("final", "f1_macro")),
-        line("test loss", "how wrong the answers are", figure, result_number("final", "loss")),
-        line("chosen epoch", "best on held-out people", count, result_number("selected", "epoch")),
-        line("windows a second", "while it trained", short, result_number("throughput", "windows_per_second")),
-        line("step", "median", duration, result_number("throughput", "step_seconds_p50")),
-        line("staleness", "mean, in updates", figure, result_number("staleness", "mean")),
-        line("updates applied", "", count, result_number("updates", "applied")),
-        line("pulled a step", "bytes, from the servers", amount, result_number("wire", "pull_bytes_per_step")),
-        line("pushed a step", "bytes, to the servers", amount, result_number("wire", "push_bytes_per_step")),
-        line("resumptions", "times the job was resumed", count, result_number("resumptions")),
-        line("samples", "random points drawn", short, result_number("samples")),
-        line("estimate of pi", "", pi_digits, result_number("estimate")),
-        line("standard error", "of the estimate", pi_digits, result_number("standard_error")),
-    ]
+    time = line("time", "of the whole job", duration, lambda run: run.view.elapsed_seconds or None)
+    found = [time, *(line(name, hint, written, _in_result(*keys)) for name, hint, written, keys in _FIGURES)]
     return [one for one in found if any(value is not None for value in one.values)]
+
+
+def _in_result(*keys: str) -> Callable[[Run], float | None]:
+    return lambda run: number_of(run.result, *keys)
 
 
 def _curves(groups: Sequence[Group]) -> list[Chart]:
     trained = [group for group in groups if group.runs[0].run.view.train is not None]
-    shown = [Group((one,)) for group in groups for one in group.runs]
-    if len(shown) > MOST_LINES:
-        shown = []
+    single = [Group((one,)) for group in groups for one in group.runs]
     return [
-        _laid_over(
-            trained, "loss", "Training loss", "The mean of each epoch; lower is better.", "loss", "number",
-            _by_epoch(lambda epoch: epoch.loss),
-        ),
-        _laid_over(
-            trained, "validation", "Accuracy for held-out people", "After each epoch; higher is better.",
-            "share of the windows", "ratio", _by_epoch(lambda epoch: epoch.validation_accuracy),
-        ),
-        _laid_over(
-            trained, "accuracy", "Training accuracy", "In each epoch; higher is better.", "share of the windows",
-            "ratio", _by_epoch(lambda epoch: epoch.accuracy),
-        ),
-        _laid_over(
-            shown, "throughput", "Throughput", "Windows (of pi: samples) a second, all workers of the run together.",
-            "a second", "number", _speeds, by_time=True,
-        ),
-    ]  # fmt: skip
+        _laid_over("compared-loss", trained, _by_epoch(lambda epoch: epoch.loss)),
+        _laid_over("compared-validation", trained, _by_epoch(lambda epoch: epoch.validation_accuracy)),
+        _laid_over("compared-accuracy", trained, _by_epoch(lambda epoch: epoch.accuracy)),
+        _laid_over("compared-throughput", single if len(single) <= MOST_LINES else [], _speeds),
+    ]
 
 
 def _by_epoch(of: Callable[[EpochView], float | None]) -> Callable[[Run], Points]:
@@ -116,16 +179,7 @@ def _speeds(run: Run) -> Points:
     return [(sample.seconds, sample.windows_per_second) for sample in run.view.samples]
 
 
-def _laid_over(
-    groups: Sequence[Group],
-    name: str,
-    title: str,
-    hint: str,
-    y_label: str,
-    y_unit: Literal["number", "ratio"],
-    points_of: Callable[[Run], Points],
-    by_time: bool = False,
-) -> Chart:
+def _laid_over(name: str, groups: Sequence[Group], points_of: Callable[[Run], Points]) -> Chart:
     series: list[Series] = []
     for color, group in enumerate(groups):
         lines = [points for points in (points_of(one.run) for one in group.runs) if points]
@@ -134,21 +188,9 @@ def _laid_over(
             continue
         places = sorted({x for points in lines for x, _ in points})
         at = {x: [dict(points)[x] for points in lines if x in dict(points)] for x in places}
-        series.append(Series(f"{group.name}: lowest to highest", thinned(_band(at)), color, "band"))
-        series.append(Series(f"{group.name}: mean", thinned([(x, fmean(values)) for x, values in at.items()]), color))
-    return Chart(
-        id=name,
-        title=title,
-        hint=hint,
-        empty="was not written down in these runs",
-        series=tuple(series),
-        x_label="time since the start" if by_time else "epoch",
-        y_label=y_label,
-        x_unit="seconds" if by_time else "epoch",
-        y_unit=y_unit,
-        from_zero=by_time,
-    )
-
-
-def _band(at: dict[float, list[float]]) -> list[tuple[float | None, ...]]:
-    return [(x, min(values), max(values)) for x, values in at.items()]
+        band = thinned([(x, min(values), max(values)) for x, values in at.items()])
+        mean = thinned([(x, fmean(values)) for x, values in at.items()])
+        series += [
+            Series(f"{group.name}: lowest to highest", band, color, "band"), Series(f"{group.name}: mean", mean, color)
+        ]  # fmt: skip
+    return chart(name, *series)

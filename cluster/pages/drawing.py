@@ -7,23 +7,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cluster.pages import numbers
+from cluster.pages import panels, words
 from cluster.pages.charts import Chart
-from cluster.pages.panels import (
-    classes_of,
-    confusion_of,
-    picture_of,
-    progress_percent,
-    progress_words,
-    remaining,
-    tiles_of,
-    traffic,
-)
 from cluster.pages.run_charts import charts_of, unit_of
-from cluster.pages.words import EVENT_TONES, GLOSSARY, run_state, stage
 from cluster.status.view import RunView
 
 STATIC = Path(__file__).with_name("static")
+LATEST_EVENTS = 60
 
 
 def environment() -> Environment:
@@ -36,18 +26,10 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(
-        count=numbers.count,
-        figure=numbers.figure,
-        percent=numbers.percent,
-        short=numbers.short,
-        amount=numbers.amount,
-        duration=numbers.duration,
-        label=numbers.label,
-        traffic=traffic,
-        moment=moment,
-    )
-    made.globals["inline"] = inline
+    made.globals.update(inline=inline, words=words.WORDS)
+    of_numbers = (words.count, words.figure, words.percent, words.short, words.amount, words.duration, words.label)
+    of_a_run = (words.run_state, panels.remaining, panels.progress_percent, panels.progress_words, panels.traffic)
+    made.filters.update({made_of.__name__: made_of for made_of in (*of_numbers, *of_a_run, moment)})
     return made
 
 
@@ -66,11 +48,6 @@ def inline(name: str) -> Markup:
     return Markup("\n".join(kept).replace("</script", r"<\/script").replace("</style", r"<\/style"))
 
 
-__all__ = ["STATIC", "Drawing"]
-
-LATEST_EVENTS = 60
-
-
 class Drawing:
     """Draws pages; for one thread at a time."""
 
@@ -83,12 +60,7 @@ class Drawing:
         """The whole document. What it needs besides lies in `static/`."""
         charts = charts_of(view)
         return self._environment.get_template("live.html").render(
-            view=view,
-            charts=charts,
-            head={"words": _words(view, charts)},
-            fragments=self._markup(view, charts),
-            classifies=_classifies(view),
-            glossary=GLOSSARY,
+            view=view, charts=charts, layout=_layout(view, charts), fragments=self._markup(view, charts)
         )
 
     def fragments(self, view: RunView) -> dict[str, str]:
@@ -106,20 +78,14 @@ class Drawing:
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
         parts = self._parts
+        stage = view.progress.stage if view.progress else ""
         made = {
-            "head": parts.head(
-                view,
-                run_state(view.state),
-                _words(view, charts),
-                progress_percent(view),
-                progress_words(view),
-                remaining(view),
-            ),
-            "tiles": parts.tiles(tiles_of(view)),
-            "picture": parts.picture(picture_of(view), unit_of(view)),
-            "log": parts.log(view.events[: -LATEST_EVENTS - 1 : -1], EVENT_TONES),
+            "head": parts.head(view, words.WORDS.stages.get(stage, stage), _layout(view, charts)),
+            "tiles": parts.tiles(panels.tiles_of(view)),
+            "picture": parts.picture(panels.picture_of(view), unit_of(view)),
+            "log": parts.log(view.events[: -LATEST_EVENTS - 1 : -1]),
         }
-        if _classifies(view):
+        if view.pi is None and view.job != "pi":
             made["confusion"] = confusion_part(parts, view)
         return made
 
@@ -129,14 +95,9 @@ def confusion_part(parts: Any, view: RunView) -> Any:
     found = view.confusion
     if found is None:
         return parts.confusion(None, (), ())
-    return parts.confusion(found, confusion_of(found), classes_of(found))
+    return parts.confusion(found, panels.confusion_of(found), panels.classes_of(found))
 
 
-def _words(view: RunView, charts: list[Chart]) -> dict[str, str]:
-    """Words of the head; `layout` changes when the page has other parts than it was made with."""
-    name = stage(view.progress.stage) if view.progress else ""
-    return {"stage": name, "layout": " ".join([view.run, view.job, *(chart.id for chart in charts)])}
-
-
-def _classifies(view: RunView) -> bool:
-    return view.pi is None and view.job != "pi"
+def _layout(view: RunView, charts: list[Chart]) -> str:
+    """Changes when the page has other parts than it was made with."""
+    return " ".join([view.run, view.job, *(chart.id for chart in charts)])

@@ -6,11 +6,13 @@ short (2,048 lines of log a second).
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
 
 import uvicorn
+from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from cluster.control.door import Door
@@ -30,18 +32,17 @@ class _Connection(H11Protocol):
         super().__init__(**given)
         self._lost = lost
         self.since = since
-        self.made = False
         self.seen: tuple[bool, object] = (True, None)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's too
-        """See asyncio."""
-        self.made = True
-        super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""
         self._lost(self)
         super().connection_lost(exc)
+
+    @property
+    def made(self) -> bool:
+        """Whether it has its socket."""
+        return cast(asyncio.Transport | None, self.transport) is not None
 
     @property
     def idle(self) -> bool:
@@ -130,29 +131,22 @@ class Entrance:
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 SAFE_METHODS = ("GET", "HEAD")
-HEADERS = (
-    (
-        b"content-security-policy",
-        b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
+HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
 
 
 class Guarded:
     """Lets through what is a GET or HEAD for a host by a name that is ours."""
 
-    def __init__(self, inner: Application, names: Collection[str]) -> None:
+    def __init__(self, inner: ASGIApp, names: Collection[str]) -> None:
         """`names`: hosts that the page answers to besides `localhost` and any address."""
         self._inner, self._names = inner, {"localhost", *(name.lower() for name in names)}
 
@@ -161,14 +155,12 @@ class Guarded:
         if scope["type"] != "http":
             return
 
-        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                known = {name for name, _ in headers}
-                headers += [(name, value) for name, value in HEADERS if name not in known]
-                if b"cache-control" not in known:
-                    headers.append((b"cache-control", b"no-cache" if b"etag" in known else b"no-store"))
-                message = {**message, "headers": headers}
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
             await send(message)
 
         hosts = [value for name, value in scope["headers"] if name == b"host"]

@@ -1,12 +1,23 @@
-"""What page and report show besides charts, made of a RunView: tiles, the cluster, the classes, the log."""
+"""What page and report show besides charts, made of a RunView: tiles, the cluster, the classes, the progress."""
 
 from dataclasses import dataclass
 from math import pi
 
 from cluster.inventory.extensions import MODES
-from cluster.pages.numbers import NOTHING, amount, count, duration, figure, give_or_take, percent, rate, short
 from cluster.pages.run_charts import place_of, unit_of
-from cluster.pages.words import Meaning, role_state
+from cluster.pages.words import (
+    NOTHING,
+    Meaning,
+    amount,
+    count,
+    duration,
+    figure,
+    give_or_take,
+    percent,
+    rate,
+    role_state,
+    short,
+)
 from cluster.status.view import ConfusionView, NodeView, RoleView, RunView
 
 HEAT_STEPS = 8
@@ -100,19 +111,12 @@ def picture_of(view: RunView) -> ClusterPicture:
 
 def _card(node: NodeView, fastest: float) -> NodeCard:
     roles = tuple(
-        RoleCard(
-            role, role_state(role.state), round(100 * (role.windows_per_second or 0.0) / fastest) if fastest else 0
-        )
-        for role in sorted(
-            node.roles, key=lambda role: (_RANK.get(role.task.partition(":")[0], 3), place_of(role.task))
-        )
+        RoleCard(role, role_state(role.state), round(100 * (role.windows_per_second or 0.0) / (fastest or 1.0)))
+        for role in sorted(node.roles, key=lambda role: place_of(role.task))
     )
     tones = [card.state.tone for card in roles]
     tone = next((tone for tone in _ORDER if tone in tones), "off")
     return NodeCard(node, roles, any(not role.task.startswith("worker:") for role in node.roles), tone)
-
-
-_RANK = {"coordinator": 0, "ps": 1, "worker": 2}
 
 
 def _total(values: list[float | None]) -> float | None:
@@ -122,74 +126,43 @@ def _total(values: list[float | None]) -> float | None:
 
 def tiles_of(view: RunView) -> list[Tile]:
     """The figures to look at first."""
-    found = picture_of(view)
-    unit = unit_of(view)
-    mode = "" if view.train is None else view.train.mode
-    alone = mode in MODES and not MODES[mode].needs_roles()
-    tiles = [
-        Tile("Workers", "none", f"the coordinator computes alone, in mode {mode}")
-        if alone
-        else Tile(
-            "Workers",
-            f"{found.live} of {found.configured}" if found.configured else NOTHING,
-            "in the cluster now, of those in the inventory",
-        ),
-        Tile(
-            "Throughput",
-            rate(view.windows_per_second),
-            f"{unit} a second, all workers together",
-        ),
-    ]
-    if view.train is not None:
-        train = view.train
-        last = train.epochs[-1] if train.epochs else None
-        losses = [sample.loss for sample in view.samples if sample.loss is not None]
+    found, unit, train = picture_of(view), unit_of(view), view.train
+    live = f"{found.live} of {found.configured}" if found.configured else NOTHING
+    workers = Tile("Workers", live, "in the cluster now, of those in the inventory")
+    if train is not None and train.mode in MODES and not MODES[train.mode].needs_roles():
+        workers = Tile("Workers", "none", f"the coordinator computes alone, in mode {train.mode}")
+    tiles = [workers, Tile("Throughput", rate(view.windows_per_second), f"{unit} a second, all workers together")]
+    if train is not None:
+        losses = [epoch.loss for epoch in train.epochs[-1:]]
+        losses += [sample.loss for sample in view.samples if sample.loss is not None]
+        staleness = train.staleness.mean if train.staleness else None
         tiles += [
             Tile("Epoch", f"{train.epoch} of {train.planned_epochs}", "finished passes over the training windows"),
-            Tile(
-                "Loss",
-                figure(losses[-1] if losses else last.loss if last else None),
-                "how wrong it is in training; 0 is best",
-            ),
+            Tile("Loss", figure(losses[-1] if losses else None), "how wrong it is in training; 0 is best"),
             _accuracy_tile(view),
-            Tile(
-                "Staleness",
-                figure(train.staleness.mean if train.staleness else None, 1),
-                "updates of others between pull and push, mean",
-            ),
+            Tile("Staleness", figure(staleness, 1), "updates of others between pull and push, mean"),
         ]
     if view.pi is not None:
-        last_point = view.pi.points[-1] if view.pi.points else None
-        error = last_point.standard_error if last_point else None
+        last = view.pi.points[-1] if view.pi.points else None
+        estimate, error, drawn = (last.estimate, last.standard_error, last.samples) if last else (None, None, 0)
+        distance = None if estimate is None else abs(estimate - pi)
         tiles += [
-            Tile(
-                "Estimate of pi", figure(last_point.estimate if last_point else None, 7), "four times the share of hits"
-            ),
+            Tile("Estimate of pi", figure(estimate, 7), "four times the share of hits"),
             Tile("Standard error", give_or_take(error), "how far off it typically is by chance"),
-            Tile(
-                "Distance to pi",
-                figure(abs(last_point.estimate - pi) if last_point else None, 7),
-                "how far off it really is",
-            ),
-            Tile(
-                "Samples",
-                f"{short(last_point.samples if last_point else 0)} of {short(view.pi.planned_samples)}",
-                "random points drawn",
-            ),
+            Tile("Distance to pi", figure(distance, 7), "how far off it really is"),
+            Tile("Samples", f"{short(drawn)} of {short(view.pi.planned_samples)}", "random points drawn"),
         ]
     return tiles
 
 
 def _accuracy_tile(view: RunView) -> Tile:
-    for split, words in (
-        ("test", "share of the test windows named correctly"),
-        ("validation", "of held-out people's windows"),
-    ):
+    shares = {"test": "share of the test windows named correctly", "validation": "of held-out people's windows"}
+    for split, words in shares.items():
         if "accuracy" in view.figures.get(split, {}):
             return Tile("Accuracy", percent(view.figures[split]["accuracy"]), words)
-    epochs = view.train.epochs if view.train else ()
-    known = epochs[-1].accuracy if epochs else None
-    return Tile("Accuracy", percent(known), "of the training windows" if epochs else "comes after the first epoch")
+    if view.train is None or not view.train.epochs:
+        return Tile("Accuracy", NOTHING, "comes after the first epoch")
+    return Tile("Accuracy", percent(view.train.epochs[-1].accuracy), "of the training windows")
 
 
 def confusion_of(found: ConfusionView) -> list[list[ConfusionCell]]:
@@ -198,18 +171,11 @@ def confusion_of(found: ConfusionView) -> list[list[ConfusionCell]]:
     for true, row in enumerate(found.rows):
         total = sum(row)
         shares = [windows / total if total else 0.0 for windows in row]
-        cells.append(
-            [
-                ConfusionCell(windows, share, _heat(share), true == given)
-                for given, (windows, share) in enumerate(zip(row, shares, strict=True))
-            ]
-        )
+        # A single window of many still shows.
+        heats = [max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0 for share in shares]
+        right = [true == given for given in range(len(row))]
+        cells.append(list(map(ConfusionCell, row, shares, heats, right)))
     return cells
-
-
-def _heat(share: float) -> int:
-    """0 for none at all: a single window of many still shows."""
-    return 0 if share <= 0.0 else max(1, round(HEAT_STEPS * share))
 
 
 def classes_of(found: ConfusionView) -> list[ClassRow]:

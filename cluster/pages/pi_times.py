@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from cluster.pages.charts import Chart, Series, thinned
-from cluster.pages.groups import Named
-from cluster.pages.run_files import number_of
+from cluster.pages.charts import Chart, Series, chart, thinned
+from cluster.pages.run_files import Run, number_of
 
 MILLION = 1_000_000
 PIS = (1, 2, 4, 8, 16)
@@ -25,14 +24,6 @@ PI_SECONDS: dict[int, tuple[float | None, ...]] = {
     100 * MILLION: (None, 6.103, 3.741, 3.234, 2.611),
 }
 """Table 5: seconds by samples, then on each number of `PIS`; None where it prints N/A."""
-
-TRAINING: dict[int, tuple[int, float, int, float]] = {
-    32: (6231, 0.921709823, 3221, 0.911774695),
-    64: (9939, 0.904981205, 4842, 0.899558902),
-    128: (15283, 0.922189017, 9845, 0.919239879),
-    256: (37171, 0.182218305, 28762, 0.182219207),
-}
-"""Table 21, by the units of each of three layers: seconds and accuracy on the sixteen Pis, then on one Intel Xeon."""
 
 
 def is_in_table_5(samples: int, pis: int) -> bool:
@@ -74,56 +65,53 @@ class Times:
         return any(cell for row in self.cells for cell in row)
 
 
-def times_of(runs: Sequence[Named]) -> Times:
+def times_of(runs: Sequence[Run]) -> Times:
     """The table of all pi runs among `runs`."""
-    found = [one for one in runs if one.run.view.job == "pi" and workers_of(one)]
-    workers = tuple(sorted({workers_of(one) for one in found}))
-    whole = {int(number_of(one.run.result, "samples") or 0) for one in found if one.run.view.state == "done"}
-    rows = []
+    by_workers = dict[int, list[Run]]()
+    for run in runs:
+        if run.view.job == "pi" and (workers := int(number_of(run.result, "workers") or 0)):
+            by_workers.setdefault(workers, []).append(run)
+    whole = {int(number_of(run.result, "samples") or 0) for run in runs if run.view.job == "pi" and _is_done(run)}
+    rows = {}
     for samples in sorted({*PI_SECONDS, *whole} - {0}):
-        seconds = [_seconds(samples, [one for one in found if workers_of(one) == count]) for count in workers]
-        if not any(seconds):
-            continue
-        alone = next((each[0] for each, count in zip(seconds, workers, strict=True) if each and count == 1), None)
-        cells = tuple(
-            None if each is None else _cell(samples, count, each, alone)
-            for each, count in zip(seconds, workers, strict=True)
-        )
-        rows.append((samples, cells))
-    return Times(tuple(samples for samples, _ in rows), workers, tuple(cells for _, cells in rows))
+        seconds = {workers: _seconds(samples, by_workers[workers]) for workers in sorted(by_workers)}
+        if any(seconds.values()):
+            alone = seconds.get(1)
+            rows[samples] = tuple(
+                found and _cell(samples, workers, found, alone) for workers, found in seconds.items()
+            )  # fmt: skip
+    return Times(tuple(rows), tuple(sorted(by_workers)), tuple(rows.values()))
 
 
-def _cell(samples: int, workers: int, found: tuple[float, int], alone: float | None) -> Cell:
+def _is_done(run: Run) -> bool:
+    return run.view.state == "done"
+
+
+def _cell(samples: int, workers: int, found: tuple[float, int], alone: tuple[float, int] | None) -> Cell:
     seconds, runs = found
-    speedup = alone / seconds if alone and seconds > 0 else None
+    speedup = alone[0] / seconds if alone and seconds > 0 else None
     theirs = pi_seconds(samples, workers)
     return Cell(seconds, runs, speedup, theirs, theirs is None and is_in_table_5(samples, workers))
 
 
-def workers_of(one: Named) -> int:
-    """How many workers the run's inventory had."""
-    return int(number_of(one.run.result, "workers") or 0)
-
-
-def _seconds(samples: int, runs: Iterable[Named]) -> tuple[float, int] | None:
+def _seconds(samples: int, runs: Iterable[Run]) -> tuple[float, int] | None:
+    """Mean seconds of the runs with so many samples, and how many they are; else, with 0, of those that passed it."""
     whole, passed = [], []
-    for one in runs:
-        view = one.run.view
-        if view.state == "done" and number_of(one.run.result, "samples") == samples:
-            whole.append(view.elapsed_seconds)
-        elif (at := _when(one, samples)) is not None:
+    for run in runs:
+        if _is_done(run) and number_of(run.result, "samples") == samples:
+            whole.append(run.view.elapsed_seconds)
+        elif (at := _when(run, samples)) is not None:
             passed.append(at)
     if whole:
         return fmean(whole), len(whole)
     return (fmean(passed), 0) if passed else None
 
 
-def _when(one: Named, samples: int) -> float | None:
+def _when(run: Run, samples: int) -> float | None:
     """The second at which the run had drawn `samples`, between two that were written down."""
-    view = one.run.view
-    points = view.pi.points if view.pi else ()
+    points = run.view.pi.points if run.view.pi else ()
     # Points count from the first chunk; what the start and the end of the job took belongs to it as well.
-    besides = max(0.0, view.elapsed_seconds - points[-1].seconds) if points and view.state == "done" else 0.0
+    besides = max(0.0, run.view.elapsed_seconds - points[-1].seconds) if points and _is_done(run) else 0.0
     for before, after in pairwise(points):
         if before.samples <= samples <= after.samples and after.samples > before.samples:
             share = (samples - before.samples) / (after.samples - before.samples)
@@ -134,23 +122,8 @@ def _when(one: Named, samples: int) -> float | None:
 def times_chart(times: Times) -> Chart:
     """The table as lines, one for each number of workers."""
     series = []
-    for column, count in enumerate(times.workers):
-        points = [
-            (samples, cell.seconds)
-            for samples, row in zip(times.samples, times.cells, strict=True)
-            if (cell := row[column]) is not None
-        ]
-        series.append(Series(f"{count} worker{'s' if count > 1 else ''}", thinned(points), column))
-    return Chart(
-        id="times",
-        title="Time against samples",
-        hint="Both scales grow by factors of ten: a straight line that rises by as much as it goes right costs the "
-        "same for every sample; a flat start is the time it takes to begin at all.",
-        empty="comes with runs of the pi job that are done",
-        series=tuple(series),
-        x_label="samples",
-        y_label="time",
-        x_unit="samples",
-        y_unit="seconds",
-        logarithmic=True,
-    )
+    for column, workers in enumerate(times.workers):
+        cells = zip(times.samples, times.cells, strict=True)
+        points = [(samples, cell.seconds) for samples, row in cells if (cell := row[column]) is not None]
+        series.append(Series(f"{workers} worker{'s' if workers > 1 else ''}", thinned(points), column))
+    return chart("times", *series)

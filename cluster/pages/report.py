@@ -1,25 +1,19 @@
 """`report.html` of one run: one file with everything in it, drawn with the templates of the live page."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.pages.charts import Chart, Series
 from cluster.pages.drawing import confusion_part, environment
-from cluster.pages.panels import picture_of, remaining
-from cluster.pages.report_tables import (
-    environment_rows,
-    epoch_table,
-    settings_of,
-    summary_tiles,
-    survived_rows,
-    wire_rows,
-    worker_rows,
-)
-from cluster.pages.run_charts import charts_of, place_of, time_of, unit_of
-from cluster.pages.run_files import Run
-from cluster.pages.words import EVENT_TONES, GLOSSARY, run_state
-from cluster.status.view import RunView
+from cluster.pages.panels import Tile
+from cluster.pages.run_charts import charts_of, place_of, time_of, unit_of, worked
+from cluster.pages.run_files import Run, number_of, part_of
+from cluster.pages.words import NOTHING, amount, count, duration, figure, give_or_take, percent, rate, short
+from cluster.status.view import EpochView, RunView
 
 MOST_EVENTS = 500
+
+Table = tuple[list[str], list[list[str]]]
+"""Heads and rows."""
 
 
 def report(run: Run) -> str:
@@ -27,26 +21,21 @@ def report(run: Run) -> str:
     view = run.view
     made = environment()
     parts: Any = made.get_template("parts.html").module
+    found = charts_of(view)
     charts = [
-        chart
-        for chart in [*charts_of(view), *([time_of(view.pi)] if view.pi else []), _worked(view)]
-        if not chart.is_empty
-    ]
-    absent = [chart.title for chart in charts_of(view) if chart.is_empty]
+        chart for chart in [*found, *([time_of(view.pi)] if view.pi else []), worked(view)] if not chart.is_empty
+    ]  # fmt: skip
     return made.get_template("report.html").render(
         title=f"{view.job} on {view.cluster}",
         view=view,
         name=run.name,
-        meaning=run_state(view.state),
-        left=remaining(view),
         tiles=summary_tiles(run),
         charts=[chart for chart in charts if chart.kind != "spans"],
         timeline=next((chart for chart in charts if chart.kind == "spans"), None),
-        absent=absent,
+        absent=[chart.title for chart in found if chart.is_empty],
         confusion=confusion_part(parts, view) if view.confusion is not None else None,
-        picture=picture_of(view),
         unit=unit_of(view),
-        workers=worker_rows(view),
+        workers=worker_table(view),
         epochs=epoch_table(view.train.epochs) if view.train and view.train.epochs else None,
         wire=wire_rows(run),
         survived=survived_rows(run),
@@ -54,33 +43,178 @@ def report(run: Run) -> str:
         environment=environment_rows(run),
         processors=any(node.processor for node in view.nodes),
         events=view.events[-MOST_EVENTS:],
-        tones=EVENT_TONES,
-        glossary=GLOSSARY,
     )
 
 
-def _worked(view: RunView) -> Chart:
-    """What each worker did in the whole run."""
-    unit = unit_of(view)
-    done = [
-        (role.task, role.windows) for node in view.nodes for role in node.roles if role.task.startswith("worker:")
+def summary_tiles(run: Run) -> list[Tile]:
+    """The figures of a run that has ended, to look at first."""
+    view, result = run.view, run.result
+    tiles = [Tile("Time", duration(view.elapsed_seconds), "from the first to the last moment of the job")]
+    if view.pi is not None:
+        samples, seconds = number_of(result, "samples"), view.elapsed_seconds
+        speed = samples / seconds if samples is not None and seconds > 0 else None
+        tiles += [
+            Tile("Estimate of pi", figure(number_of(result, "estimate"), 7), "four times the share of hits"),
+            Tile("Standard error", give_or_take(number_of(result, "standard_error")), "how far off by chance"),
+            Tile("Samples", short(samples), f"of {short(view.pi.planned_samples)} planned"),
+            Tile("Throughput", rate(speed), "samples a second, start included"),
+        ]
+    else:
+        tested = view.figures.get("test", {})
+        tiles += [
+            Tile("Test accuracy", percent(tested.get("accuracy"), 2), "share of the test windows named correctly"),
+            Tile("Macro F1", figure(tested.get("f1_macro")), "precision and recall in one, every class alike"),
+            Tile("Test loss", figure(tested.get("loss")), "how wrong the answers are; 0 is best"),
+        ]
+    if view.train is not None:
+        speed = number_of(result, "throughput", "windows_per_second")
+        tiles += [
+            Tile("Throughput", rate(speed), "windows a second while it trained"),
+            Tile("Staleness", figure(number_of(result, "staleness", "mean"), 1), "updates of others in between, mean"),
+        ]
+    workers = len({role.task for node in view.nodes for role in node.roles if role.task.startswith("worker:")})
+    return [*tiles, Tile("Workers", count(workers or part_of(result, "workers")), "processes that computed")]
+
+
+_SETTINGS = {
+    "mode": "", "workers": "", "ps": "", "seed": "", "dataset": "dataset.name", "dataset.sha256": "",
+    "dataset.train_windows": "", "dataset.test_windows": "", "model.parameters": "", "samples": "planned_samples",
+    "evaluated_run": "",
+}  # fmt: skip
+"""Keys of a result that are shown as settings, and where their values stand if not under the same key."""
+
+
+def settings_of(run: Run) -> dict[str, str]:
+    """Everything the run was set to, by the key that the inventory has for it."""
+    result = run.result
+    found = {key: part_of(result, *(path or key).split(".")) for key, path in _SETTINGS.items()}
+    found |= dict(_flat(part_of(result, "settings") or {}))
+    return {key: _text(value) for key, value in found.items() if value is not None}
+
+
+def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in found.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() if abs(value) >= 10_000:
+            return f"{value:,}"
+        case float():
+            return f"{value:g}"
+        case list():
+            return ", ".join(_text(one) for one in value)
+        case _:
+            return str(value)
+
+
+def wire_rows(run: Run) -> list[Tile]:
+    """Bytes between workers and parameter servers; none where nothing was measured."""
+    pull, push = (number_of(run.result, "wire", f"{way}_bytes_per_step") for way in ("pull", "push"))
+    if pull is None or push is None:
+        return []
+    steps = number_of(run.result, "updates", "applied") or number_of(run.result, "updates", "scheduled") or 0.0
+    codec = part_of(run.result, "settings", "codec", "name")
+    rows = [
+        Tile("pull", amount(pull), "a step: parameters, from the servers to a worker"),
+        Tile("push", amount(push), "a step: a gradient, from a worker to the servers"),
+        Tile("packets", count(number_of(run.result, "wire", "packets_per_step")), "a step, both ways"),
+        Tile("all steps", amount((pull + push) * steps), f"pull and push of {count(steps)} updates"),
+    ]
+    return [*rows, *([Tile("codec", str(codec), "how the numbers are written on the wire")] if codec else [])]
+
+
+def survived_rows(run: Run) -> list[Tile]:
+    """What went wrong without ending the run."""
+    result, view = run.result, run.view
+    departures = sum(role.departures for node in view.nodes for role in node.roles)
+    suspected = sum(span.state == "suspected" for span in view.spans)
+    rows = [
+        Tile("workers lost", count(departures), "times a worker left the cluster; its work was done by others"),
+        Tile("suspicions", count(suspected), "times a worker was silent for longer than its work should take"),
+    ]
+    if view.train is not None:
+        applied, planned, twice, lost = (
+            count(number_of(result, "updates", key))
+            for key in ("applied", "scheduled", "duplicates_dropped", "rolled_back")
+        )
+        rows += [
+            Tile("updates applied", applied, f"of {planned}"),
+            Tile("sent twice", twice, "dropped: each update counts once"),
+            Tile("rolled back", lost, "lost with a server, and done again"),
+            Tile("resumptions", count(number_of(result, "resumptions")), "times the job was resumed"),
+        ]
+    injected = part_of(result, "chaos", "injected") or {}
+    return rows + [Tile(f"injected: {fault}", count(times), "by --chaos") for fault, times in injected.items()]
+
+
+_OF_THE_MACHINE = "of the coordinator's machine"
+_ENVIRONMENT = {
+    "pscluster": "version of this project", "tensorflow": "version of TensorFlow", "python": "version of Python",
+    "numpy": "version of NumPy", "system": _OF_THE_MACHINE, "processor": _OF_THE_MACHINE, "cores": _OF_THE_MACHINE,
+    "memory_bytes": _OF_THE_MACHINE,
+}  # fmt: skip
+
+
+def environment_rows(run: Run) -> list[Tile]:
+    """What the run ran on, as far as it was written down."""
+    found = {key: value for key in _ENVIRONMENT if (value := part_of(run.environment, key)) is not None}
+    return [
+        Tile(
+            key.removesuffix("_bytes"),
+            amount(float(value)) if key == "memory_bytes" else str(value),
+            _ENVIRONMENT[key],
+        )
+        for key, value in found.items()
+    ]
+
+
+SPAN_STATES = ("working", "suspected", "away")
+
+
+def worker_table(view: RunView) -> Table | None:
+    """A row for each worker that there is in the inventory or was in the run; None where there are none."""
+    unit, rows = unit_of(view), dict[str, list[str]]()
+    for node in view.nodes:
+        for role in node.roles:
+            if role.task.startswith("worker:"):
+                shares = _shares(view, role.task)
+                speeds = [sample.workers[role.task] for sample in view.samples if role.task in sample.workers]
+                rows[role.task] = [
+                    role.task, node.name, count(role.windows), short(sum(speeds) / len(speeds) if speeds else None),
+                    duration(role.step_seconds), *(percent(shares.get(state)) for state in SPAN_STATES),
+                    f"{role.departures}\N{MULTIPLICATION SIGN}",
+                ]  # fmt: skip
+    heads = ["worker", "node", unit, f"{unit}/s", "a step", *SPAN_STATES, "left"]
+    return (heads, [rows[task] for task in sorted(rows, key=place_of)]) if rows else None
+
+
+def _shares(view: RunView, task: str) -> dict[str, float]:
+    """Of the time since it first was there, by state; empty before."""
+    seconds = dict.fromkeys(SPAN_STATES, 0.0)
+    for span in view.spans:
+        if span.task == task:
+            end = view.elapsed_seconds if span.end_seconds is None else span.end_seconds
+            seconds[span.state] = seconds.get(span.state, 0.0) + max(0.0, end - span.begin_seconds)
+    total = sum(seconds.values())
+    return {state: spent / total for state, spent in seconds.items()} if total else {}
+
+
+def epoch_table(epochs: tuple[EpochView, ...]) -> Table:
+    """The table of all epochs."""
+    heads = ["epoch", "stage", "loss", "accuracy", "held-out loss", "held-out accuracy", "held-out F1", "learning rate"]
+    rows = [
+        [
+            str(epoch.epoch), epoch.stage, figure(epoch.loss), percent(epoch.accuracy), figure(epoch.validation_loss),
+            percent(epoch.validation_accuracy), figure(epoch.validation_f1_macro), f"{epoch.learning_rate:.2g}",
+        ]
+        for epoch in epochs
     ]  # fmt: skip
-    done.sort(key=lambda entry: place_of(entry[0]))
-    worked = any(windows for _, windows in done)
-    return Chart(
-        id="worked",
-        title="Work done by each worker",
-        hint=f"{unit.capitalize()} worked off in the whole run. Uneven bars: uneven processors, or workers that were "
-        "away.",
-        empty="was not written down in this run",
-        series=(
-            Series(
-                unit, tuple((place, float(windows)) for place, (_, windows) in enumerate(done)) if worked else (), 0
-            ),
-        ),
-        kind="bars",
-        x_label="worker",
-        y_label=unit,
-        labels=tuple(task.removeprefix("worker:") for task, _ in done),
-        from_zero=True,
-    )
+    kept = [place for place in range(len(heads)) if any(row[place] != NOTHING for row in rows)]
+    return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]

@@ -1,15 +1,20 @@
-"""A run as its folder has it: the picture, the result, and what it ran on."""
+"""The files of a run's folder for people: what a report is drawn from, and what a job leaves at its end."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.status.history import read_run
+from cluster.atomic_write import atomic_write
+from cluster.status.history import RESULT, json_object, read_run
 from cluster.status.view import RunView
 
-ENVIRONMENT = "environment.json"
+log = logging.getLogger(__name__)
+
+ENVIRONMENT, REPORT = "environment.json", "report.html"
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,11 @@ class Run:
 
 def run_of(folder: Path) -> Run:
     """The run in `folder`. Raises UsageError if the folder holds none."""
-    return Run(folder, read_run(folder), _object(folder / "result.json"), _object(folder / ENVIRONMENT))
+    return Run(folder, read_run(folder), json_object(folder / RESULT) or {}, json_object(folder / ENVIRONMENT) or {})
 
 
 def part_of(found: Mapping[str, Any], *keys: str) -> Any:
-    """`found[first][second]...`, None where a key is missing, as in older and interrupted runs."""
+    """`found[first][second]...`, None where a key is missing, as in interrupted runs."""
     value: Any = found
     for key in keys:
         if not isinstance(value, Mapping):
@@ -50,9 +55,27 @@ def number_of(found: Mapping[str, Any], *keys: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _object(path: Path) -> dict[str, Any]:
+Environment = Callable[[], Mapping[str, Any]]
+"""Gives what goes into `environment.json`."""
+
+
+@contextmanager
+def reported(folder: Path, environment: Environment) -> Iterator[None]:
+    """Around a job with its result: at its end, whether it failed or not, there is a report of it."""
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        yield
+    except Exception:
+        leave_report(folder, environment)
+        raise
+    leave_report(folder, environment)
+
+
+def leave_report(folder: Path, environment: Environment) -> None:
+    """Write both, `environment()` first. Whatever goes wrong is a warning: the job has its result already."""
+    try:
+        atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
+        from cluster.pages.report import report
+
+        atomic_write(folder / REPORT, report(run_of(folder)).encode())
+    except Exception as problem:  # a picture of the run must never cost the run
+        log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)

@@ -14,7 +14,8 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -23,14 +24,26 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from cluster.control.door import Door, listening
-from cluster.pages.entrance import Entrance, Guarded, Receive, Scope, Send
-from cluster.pages.viewers import MOST_VIEWERS, Renderer, Viewers
-from cluster.status.history_file import finite
+from cluster.pages.drawing import Drawing
+from cluster.pages.entrance import Entrance, Guarded
+from cluster.status.history import finite
 from cluster.status.view import RunView, described
 
 log = logging.getLogger(__name__)
+
+MOST_VIEWERS = 100
+EVERY_SECONDS = 1.0
+STUCK_SECONDS = 15.0
+"""A viewer that has taken nothing for so long is let go; until then it gets the latest of each fragment, once."""
+QUIET_SECONDS = 15.0
+"""After so long without a change a comment says that the connection lives."""
+OPENING = b"retry: 2000\n\n"
+"""Milliseconds after which a browser asks again: another coordinator may be there by then."""
+ALIVE = b": alive\n\n"
+CLOSING = "closing"
 
 FRESH_SECONDS = 0.5
 """An answer so old is given again."""
@@ -47,11 +60,170 @@ EVENTS = "/events"
 View = Callable[[], RunView]
 
 
+@dataclass(eq=False)
+class Viewer:
+    """One open connection. `waiting` holds the latest of each fragment that it has not got yet."""
+
+    waiting: dict[str, bytes] = field(default_factory=dict)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """It is too slow, or the server ends without waiting any longer."""
+    taken: float = 0.0
+    """When it last took what there was."""
+    last: bool = False
+    """Whether what is waiting is the last of it."""
+
+    def give(self, fragments: dict[str, bytes], *, last: bool = False) -> None:
+        """These are newer than what it has."""
+        self.waiting.update(fragments)
+        self.last = self.last or last
+        if fragments or last:
+            self.wake.set()
+
+
+class Viewers:
+    """All viewers, within one event loop: each gets everything at once, then the changes."""
+
+    def __init__(self, view: View, renderer: Drawing, most: int = MOST_VIEWERS) -> None:
+        self._view, self._renderer, self._most = view, renderer, most
+        self._viewers: set[Viewer] = set()
+        self._drawn: dict[str, bytes] = {}
+        self._drawn_at = float("-inf")
+        self._drawing: asyncio.Task[None] | None = None
+        self._refused = ""
+        self._closed = False
+
+    @property
+    def full(self) -> bool:
+        """Whether no more are taken."""
+        return len(self._viewers) >= min(self._most, MOST_VIEWERS)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._viewers)
+
+    def enter(self) -> Viewer:
+        """One more, who gets everything at once."""
+        loop = asyncio.get_running_loop()
+        viewer = Viewer(taken=loop.time())
+        if loop.time() - self._drawn_at >= EVERY_SECONDS:
+            changed = self._draw(loop.time())
+            for other in self._viewers:
+                other.give(changed)  # the next drawing finds no change in it any more
+        viewer.give(self._drawn)
+        self._viewers.add(viewer)
+        if self._closed:
+            viewer.give(self._closing(), last=True)  # a browser reconnects at once when its stream ends
+        elif self._drawing is None or self._drawing.done():
+            self._drawing = loop.create_task(self._draw_on())
+        return viewer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send changes as they come, until the viewer goes, is too slow, or the job ends. See ASGI."""
+        if self.full:
+            words = f"{self.count} viewers have this page open already: wait until one closes it\n"
+            await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
+            return
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        viewer = self.enter()
+
+        async def sending() -> None:
+            async for chunk in self.stream(viewer):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+        async def leaving() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        tasks = [asyncio.ensure_future(work) for work in (sending(), leaving(), viewer.gone.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._viewers.discard(viewer)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stream(self, viewer: Viewer) -> AsyncIterator[bytes]:
+        """What the viewer is to be sent, until it is gone or the page ends."""
+        loop = asyncio.get_running_loop()
+        yield OPENING
+        while not viewer.gone.is_set():
+            viewer.taken = loop.time()
+            try:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await viewer.wake.wait()
+            except TimeoutError:
+                yield ALIVE
+                continue
+            chunk, last = b"".join(viewer.waiting.values()), viewer.last
+            viewer.waiting.clear()
+            viewer.wake.clear()
+            if chunk:
+                yield chunk
+            if last:
+                return
+
+    async def close(self) -> None:
+        """Send every viewer the last picture and an event `closing`, and let it go."""
+        self._closed = True
+        if self._drawing is not None:
+            self._drawing.cancel()
+        if self._viewers:
+            changed = self._draw(asyncio.get_running_loop().time())
+            changed |= self._closing()
+            for viewer in self._viewers:
+                viewer.give(changed, last=True)
+
+    def _closing(self) -> dict[str, bytes]:
+        return {CLOSING: event(CLOSING, json.dumps({"state": self._view().state}))}
+
+    async def _draw_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._viewers:
+            await asyncio.sleep(max(0.0, self._drawn_at + EVERY_SECONDS - loop.time()))
+            changed = self._draw(loop.time())
+            for viewer in self._viewers:
+                if viewer.waiting and loop.time() - viewer.taken > STUCK_SECONDS:
+                    viewer.gone.set()
+                    viewer.wake.set()
+                else:
+                    viewer.give(changed)
+
+    def _draw(self, now: float) -> dict[str, bytes]:
+        """Draw everything; what has changed since the last time."""
+        self._drawn_at = now
+        try:
+            texts = self._renderer.fragments(self._view())
+            drawn = {name: event(name, text) for name, text in texts.items()}
+        except Exception as problem:  # a picture that cannot be drawn ends no job
+            line = f"the live page cannot be drawn: {type(problem).__name__}: {problem}"
+            if line != self._refused:
+                log.warning("%s", line)
+            self._refused = line
+            return {}
+        changed = {name: content for name, content in drawn.items() if self._drawn.get(name) != content}
+        self._drawn = drawn
+        return changed
+
+
+def event(name: str, data: str) -> bytes:
+    """A server-sent event (WHATWG HTML, section 9.2)."""
+    lines = "".join(f"data: {line}\n" for line in data.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    return f"event: {name}\n{lines}\n".encode()
+
+
 class PageServer:
     """A running server. `port` is the one bound, also where 0 was asked for."""
 
     def __init__(
-        self, host: str, port: int, view: View, renderer: Renderer, static: Path, names: Collection[str] = ()
+        self, host: str, port: int, view: View, renderer: Drawing, static: Path, names: Collection[str] = ()
     ) -> None:  # fmt: skip
         """`view()` is asked from the server's thread. Raises OSError when the address cannot be bound."""
         listener = listening(host, port)
@@ -60,12 +232,14 @@ class PageServer:
         self._door = Door(listener, "the live page", MOST_CONNECTIONS)
         self.port: int = listener.getsockname()[1]
         self.viewers = Viewers(view, renderer, self._door.most // 2)
-        self._pages = _Pages(view, renderer)
+        self._view, self._renderer = view, renderer
+        self._given: dict[str, tuple[float, bytes]] = {}
+        self._asked = float("-inf")
         application = Starlette(
             routes=[
-                Route("/", self._pages.page),
-                Route("/api/status", self._pages.status),
-                Route(EVENTS, Events(self.viewers)),
+                Route("/", self._page),
+                Route("/api/status", self._status),
+                Route(EVENTS, self.viewers),
                 Mount("/static", StaticFiles(directory=static)),
             ],
             exception_handlers={404: _unknown, Exception: _broken},
@@ -95,7 +269,7 @@ class PageServer:
     @property
     def watched(self) -> bool:
         """Whether a viewer looks."""
-        return bool(self.viewers.count) or time.monotonic() - self._pages.asked < WATCHED_SECONDS
+        return bool(self.viewers.count) or time.monotonic() - self._asked < WATCHED_SECONDS
 
     def close(self) -> None:
         """Send every viewer the last picture, stop answering, free the port. Takes a few seconds at most."""
@@ -111,6 +285,24 @@ class PageServer:
         self._thread.join(2 * CLOSE_SECONDS)
         self._door.listener.close()
 
+    async def _page(self, _request: Request) -> Response:
+        return HTMLResponse(self._fresh("page", lambda: self._renderer.page(self._view()).encode()))
+
+    async def _status(self, _request: Request) -> Response:
+        self._asked = time.monotonic()
+
+        def draw() -> bytes:
+            return json.dumps(finite(described(self._view())), allow_nan=False).encode() + b"\n"
+
+        return Response(self._fresh("status", draw), media_type="application/json")
+
+    def _fresh(self, name: str, draw: Callable[[], bytes]) -> bytes:
+        given, content = self._given.get(name, (float("-inf"), b""))
+        if time.monotonic() - given >= FRESH_SECONDS:
+            content = draw()
+            self._given[name] = time.monotonic(), content
+        return content
+
     def _run(self) -> None:
         asyncio.run(self._serve())
 
@@ -125,78 +317,8 @@ class PageServer:
             entrance.close()
 
 
-class _Pages:
-    """The answers."""
-
-    def __init__(self, view: View, renderer: Renderer) -> None:
-        self._view, self._renderer = view, renderer
-        self._given: dict[str, tuple[float, bytes]] = {}
-        self.asked = float("-inf")
-
-    async def page(self, _request: Request) -> Response:
-        """The whole page as it is now."""
-        return HTMLResponse(self._fresh("page", lambda: self._renderer.page(self._view()).encode()))
-
-    async def status(self, _request: Request) -> Response:
-        """The whole picture as JSON."""
-        self.asked = time.monotonic()
-
-        def draw() -> bytes:
-            return json.dumps(finite(described(self._view())), allow_nan=False).encode() + b"\n"
-
-        return Response(self._fresh("status", draw), media_type="application/json")
-
-    def _fresh(self, name: str, draw: Callable[[], bytes]) -> bytes:
-        given, content = self._given.get(name, (float("-inf"), b""))
-        if time.monotonic() - given >= FRESH_SECONDS:
-            content = draw()
-            self._given[name] = time.monotonic(), content
-        return content
-
-
-class Events:
-    """Changes as they come, until the viewer goes, is too slow, or the job ends."""
-
-    def __init__(self, viewers: Viewers) -> None:
-        self._viewers = viewers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
-        if self._viewers.full:
-            words = f"{self._viewers.count} viewers have this page open already: wait until one closes it\n"
-            await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
-            return
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if scope["method"] == "HEAD":
-            await send({"type": "http.response.body", "body": b""})
-            return
-        viewer = self._viewers.enter()
-
-        async def sending() -> None:
-            async for chunk in self._viewers.stream(viewer):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-
-        async def leaving() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        tasks = [asyncio.ensure_future(work) for work in (sending(), leaving(), viewer.gone.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._viewers.leave(viewer)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-
-_not_found = PlainTextResponse("expected /, /events, /api/status or /static/NAME\n", 404)
-
-
 async def _unknown(_request: Request, _problem: Exception) -> Response:
-    return _not_found
+    return PlainTextResponse("expected /, /events, /api/status or /static/NAME\n", 404)
 
 
 async def _broken(_request: Request, problem: Exception) -> Response:

@@ -1,6 +1,13 @@
-"""What the words on page and report mean, and in which tone a state is shown."""
+"""How page and report write states, stages and numbers. `words.yaml` has the texts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import TypeGuard
+
+import yaml
+from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True)
@@ -12,101 +19,118 @@ class Meaning:
     meaning: str
 
 
-RUN_STATES = {
-    "preparing": Meaning("preparing", "waiting", "reads the recordings and connects the roles"),
-    "running": Meaning("running", "well", "the job runs"),
-    "done": Meaning("done", "well", "complete"),
-    "cancelled": Meaning("cancelled", "off", "ended by a person before it was complete"),
-    "failed": Meaning("failed", "bad", "ended by an error"),
-}
+@dataclass(frozen=True)
+class Words:
+    """The texts of `words.yaml`."""
 
-ROLE_STATES = {
-    "absent": Meaning("away", "bad", "does not answer; it is asked again and again"),
-    "joining": Meaning("joining", "waiting", "answers, and is being taken in"),
-    "idle": Meaning("idle", "waiting", "in the cluster, without work at the moment"),
-    "busy": Meaning("working", "well", "in the cluster, computing"),
-    "suspect": Meaning("suspected", "warning", "silent for longer than its work should take"),
-    "slow": Meaning("slow", "warning", "alive, and late with its work"),
-    "fenced": Meaning("shut out", "bad", "too late: nothing it still sends counts"),
-    "drained": Meaning("drained", "off", "taken out by a person"),
-    "up": Meaning("up", "well", "answers"),
-    "lost": Meaning("lost", "bad", "does not answer"),
-    "unknown": Meaning("not known", "off", "nothing was heard of it yet"),
-}
+    run_states: Mapping[str, Meaning]
+    role_states: Mapping[str, Meaning]
+    span_states: Mapping[str, int]
+    stages: Mapping[str, str]
+    step_parts: Mapping[str, str]
+    event_tones: Mapping[str, str]
+    glossary: Mapping[str, str]
 
-SPAN_STATES = {"working": 2, "suspected": 1, "away": 5}
-"""States of the timeline, and the colour of each."""
 
-STAGES = {
-    "train": "training",
-    "refit": "training again on all people",
-    "validation": "looking at held-out people",
-    "test": "the final test",
-    "pi": "drawing random points",
-}
-
-STEP_PARTS = {
-    "pull": "fetching parameters",
-    "compute": "computing the gradient",
-    "push": "sending the gradient",
-    "wait": "in queues and between",
-}
-
-EVENT_TONES = {
-    "run": "waiting",
-    "stage": "waiting",
-    "joined": "well",
-    "suspected": "warning",
-    "answers": "well",
-    "left": "bad",
-    "drained": "off",
-    "checkpoint": "off",
-    "resumed": "warning",
-    "fault": "bad",
-    "warning": "warning",
-    "done": "well",
-    "cancelled": "off",
-    "failed": "bad",
-}
-
-GLOSSARY = {
-    "coordinator": "the process that runs the job: it hands out work and serves this page while it does",
-    "worker": "a process that computes: gradients in a training, random points in the pi job",
-    "parameter server (ps)": "a process that keeps the network's parameters and applies every update to them",
-    "window": "a short piece of a recording, by default 128 moments (2.56 s), which the network names an activity for",
-    "batch": "the windows that one update is computed from",
-    "epoch": "one pass over all training windows",
-    "update": "one change of the parameters, from the gradient of one batch",
-    "step": "what a worker does for an update: pull, compute, push",
-    "pull": "a worker fetches the present parameters from the parameter servers",
-    "push": "a worker sends its gradient to the parameter servers",
-    "gradient": "in which direction, and how strongly, the parameters should change",
-    "staleness": "how many updates of others were applied between a worker's pull and its push; 0 is perfectly fresh",
-    "loss": "how wrong the network is, as the cross-entropy of its answers: 0 is perfect, guessing among six is 1.79",
-    "accuracy": "share of windows that were named correctly",
-    "precision": "of the windows that were given this name, the share that deserve it",
-    "recall": "of the windows that deserve this name, the share that were given it",
-    "F1": "precision and recall in one number, their harmonic mean; macro: the mean over classes",
-    "validation": "people of the training set who are held out, to choose the best epoch; never the test set",
-    "learning rate": "how big a change each update makes",
-    "checkpoint": "the state of the training on disk, from which it resumes after a failure",
-    "standard error": "how far off the estimate typically is by chance: two in three times it is closer than that",
-    "suspected": "a worker that is silent for longer than its work should take",
-    "shut out (fenced)": "a worker that was too late: nothing it still sends counts, and it has to join again",
-    "drained": "a worker that a person took out of the cluster",
-}
+WORDS = TypeAdapter(Words).validate_python(
+    yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+)
 
 
 def run_state(state: str) -> Meaning:
-    """The state of a run; one that is not known is shown as it is."""
-    return RUN_STATES.get(state, Meaning(state, "off", ""))
+    """The state of a run; an unknown one appears as it is."""
+    return WORDS.run_states.get(state, Meaning(state, "off", ""))
 
 
 def role_state(state: str) -> Meaning:
-    """The state of a role; one that is not known is shown as it is."""
-    return ROLE_STATES.get(state, Meaning(state, "off", ""))
+    """The state of a role; an unknown one appears as it is."""
+    return WORDS.role_states.get(state, Meaning(state, "off", ""))
 
 
-def stage(name: str) -> str:
-    """A stage in words."""
-    return STAGES.get(name, name)
+NOTHING = "\N{EN DASH}"
+"""Stands where nothing is known (yet)."""
+
+_TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def _known(value: float | None) -> TypeGuard[float]:
+    return value is not None and isfinite(value)
+
+
+def count(value: float | None) -> str:
+    """A whole number with thin groups: `12,345`."""
+    return f"{round(value):,}" if _known(value) else NOTHING
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A loss or a share: `0.8132`."""
+    return f"{value:.{digits}f}" if _known(value) else NOTHING
+
+
+def give_or_take(error: float | None) -> str:
+    """An error as one word, which is never broken into two rows: `± 0.0001235`."""
+    return f"±\N{NO-BREAK SPACE}{figure(error, 7)}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share as `81.3 %`."""
+    return f"{100 * value:.{digits}f} %" if _known(value) else NOTHING
+
+
+def short(value: float | None) -> str:
+    """Three digits that matter, with k, M or G: `1.25 M`."""
+    if not _known(value):
+        return NOTHING
+    for size, letter in _DECIMAL:
+        if abs(value) >= size:
+            return f"{_three(value / size)} {letter}"
+    return _three(value)
+
+
+def rate(value: float | None) -> str:
+    """A rate: `1.25 M/s`."""
+    text = short(value)
+    return text if text == NOTHING else f"{text}/s"
+
+
+def amount(value: float | None) -> str:
+    """Bytes, decimal: `1.25 MB`."""
+    if not _known(value):
+        return NOTHING
+    text = short(value)
+    return f"{text}B" if text[-1].isalpha() else f"{text} B"
+
+
+def duration(seconds: float | None) -> str:
+    """`850 ms`, `12.5 s`, `3 min 20 s`, `2 h 5 min`."""
+    if not _known(seconds) or seconds < 0:
+        return NOTHING
+    if seconds < 1:
+        return f"{round(1000 * seconds)} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    seconds = round(seconds)
+    for index, (size, unit) in enumerate(_TIMES):
+        if seconds >= size:
+            below, lower = (*_TIMES, (1.0, "s"))[index + 1]
+            whole, rest = divmod(seconds, size)
+            return f"{int(whole)} {unit} {int(rest // below)} {lower}"
+    return f"{seconds} s"
+
+
+def label(text: str) -> str:
+    """The name of a class as words: `WALKING_UPSTAIRS` is `Walking upstairs`."""
+    words = text.replace("_", " ").strip()
+    return words.capitalize() if words.isupper() else words
+
+
+def significant(value: float | None, digits: int = 5) -> float | None:
+    """The number with `digits` digits, which keeps charts small; None for what JSON has no word for."""
+    if not _known(value):
+        return None
+    return float(f"{value:.{digits}g}")
+
+
+def _three(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

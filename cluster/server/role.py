@@ -25,7 +25,7 @@ from cluster.control.actions import Actions
 from cluster.control.door import RateLimitedLog, raise_limit
 from cluster.control.rules import Rules
 from cluster.errors import ClusterError, ExitCode
-from cluster.logs import Speaker, begin, last_line
+from cluster.logs.lines import Speaker, begin, last_line
 from cluster.logs.terminal import say
 from cluster.metrics import exporter, standard
 from cluster.metrics.instruments import Identity

@@ -1,11 +1,12 @@
 """A run, event by event. Pure: `apply` makes the next state of a state and an event.
 
-A live run and one that is read back from its history go through the same function.
+A live run and one that is read back from its history go through the same function. `implied` gives the events that
+follow from a live one.
 """
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import isfinite
@@ -13,7 +14,7 @@ from typing import Any, assert_never
 
 from cluster.status import events
 from cluster.status.events import Event, Stamped
-from cluster.status.parts import STALENESS_BOUNDS, StalenessCount
+from cluster.status.parts import STALENESS_BOUNDS, Seen, StalenessCount, TrainCount
 from cluster.status.state import (
     COORDINATOR,
     LATEST_PARTS,
@@ -29,7 +30,17 @@ from cluster.status.state import (
     Window,
     line_of,
 )
-from cluster.status.thinning import AWAY, SUSPECTED, WORKING, Estimates, live_workers, mean, with_epoch, with_line
+from cluster.status.thinning import (
+    AWAY,
+    SPAN_OF_PHASE,
+    SUSPECTED,
+    WORKING,
+    Estimates,
+    live_workers,
+    mean,
+    with_epoch,
+    with_line,
+)
 from cluster.status.view import NodeView, PiPoint
 
 SPAN_OF_CHANGE = {"working": WORKING, "joined": WORKING, "answers": WORKING, "suspected": SUSPECTED}
@@ -48,11 +59,13 @@ def replay(found: Iterable[Stamped], state: RunState = RunState()) -> RunState: 
 
 def apply(state: RunState, event: Event, seconds: float) -> RunState:
     """The state after `event`, which happened at this second of the run."""
+    count = TrainCount() if state.training is None else state.training.count
     match event:
         case events.Stepped() | events.Updated():
             return _worked_on(state, [(seconds, event)])
         case events.Advanced(done):
-            return _advanced(state, done, seconds)
+            pace = Pace() if state.progress is None else state.progress.pace
+            return _at_stage(state, pace=pace.advanced(done, seconds))
         case events.PointsDrawn():
             return _drawn(state, event, seconds)
         case events.Evaluated(task, windows, taken):
@@ -60,33 +73,37 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
         case events.Looked():
             return _looked(state, event, seconds)
         case events.Sampled():
-            return _sampled(state, event, seconds)
+            roles = {task: replace(role, sampled_windows=role.windows) for task, role in state.roles.items()}
+            samples = state.samples.with_one(event.view(seconds))
+            return replace(state, samples=samples, roles=roles, window=Window(seconds))
         case events.RoleSeen():
             return _role_seen(state, event)
         case events.WorkerChanged():
             return _changed_worker(_noted(state, event, seconds), event, seconds)
         case events.Validating(begins):
-            if state.progress is None:
-                return state
-            return replace(state, progress=replace(state.progress, validating=begins))
+            return _at_stage(state, validating=begins)
         case events.BatchesCut(micro_batches):
             return _training(state, micro_batches=micro_batches)
-        case events.Planned(epochs, epochs_done, rate):
-            return _counted_training(state, planned_epochs=epochs, epoch=epochs_done, learning_rate=rate)
+        case events.Planned(planned, epochs_done, rate):
+            return _counted_training(state, planned_epochs=planned, epoch=epochs_done, learning_rate=rate)
         case events.EpochEnded():
-            return _epoch(_noted(state, event, seconds), event, seconds)
-        case events.FiguresComputed():
-            return _evaluated(state, event, seconds)
+            epochs = with_epoch(state.training.epochs, (seconds, event)) if state.training is not None else ()
+            return _counted_training(_training(_noted(state, event, seconds), epochs=epochs), epoch=event.epoch)
+        case events.FiguresComputed(split):
+            others = {known: found for known, found in state.evaluations.items() if known != split}
+            return replace(state, evaluations={**others, split: (seconds, event)})
         case events.UpdatesCounted(applied, dropped, rolled_back, resumptions):
             return _counted_training(
                 state, updates_applied=applied, duplicates_dropped=dropped, rolled_back=rolled_back,
                 resumptions=resumptions,
             )  # fmt: skip
-        case events.TrafficCounted():
-            return _traffic(state, event)
+        case events.TrafficCounted(sent, received, steps):
+            return _counted_training(
+                state, pulled_bytes=count.pulled_bytes + sent, pushed_bytes=count.pushed_bytes + received,
+                counted_steps=count.counted_steps + steps,
+            )  # fmt: skip
         case events.CheckpointWritten():
-            checkpoints = state.training.count.checkpoints + 1 if state.training is not None else 0
-            return _counted_training(_noted(state, event, seconds), checkpoints=checkpoints)
+            return _counted_training(_noted(state, event, seconds), checkpoints=count.checkpoints + 1)
         case events.StageBegan(name, total, unit):
             began = replace(state, progress=PresentStage(name, unit, Pace(total)))
             return _noted(replace(began, drawing_since=seconds) if name == "pi" else began, event, seconds)
@@ -112,13 +129,9 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
 
 
 def _worked(state: RunState, task: str, windows: int, taken: Sequence[float]) -> RunState:
-    role = state.roles.get(task)
-    if role is None:
-        return state
-    steps = (*role.step_seconds, *taken)[-LATEST_STEPS:]
-    return replace(
-        state, roles={**state.roles, task: replace(role, windows=role.windows + windows, step_seconds=steps)}
-    )
+    role = state.roles.get(task, Role(task))
+    steps = (*role.latest_seconds, *taken)[-LATEST_STEPS:]
+    return _role(state, task, windows=role.windows + windows, latest_seconds=steps)
 
 
 def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
@@ -153,22 +166,26 @@ def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
         counted = StalenessCount(tuple(counts), stale.total + staleness, maximum)
         count = replace(training.count, staleness=counted, learning_rate=rate)
         training = replace(training, parts=(*training.parts, *parts)[-LATEST_PARTS:], count=count)
-    progress = state.progress and replace(state.progress, pace=pace)
-    return replace(state, window=window, training=training, progress=progress)
+    return _at_stage(replace(state, window=window, training=training), pace=pace)
 
 
-def _advanced(state: RunState, done: int, seconds: float) -> RunState:
-    progress = state.progress
-    if progress is None:
-        return state
-    return replace(state, progress=replace(progress, pace=progress.pace.advanced(done, seconds)))
+def _at_stage(state: RunState, **changes: Any) -> RunState:
+    return state if state.progress is None else replace(state, progress=replace(state.progress, **changes))
+
+
+def _role(state: RunState, task: str, /, **changes: Any) -> RunState:
+    role = state.roles.get(task)
+    return state if role is None else replace(state, roles={**state.roles, task: replace(role, **changes)})
 
 
 def _drawn(state: RunState, event: events.PointsDrawn, seconds: float) -> RunState:
-    drawing = seconds - (seconds if state.drawing_since is None else state.drawing_since)
-    point = PiPoint(event.drawn, drawing, event.estimate, event.standard_error)
     state = _worked(state, f"worker:{event.task}", event.samples, [event.round_trip_seconds])
-    return replace(state, estimates=Estimates(state.estimates.kept, point))
+    return replace(state, estimates=Estimates(state.estimates.kept, _point(state, event, seconds)))
+
+
+def _point(state: RunState, event: events.PointsDrawn, seconds: float) -> PiPoint:
+    drawing = 0.0 if state.drawing_since is None else seconds - state.drawing_since
+    return PiPoint(event.drawn, drawing, event.estimate, event.standard_error)
 
 
 def _training(state: RunState, **changes: Any) -> RunState:
@@ -177,25 +194,6 @@ def _training(state: RunState, **changes: Any) -> RunState:
 
 def _counted_training(state: RunState, **changes: Any) -> RunState:
     return state if state.training is None else _training(state, count=replace(state.training.count, **changes))
-
-
-def _traffic(state: RunState, event: events.TrafficCounted) -> RunState:
-    if state.training is None:
-        return state
-    count = state.training.count
-    return _counted_training(
-        state,
-        pulled_bytes=count.pulled_bytes + event.sent_bytes,
-        pushed_bytes=count.pushed_bytes + event.received_bytes,
-        counted_steps=count.counted_steps + event.steps,
-    )
-
-
-def _epoch(state: RunState, event: events.EpochEnded, seconds: float) -> RunState:
-    if state.training is None:
-        return state
-    epochs = with_epoch(state.training.epochs, (seconds, event))
-    return _counted_training(_training(state, epochs=epochs), epoch=event.epoch)
 
 
 def _restored(state: RunState, event: events.Restored) -> RunState:
@@ -215,11 +213,6 @@ def _restored(state: RunState, event: events.Restored) -> RunState:
     return _training(replace(state, lines=lines), epochs=epochs)
 
 
-def _evaluated(state: RunState, event: events.FiguresComputed, seconds: float) -> RunState:
-    others = {split: found for split, found in state.evaluations.items() if split != event.split}
-    return replace(state, evaluations={**others, event.split: (seconds, event)})
-
-
 def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
     roles: dict[str, Role] = {}
     for task, role in state.roles.items():
@@ -236,20 +229,11 @@ def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
     return replace(state, roles=roles, live=live, window=window, spans=spans)
 
 
-def _sampled(state: RunState, event: events.Sampled, seconds: float) -> RunState:
-    roles = {task: replace(role, sampled_windows=role.windows) for task, role in state.roles.items()}
-    samples = state.samples.with_one(event.view(seconds))
-    return replace(state, samples=samples, roles=roles, window=Window(seconds))
-
-
 def _changed_worker(state: RunState, event: events.WorkerChanged, seconds: float) -> RunState:
-    role = state.roles.get(event.task)
-    if role is None:
+    if event.task not in state.roles:
         return state
     spans = state.spans.entered(event.task, SPAN_OF_CHANGE.get(event.change, AWAY), seconds)
-    return replace(
-        state, spans=spans, roles={**state.roles, event.task: replace(role, departures=event.departures)}
-    )  # fmt: skip
+    return _role(replace(state, spans=spans), event.task, departures=event.departures)
 
 
 def _role_seen(state: RunState, event: events.RoleSeen) -> RunState:
@@ -264,17 +248,15 @@ def _role_seen(state: RunState, event: events.RoleSeen) -> RunState:
         now = LOST if now == UP else now
     elif not event.task.startswith("worker:"):  # the membership says how a worker is
         now = UP
-    seen = replace(
-        role, state=now, memory_bytes=event.memory_bytes, sent_bytes_per_second=event.sent_bytes_per_second,
-        received_bytes_per_second=event.received_bytes_per_second,
+    return _role(
+        replace(state, nodes=nodes), event.task, state=now, memory_bytes=event.memory_bytes,
+        sent_bytes_per_second=event.sent_bytes_per_second, received_bytes_per_second=event.received_bytes_per_second,
     )  # fmt: skip
-    return replace(state, nodes=nodes, roles={**state.roles, event.task: seen})
 
 
 def _noted(state: RunState, event: Event, seconds: float) -> RunState:
-    if line_of(event, seconds) is None:
-        return state
-    return replace(state, lines=with_line(state.lines, (seconds, event)))
+    has_line = line_of(event, seconds) is not None
+    return replace(state, lines=with_line(state.lines, (seconds, event))) if has_line else state
 
 
 def _began(state: RunState, event: events.Began) -> RunState:
@@ -310,7 +292,7 @@ def _resumed(state: RunState, last: float) -> RunState:
     for task, role in state.roles.items():
         roles[task] = replace(
             role, departures_before=role.departures, state=UP if task == COORDINATOR else UNKNOWN, work=None,
-            mean_rate=None, marks=(), sampled_windows=role.windows,
+            windows_per_second=None, marks=(), sampled_windows=role.windows,
         )  # fmt: skip
         if task.startswith("worker:"):
             spans = spans.entered(task, AWAY, last)
@@ -320,13 +302,10 @@ def _resumed(state: RunState, last: float) -> RunState:
 
 
 def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
-    roles = {
-        task: replace(
-            role, work=None,
-            mean_rate=mean(rate for sample in state.samples.kept if (rate := sample.workers.get(task, 0.0)) > 0),
-        )
-        for task, role in state.roles.items()
-    }  # fmt: skip
+    roles = dict[str, Role]()
+    for task, role in state.roles.items():
+        rates = [sample.workers.get(task, 0.0) for sample in state.samples.kept]
+        roles[task] = replace(role, work=None, windows_per_second=mean(rate for rate in rates if rate > 0))
     return replace(
         state, state=event.state, reason=event.reason, ended_seconds=seconds, roles=roles,
         spans=state.spans.ended(seconds),
@@ -340,7 +319,7 @@ def _counted(state: RunState, event: events.Counted, seconds: float) -> RunState
             steps = () if known.step_seconds is None else (known.step_seconds,)
             roles[task] = replace(
                 roles[task], windows=known.windows, sampled_windows=known.windows, departures=known.departures,
-                memory_bytes=known.memory_bytes, step_seconds=steps,
+                memory_bytes=known.memory_bytes, latest_seconds=steps,
             )  # fmt: skip
     if (found := event.progress) is not None:
         progress = PresentStage(found.stage, found.unit, Pace(found.total, found.done))
@@ -352,3 +331,60 @@ def _counted(state: RunState, event: events.Counted, seconds: float) -> RunState
     if event.estimate is not None:
         state = replace(state, estimates=state.estimates.with_one(event.estimate))
     return state if event.train is None else _training(state, count=event.train, parts=())
+
+
+def implied(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
+    """What follows from `event` and has to be applied before it: changes of workers, samples, kept estimates."""
+    match event:
+        case events.Looked(workers):
+            for task, seen in workers.items():
+                if task in state.roles:
+                    for change in changes_of(state, task, seen):
+                        yield seconds, change
+            if state.window.since is not None and seconds - state.window.since >= state.samples.interval_seconds:
+                yield seconds, _sample(state, workers, seconds - state.window.since)
+        case events.Resumed(last) if state.samples.kept:
+            idle = dict.fromkeys(state.samples.kept[-1].workers, 0.0)
+            yield last, events.Sampled(None, 0.0, None, idle, 0)
+            yield seconds, events.Sampled(None, 0.0, None, idle, 0)
+        case events.PointsDrawn() if state.estimates.keeps(event.drawn):
+            yield seconds, events.Estimated(_point(state, event, seconds))
+
+
+def changes_of(state: RunState, task: str, seen: Seen) -> Iterator[events.WorkerChanged]:
+    """What has happened to a worker since the look before."""
+    role = state.roles[task]
+    before, after = SPAN_OF_PHASE.get(role.state, AWAY), SPAN_OF_PHASE.get(seen.phase, AWAY)
+    departures = role.departures_before + seen.departures
+    if seen.phase == "drained" and role.state != "drained":
+        yield events.WorkerChanged(task, "drained", departures)
+    elif departures > role.departures and before != AWAY:
+        yield events.WorkerChanged(task, "left", departures)
+        before = AWAY
+    elif departures != role.departures or task not in state.spans.by_task:
+        yield events.WorkerChanged(task, "absent", departures)
+    if before == AWAY and after != AWAY:
+        yield events.WorkerChanged(task, "joined", departures)
+        before = WORKING
+    if before == WORKING and after == SUSPECTED:
+        yield events.WorkerChanged(task, "suspected", departures)
+    elif before == SUSPECTED and after == WORKING:
+        yield events.WorkerChanged(task, "answers", departures)
+    elif before != AWAY and after == AWAY and seen.phase != "drained":
+        yield events.WorkerChanged(task, "absent", departures)
+
+
+def _sample(state: RunState, workers: Mapping[str, Seen], since: float) -> events.Sampled:
+    window = state.window
+    rates = {
+        role.task: (role.windows - role.sampled_windows) / since
+        for role in state.roles.values()
+        if role.windows or role.task.startswith("worker:")
+    }
+    return events.Sampled(
+        window.loss / window.losses if window.losses else None,
+        sum(rates.values()),
+        window.staleness / window.steps if window.steps else None,
+        rates,
+        live_workers(workers) if workers else state.live,
+    )

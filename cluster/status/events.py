@@ -1,6 +1,6 @@
 """What happens in a run, as frozen events. A job emits them; terminal, metrics, page, report and history consume them.
 
-`history_file.KEPT` names the events that `history.jsonl` holds. The others come too often for a file, or concern the
+`history.KEPT` names the events that `history.jsonl` holds. The others come too often for a file, or concern the
 present alone; `Sampled` and `Counted` sum them up. Seconds count from the start of the run.
 """
 
@@ -307,9 +307,7 @@ class Sampled:
 
     def view(self, seconds: float) -> SampleView:
         """The entry of the picture."""
-        return SampleView(
-            seconds, self.loss, self.windows_per_second, self.staleness, dict(self.workers), self.live
-        )  # fmt: skip
+        return SampleView(seconds, self.loss, self.windows_per_second, self.staleness, dict(self.workers), self.live)
 
 
 @dataclass(frozen=True)

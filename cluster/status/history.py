@@ -1,22 +1,215 @@
-"""A run read back from the files in its folder: `history.jsonl`, `result.json`, in old folders `events.jsonl`."""
+"""`history.jsonl` in a run's folder: the events of the run, a line each, written by its coordinator, read by anyone.
+
+A line is a JSON object with `event`, the event's name in `KEPT`, `time` in UTC, `seconds` since the run began, and the
+fields of that event. A folder may be foreign: a line that does not match its types and bounds is left out.
+"""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from cluster.errors import UsageError
+from pydantic import Field, TypeAdapter, ValidationError
+
+from cluster.atomic_write import atomic_write
+from cluster.errors import ClusterError, UsageError
+from cluster.status import events
 from cluster.status.apply import apply, replay
-from cluster.status.events import Began, Ended, EpochEnded, Resumed, Stamped
-from cluster.status.history_file import NAME, read_events
-from cluster.status.parts import Figures
-from cluster.status.state import ENDED, RunState, Training
-from cluster.status.thinning import StampedEpoch, with_epoch
+from cluster.status.events import Event, Stamped
+from cluster.status.parts import Moment, Name, NodeTasks, RoleCount, Seconds, TrainCount
+from cluster.status.state import ENDED, RunState, Training, iso
 from cluster.status.view import ConfusionView, PiPoint, RunView, StalenessView, TrainView
 
-RESULT, OLD_EPOCHS, LOG = "result.json", "events.jsonl", "coordinator.log"
+NAME, RESULT, LOG = "history.jsonl", "result.json", "coordinator.log"
+LARGEST_BYTES = 4_000_000
+"""A larger file is rewritten, without what was thinned out since."""
+MOST_BYTES = 64_000_000
+"""What is read of a file."""
+LONGEST_LINE = 1_000_000
+
+KEPT: Mapping[str, type[Event]] = {
+    "began": events.Began, "opened": events.Opened, "resumed": events.Resumed, "restored": events.Restored,
+    "ended": events.Ended, "noted": events.Noted, "stage": events.StageBegan, "cut": events.BatchesCut,
+    "planned": events.Planned, "epoch": events.EpochEnded, "figures": events.FiguresComputed,
+    "totals": events.UpdatesCounted, "traffic": events.TrafficCounted, "checkpoint": events.CheckpointWritten,
+    "diverged": events.Diverged, "estimated": events.Estimated, "calibrated": events.Calibrated,
+    "fault": events.FaultInjected, "worker": events.WorkerChanged, "sampled": events.Sampled,
+    "timeline": events.TimelineKept, "counted": events.Counted,
+}  # fmt: skip
+"""Events in the file, by their names there."""
+_NAMES = {kind: name for name, kind in KEPT.items()}
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What every line has."""
+
+    event: Annotated[Name, Field(min_length=1)]
+    time: Moment
+    seconds: Seconds
+
+
+def is_kept(event: Event) -> bool:
+    """Whether the history holds events of this kind."""
+    return type(event) in _NAMES
+
+
+def line_of(event: Event, seconds: float, time: datetime) -> bytes:
+    """The event's line. Raises KeyError for an event that the history does not hold."""
+    fields = {"event": _NAMES[type(event)], "time": time, "seconds": seconds, **asdict(event)}
+    return json.dumps(finite(fields), allow_nan=False, separators=(",", ":"), default=iso).encode() + b"\n"
+
+
+def event_of(line: bytes) -> Stamped | None:
+    """The event of a line, with its second; None if the line has none of this version."""
+    if len(line) > LONGEST_LINE:
+        return None
+    try:
+        head: _Head = _adapter("").validate_json(line, strict=True)
+        event: Event = _adapter(head.event).validate_json(line, strict=True)
+    except (ValidationError, KeyError):
+        return None
+    return head.seconds, event
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(KEPT[name] if name else _Head)
+
+
+def finite(value: Any) -> Any:
+    """The value with null for every number that JSON has no word for."""
+    match value:
+        case dict():
+            return {str(key): finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [finite(inner) for inner in value]
+        case float() if not isfinite(value):
+            return None
+        case _:
+            return value
+
+
+def read_events(folder: Path) -> Iterator[Stamped]:
+    """The events of a run in the order of the file; none where there is no history."""
+    try:
+        # Without O_NONBLOCK, opening a pipe in a foreign folder would wait for its writer.
+        with open(os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
+            is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            content = stream.read(MOST_BYTES) if is_file else b""
+    except OSError:
+        return iter(())
+    return events_in(content.splitlines())
+
+
+def events_in(lines: Iterable[bytes]) -> Iterator[Stamped]:
+    """The events of these lines."""
+    return (found for line in lines if (found := event_of(line)) is not None)
+
+
+class HistoryFile:
+    """The file of one run while its coordinator appends to it. A full disk costs the history alone."""
+
+    def __init__(
+        self, folder: Path, started: datetime, everything: Callable[[], Sequence[Stamped]], largest: int = LARGEST_BYTES
+    ) -> None:  # fmt: skip
+        """`everything()`: the events of the whole file, for when it is rewritten."""
+        self.path = folder / NAME
+        self._started, self._everything, self._largest = started, everything, largest
+        self._whole = False
+        """Whether the file holds all there is to hold."""
+        self._size = 0
+        self._floor = 0
+
+    def write(self, found: Sequence[Stamped]) -> bool:
+        """Append these events; whether the disk took them. What it refuses comes with the rest once it takes some."""
+        if not self._whole or self._size > max(self._largest, 2 * self._floor):
+            return self.rewrite()
+        if not found:
+            return True
+        content = self._lines(found)
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                written = os.write(descriptor, content)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            written = 0
+        self._size += written
+        self._whole = written == len(content)
+        return self._whole
+
+    def rewrite(self) -> bool:
+        """Rewrite the whole file; whether the disk took it."""
+        content = self._lines(self._everything())
+        try:
+            atomic_write(self.path, content)
+        except ClusterError:
+            self._whole = False
+            return False
+        self._whole, self._size, self._floor = True, len(content), len(content)
+        return True
+
+    def _lines(self, found: Sequence[Stamped]) -> bytes:
+        return b"".join(line_of(event, at, self._started + timedelta(seconds=at)) for at, event in found)
+
+
+def counted(state: RunState) -> events.Counted:
+    """The event that stands for all that is only a number now."""
+    training, progress = state.training, state.progress
+    return events.Counted(
+        interval_seconds=state.samples.interval_seconds,
+        progress=None if progress is None else replace(progress, validating=False).view(),
+        roles={
+            role.task: RoleCount(role.windows, role.departures, role.median_seconds(), role.memory_bytes)
+            for role in state.roles.values()
+        },
+        processors={node.name: node.processor for node in state.nodes},
+        train=None if training is None else replace(training.count, part_seconds=training.part_seconds()),
+        estimate=state.estimates.latest,
+    )
+
+
+def events_of(state: RunState, seconds: float) -> list[Stamped]:
+    """Events that lead to the same state, without what was thinned out: a history that is rewritten."""
+    tasks: dict[str, list[str]] = {node.name: [] for node in state.nodes}
+    for task, place in state.places.items():
+        tasks[place].append(task)
+    training = state.training
+    began = events.Began(
+        state.cluster, state.job, state.moment(0.0),
+        tuple(NodeTasks(node.name, node.address, tuple(tasks[node.name])) for node in state.nodes),
+        training.mode if training else None, training.model if training else None, state.planned_samples,
+        bool(training and training.alone),
+    )  # fmt: skip
+    found: list[Stamped] = list(state.lines)
+    if state.run and not any(isinstance(event, events.Opened) for _, event in found):
+        found.append((0.0, events.Opened(state.run, state.job, training.parameters if training else None)))
+    shown = {(at, event.stage, event.epoch) for at, event in found if isinstance(event, events.EpochEnded)}
+    for at, epoch in training.epochs if training else ():
+        if (at, epoch.stage, epoch.epoch) not in shown:
+            found.append((at, epoch))
+    found += state.evaluations.values()
+    found += [
+        (sample.seconds, events.Sampled(
+            sample.loss, sample.windows_per_second, sample.staleness, sample.workers, sample.live
+        ))
+        for sample in state.samples.kept
+    ]  # fmt: skip
+    # An estimate has the second at which it was drawn; only their order counts.
+    found += [(point.seconds, events.Estimated(point)) for point in state.estimates.kept]
+    found.sort(key=lambda stamped: stamped[0])
+    found += [(seconds, events.TimelineKept(task, spans)) for task, spans in state.spans.by_task.items()]
+    return [(0.0, began), *found, (seconds, counted(state))]
+
+
 BROKEN = "there is no result: the run was interrupted, or still runs"
 
 
@@ -25,9 +218,9 @@ def read_run(folder: Path) -> RunView:
 
     Raises UsageError if the folder holds no run.
     """
-    result = _result(folder)
+    result = json_object(folder / RESULT)
     found = list(read_events(folder))
-    if any(isinstance(event, Began) for _, event in found):
+    if any(isinstance(event, events.Began) for _, event in found):
         state, seconds = replay(found), max(at for at, _ in found)
         if state.state not in ENDED:
             result = _newer(folder, result, found)
@@ -36,16 +229,19 @@ def read_run(folder: Path) -> RunView:
     else:
         raise UsageError(f"{folder}: expected the folder of a run, with {RESULT}, {NAME} or {LOG} in it, found none")
     if state.state not in ENDED:
-        known = result is not None and result.get("status") in ENDED
-        end = Ended(result["status"], _text(result.get("reason"))) if result and known else Ended("failed", BROKEN)
+        end = events.Ended("failed", BROKEN)
+        if result is not None and result.get("status") in ENDED:
+            reason = result.get("reason")
+            end = events.Ended(result["status"], None if reason is None else str(reason))
         state = apply(state, end, seconds)
     view = state.view(seconds)
     return view if result is None else _with_result(view, result)
 
 
-def _result(folder: Path) -> dict[str, Any] | None:
+def json_object(path: Path) -> dict[str, Any] | None:
+    """The object in this file; None where there is none."""
     try:
-        found = json.loads((folder / RESULT).read_bytes())
+        found = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
@@ -53,7 +249,7 @@ def _result(folder: Path) -> dict[str, Any] | None:
 
 def _newer(folder: Path, result: dict[str, Any] | None, found: list[Stamped]) -> dict[str, Any] | None:
     """The result, unless another coordinator has continued since and left none."""
-    resumed = [at for at, event in found if isinstance(event, Resumed)]
+    resumed = [at for at, event in found if isinstance(event, events.Resumed)]
     if result is None or not resumed:
         return result
     written = datetime.fromtimestamp((folder / RESULT).stat().st_mtime, UTC)
@@ -61,49 +257,22 @@ def _newer(folder: Path, result: dict[str, Any] | None, found: list[Stamped]) ->
 
 
 def _without_history(folder: Path, result: Mapping[str, Any]) -> tuple[RunState, float]:
-    """Of a run of an earlier version: what its result says, and its epochs."""
-    job = str(result.get("job") or folder.name.partition("-")[2].partition("-")[0])
-    model, settings = result.get("model") or {}, result.get("settings") or {}
-    training, epochs, started = None, tuple[StampedEpoch, ...](), _started(folder)
-    if job == "train":
-        for epoch in _epochs(folder, started):
-            epochs = with_epoch(epochs, epoch)
-        training = Training(str(result.get("mode") or "unknown"), str(model.get("name") or "unknown"), epochs=epochs)
-        planned = int(settings.get("epochs") or 0)
-        done = epochs[-1][1].epoch if epochs else 0
-        training = replace(training, count=replace(training.count, planned_epochs=planned, epoch=done))
+    """What the result and the folder's name say, of a run that a full disk left no history, or that broke early."""
+    moment, _, rest = folder.name.partition("-")
+    job = str(result.get("job") or rest.partition("-")[0])
+    try:
+        started = datetime.strptime(moment, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        started = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
     state = RunState(
-        cluster=str(result.get("cluster") or "unknown"), job=job, run=folder.name, started=started, training=training,
+        cluster=str(result.get("cluster") or "unknown"), job=job, run=folder.name, started=started,
         planned_samples=int(result.get("planned_samples") or 0) if job == "pi" else None,
     )  # fmt: skip
-    return state, max(float(result.get("elapsed_seconds") or 0.0), *(at for at, _ in epochs), 0.0)
-
-
-def _started(folder: Path) -> datetime:
-    try:
-        return datetime.strptime(folder.name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    except ValueError:
-        return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-
-
-def _epochs(folder: Path, started: datetime) -> Iterator[StampedEpoch]:
-    """Earlier versions left a line an epoch."""
-    try:
-        lines = (folder / OLD_EPOCHS).read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            found = json.loads(line)
-            held_out = {name: found.get("validation", {}).get(name) for name in Figures.__dataclass_fields__}
-            event = EpochEnded(
-                str(found["stage"]), int(found["epoch"]), float(found["loss"]), float(found["accuracy"]),
-                float(found["rate"]), float(found["windows_per_second"]), 0.0,
-                None if held_out["accuracy"] is None else Figures(**held_out),
-            )  # fmt: skip
-            yield (datetime.fromisoformat(found["time"]) - started).total_seconds(), event
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-            continue
+    if job == "train":
+        model = str((result.get("model") or {}).get("name") or "unknown")
+        count = TrainCount(planned_epochs=int((result.get("settings") or {}).get("epochs") or 0))
+        state = replace(state, training=Training(str(result.get("mode") or "unknown"), model, count=count))
+    return state, float(result.get("elapsed_seconds") or 0.0)
 
 
 def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
@@ -143,7 +312,3 @@ def _train(train: TrainView, result: Mapping[str, Any]) -> TrainView:
         rolled_back=int(updates.get("rolled_back") or 0),
         resumptions=int(result.get("resumptions") or 0),
     )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -1,12 +1,13 @@
 """Tables of docs/page.md from the code, `/api/status` and the events: `python -m cluster.status.reference --write`."""
 
 import ast
+import dataclasses
 import sys
 from pathlib import Path
 
 from cluster.logs.terminal import say
-from cluster.status import events, view
-from cluster.status.history_file import KEPT
+from cluster.status import view
+from cluster.status.history import KEPT
 
 PAGE = Path("docs/page.md")
 MADE = "made by `python -m cluster.status.reference --write`"
@@ -17,8 +18,7 @@ def render_reference() -> str:
     """A table for each dataclass of view.py, the whole picture first."""
     tree = ast.parse(Path(view.__file__).read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    parts = [_table(found) for found in reversed(classes)]
-    return "\n\n".join(parts)
+    return "\n\n".join(_table(found) for found in reversed(classes))
 
 
 def _table(found: ast.ClassDef) -> str:
@@ -50,13 +50,10 @@ def _type(annotation: str) -> str:
 
 def render_events() -> str:
     """A row for each event that the history holds."""
-    tree = ast.parse(Path(events.__file__).read_text(encoding="utf-8"))
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     rows = ["| `event` | fields | meaning |", "|---|---|---|"]
     for name, kind in KEPT.items():
-        found = classes[kind.__name__]
-        named = ", ".join(f"`{field}`" for field, _, _ in fields(found))
-        meaning = " ".join((ast.get_docstring(found) or "").split()).replace("|", "\\|")
+        named = ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind))
+        meaning = " ".join((kind.__doc__ or "").split()).replace("|", "\\|")
         rows.append(f"| `{name}` | {named} | {meaning} |")
     return "\n".join(rows)
 

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 
 from cluster.status import events
@@ -73,24 +73,16 @@ class PresentStage:
 
 
 @dataclass(frozen=True)
-class Role:
-    """What is known of one role process."""
+class Role(RoleView):
+    """One role process, with what its speed is computed of. `windows_per_second` is its mean once the run has ended."""
 
-    task: str
     state: str = UNKNOWN
-    work: str | None = None
-    windows: int = 0
-    departures: int = 0
     departures_before: int = 0
     """In the time of earlier coordinators."""
     sampled_windows: int = 0
     """Windows when the latest sample was taken."""
-    sent_bytes_per_second: float | None = None
-    received_bytes_per_second: float | None = None
-    memory_bytes: int | None = None
-    mean_rate: float | None = None
-    """Over the whole run, once it has ended."""
-    step_seconds: tuple[float, ...] = ()
+    latest_seconds: tuple[float, ...] = ()
+    """Of its latest steps."""
     marks: tuple[tuple[float, int], ...] = ()
     """Windows at times within the latest RATE_SECONDS."""
 
@@ -102,21 +94,19 @@ class Role:
 
     def rate(self) -> float | None:
         """Windows per second lately; None if that is unknown."""
-        if self.mean_rate is not None or len(self.marks) < 2 or not self.windows:
-            return self.mean_rate
+        if self.windows_per_second is not None or len(self.marks) < 2 or not self.windows:
+            return self.windows_per_second
         (begin, before), (end, now) = self.marks[0], self.marks[-1]
         return (now - before) / (end - begin) if end > begin else None
 
     def median_seconds(self) -> float | None:
         """Of its latest steps."""
-        return statistics.median(self.step_seconds) if self.step_seconds else None
+        return statistics.median(self.latest_seconds) if self.latest_seconds else None
 
     def view(self) -> RoleView:
         """The entry of the picture."""
-        return RoleView(
-            self.task, self.state, self.work, self.rate(), self.windows, self.median_seconds(),
-            self.sent_bytes_per_second, self.received_bytes_per_second, self.memory_bytes, self.departures,
-        )  # fmt: skip
+        known = {shown.name: getattr(self, shown.name) for shown in fields(RoleView)}
+        return RoleView(**{**known, "windows_per_second": self.rate(), "step_seconds": self.median_seconds()})
 
 
 def epoch_view(seconds: float, event: EpochEnded) -> EpochView:

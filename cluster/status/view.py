@@ -20,17 +20,17 @@ class RoleView:
     state: str
     """A worker's phase of membership; `up`, `lost` or `unknown` for others."""
     work: str | None = None
-    """What it is at now, e.g. `update 17`."""
+    """Its present work, e.g. `update 17`."""
     windows_per_second: float | None = None
     """Of pi: samples."""
     windows: int = 0
-    """Windows (pi: samples) it has worked off in this run."""
+    """Windows (pi: samples) it has processed in this run."""
     step_seconds: float | None = None
     """Median over its latest steps."""
     sent_bytes_per_second: float | None = None
     """Over its own sockets, metrics apart."""
     received_bytes_per_second: float | None = None
-    """The same."""
+    """Over the same sockets."""
     memory_bytes: int | None = None
     """Anonymous memory of the process."""
     departures: int = 0
@@ -42,7 +42,7 @@ class NodeView:
     """One machine of the inventory with its role processes."""
 
     name: str
-    """As the inventory has it."""
+    """Its name in the inventory."""
     address: str
     """IPv4, as the other nodes reach it."""
     roles: tuple[RoleView, ...]
@@ -84,11 +84,11 @@ class EpochView:
     seconds: float
     """Since the run began."""
     validation_loss: float | None = None
-    """Of the windows that were held out."""
+    """Of the held-out windows."""
     validation_accuracy: float | None = None
-    """The same."""
+    """Share of the held-out windows that were classified correctly."""
     validation_f1_macro: float | None = None
-    """The same: mean of the F1 of each class."""
+    """Mean of the F1 of each class on the held-out windows."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ class TrainView:
     staleness: StalenessView | None = None
     """Over all updates."""
     pull_bytes_per_step: float | None = None
-    """What the parameter servers sent for a step, as their sockets count it."""
+    """Bytes that the parameter servers sent for a step, as their sockets count them."""
     push_bytes_per_step: float | None = None
-    """What they received for one."""
+    """Bytes that they received for a step."""
     updates_applied: int | None = None
     """In the whole surviving history."""
     duplicates_dropped: int | None = None
@@ -230,7 +230,7 @@ class PiView:
 
 @dataclass(frozen=True)
 class RunView:
-    """All of it."""
+    """The whole picture of a run."""
 
     cluster: str
     """The inventory's name for it."""
@@ -259,7 +259,7 @@ class RunView:
     samples: tuple[SampleView, ...]
     """The run over time: at most 600."""
     spans: tuple[SpanView, ...]
-    """Who was there when."""
+    """The state of each worker over time."""
     events: tuple[EventView, ...]
     """The first hundred and the latest four hundred."""
     confusion: ConfusionView | None

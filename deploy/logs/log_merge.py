@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cluster.logs import LogLine, read_line
-from cluster.logs.lines import whole_milliseconds
+from cluster.logs.lines import LogLine, read_line, whole_milliseconds
 from cluster.logs.terminal import as_ascii, one_line, visible
 
 HOLD_SECONDS = 0.5

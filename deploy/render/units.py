@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cluster.control.door import MOST_DESCRIPTORS
-from cluster.logs import LogSettings
+from cluster.logs.lines import LogSettings
 from cluster.server.options import logging_flags
 from deploy.cluster import places
 from deploy.cluster.places import CONFIGURATION, CURRENT, STATE, UNIT_FOLDER, NodePlaces, shared_folders

@@ -9,7 +9,7 @@ import cluster.inventory
 from cluster.control.door import raise_limit
 from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError
-from cluster.logs import LogSettings
+from cluster.logs.lines import LogSettings
 from cluster.logs.terminal import say
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.processes import role_launches

@@ -11,7 +11,7 @@ from signal import Signals
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
-from cluster.logs import read_line
+from cluster.logs.lines import read_line
 from cluster.server.sockets import cut
 from deploy.cluster.services import RoleState, RoleStatus
 from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy

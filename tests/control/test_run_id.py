@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from cluster.control.actions import Actions
 from cluster.control.client import MARK_HEADER
 from cluster.control.rules import Rules
-from cluster.logs import read_line
+from cluster.logs.lines import read_line
 from cluster.metrics import exporter
 from tests.control.asked import asked
 from tests.control.test_restart import ask

@@ -52,7 +52,8 @@ BETTER = {
 PATTERN = re.compile(r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BETTER) + r")\b", re.IGNORECASE)
 
 PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/**/*.md", "docs/conf.py",
-         "inventories/*.yaml", "tools/*.sh", ".ci/run", "cluster/pages/templates/*.html")  # fmt: skip
+         "inventories/*.yaml", "tools/*.sh", ".ci/run", "cluster/pages/*.yaml",
+         "cluster/pages/templates/*.html")  # fmt: skip
 PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py",
            "benchmarks/**/*.py", "tools/*.py")  # fmt: skip
 HELPERS = ("tests/conftest.py", "tests/lab/[!t]*.py", "tests/lab_kernel/*.py", "tests/habits/[!t]*.py")

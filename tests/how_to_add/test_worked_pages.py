@@ -13,7 +13,7 @@ SHOWN = """
 from dataclasses import replace
 from pathlib import Path
 from cluster.pages.panels import tiles_of
-from cluster.pages.report_tables import summary_tiles
+from cluster.pages.report import summary_tiles
 from cluster.pages.run_files import Run
 from deploy.monitor.grafana import dashboards
 from tests.pages.example import training

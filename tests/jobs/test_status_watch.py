@@ -34,8 +34,7 @@ from cluster.status.events import (
     Stream,
     Updated,
 )
-from cluster.status.history import read_run
-from cluster.status.history_file import NAME
+from cluster.status.history import NAME, read_run
 
 PARTS = {"pull": 0.1, "compute": 0.2, "push": 0.1, "wait": 0.0}
 

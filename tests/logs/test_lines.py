@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.logs import LogLine, Speaker, formatter, last_line, read_line
-from cluster.logs.lines import LONGEST_LINE_CHARACTERS, LogFormat
+from cluster.logs.lines import LONGEST_LINE_CHARACTERS, LogFormat, LogLine, Speaker, formatter, last_line, read_line
 
 AT = 1795305600.9876
 WORKER = Speaker("worker:3", "192.168.1.19:2223", "20261121T224500Z-train")
@@ -158,7 +157,7 @@ def test_the_last_line_of_a_process() -> None:
 
 UNFORESEEN = """
 import logging, warnings
-from cluster.logs import LogSettings, Speaker, begin
+from cluster.logs.lines import LogSettings, Speaker, begin
 begin(Speaker("ps:0"), LogSettings("json", "warning"))
 logging.getLogger("cluster.x").info("left out")
 warnings.warn("old")

@@ -1,10 +1,17 @@
 """Folders of runs as jobs leave them."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cluster.status.events import Began, EpochEnded, Event
+from cluster.status.history import NAME, line_of
+from cluster.status.parts import Figures
 from tests.pages.example import LABELS
+
+STARTED = datetime(2026, 11, 21, 23, 35, 35, tzinfo=UTC)
 
 
 def train_result(seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -40,15 +47,15 @@ def pi_result(workers: int, samples: int, seconds: float, **changes: Any) -> dic
 
 
 def left(folder: Path, result: dict[str, Any]) -> Path:
-    """A run's folder as one from before the history has it."""
+    """A run's folder with its result and, of a training, a history of nothing but its epochs."""
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(result))
     if result["job"] == "train":
-        lines = [
-            {"time": f"2026-11-21T23:36:{at}0.000+00:00", "stage": "train", "epoch": at, "loss": 2.0 / at,
-             "accuracy": 0.4 * at, "rate": 0.001, "windows_per_second": 100.0, "seconds_left": 0.0,
-             "validation": {**result["final"], "accuracy": 0.4 * at}}
-            for at in (1, 2)
-        ]  # fmt: skip
-        (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        held_out = Figures(**result["final"])
+        found: list[Event] = [Began(result["cluster"], "train", STARTED, (), result["mode"], "thesis")]
+        for at in (1, 2):
+            validation = replace(held_out, accuracy=0.4 * at)
+            found.append(EpochEnded("train", at, 2.0 / at, 0.4 * at, 0.001, 100.0, 0.0, validation))
+        lines = [line_of(event, 10.0 * at, STARTED + timedelta(seconds=10 * at)) for at, event in enumerate(found)]
+        (folder / NAME).write_bytes(b"".join(lines))
     return folder

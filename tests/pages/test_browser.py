@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from cluster.jobs.lifecycle import environment
-from cluster.pages import viewers
+from cluster.pages import server as live
 from cluster.pages.comparison import comparison
 from cluster.pages.drawing import STATIC, Drawing
 from cluster.pages.report import report
@@ -135,7 +135,7 @@ def test_a_lost_connection_is_said_and_mended(browser: Browser) -> None:
 @pytest.mark.parametrize("lost_event", [False, True])
 def test_a_job_that_is_done_is_no_fault(browser: Browser, lost_event: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if lost_event:
-        monkeypatch.setattr(viewers, "CLOSING", "lost")
+        monkeypatch.setattr(live, "CLOSING", "lost")
     done = replace(training(2), state="done")
     shown = Shown(training(2))
     with ExitStack() as stack:

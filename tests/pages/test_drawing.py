@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cluster.pages import numbers
+from cluster.pages import words
 from cluster.pages.drawing import STATIC, Drawing
 from cluster.pages.panels import classes_of, confusion_of, picture_of
 from cluster.pages.run_charts import charts_of
-from cluster.pages.words import EVENT_TONES, GLOSSARY, ROLE_STATES
+from cluster.pages.words import WORDS
 from cluster.status.view import ConfusionView, RunView
 from tests.pages.example import HOSTILE, begun, estimating, failed, hostile, training
 from tests.status.played_run import whole
@@ -21,13 +21,13 @@ NAMES = ["training", "two workers", "pi", "pi done", "begun", "failed", "hostile
 
 
 def test_who_left_does_not_look_like_who_joined() -> None:
-    assert {"joined", "suspected", "left", "drained", "failed"} <= EVENT_TONES.keys()
-    assert EVENT_TONES["left"] == EVENT_TONES["failed"] == "bad"
-    assert EVENT_TONES["joined"] == EVENT_TONES["done"] == "well"
+    assert {"joined", "suspected", "left", "drained", "failed"} <= WORDS.event_tones.keys()
+    assert WORDS.event_tones["left"] == WORDS.event_tones["failed"] == "bad"
+    assert WORDS.event_tones["joined"] == WORDS.event_tones["done"] == "well"
     text = Drawing().fragments(training())["log"]
     assert '<span class="kind bad"><span class="sign bad" aria-hidden="true"></span>left</span>' in text
     assert '<span class="kind well"><span class="sign well" aria-hidden="true"></span>joined</span>' in text
-    assert not [event.kind for event in whole().view(60.0).events if event.kind not in EVENT_TONES]
+    assert not [event.kind for event in whole().view(60.0).events if event.kind not in WORDS.event_tones]
 
 
 class Elements(HTMLParser):
@@ -146,9 +146,9 @@ def test_a_state_that_is_not_known_is_shown_as_it_is() -> None:
 def test_the_words_of_the_page_are_explained() -> None:
     page = Drawing().page(training())
     for word in ("pull", "push", "staleness", "parameter server (ps)", "epoch", "window"):
-        assert word in GLOSSARY
+        assert word in WORDS.glossary
         assert f"<dt>{word}</dt>" in page
-    assert set(ROLE_STATES) >= {
+    assert set(WORDS.role_states) >= {
         "absent",
         "joining",
         "idle",
@@ -180,21 +180,21 @@ def test_what_is_sent_stays_small() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, numbers.NOTHING), (0.0, "0 ms"), (0.85, "850 ms"), (9.96, "10.0 s"), (12.5, "12 s"), (59.97, "1 min 0 s"),
-     (200.0, "3 min 20 s"), (7500.0, "2 h 5 min"), (200_000.0, "2 d 7 h"), (float("nan"), numbers.NOTHING)],
+    ("seconds", "shown"),
+    [(None, words.NOTHING), (0.0, "0 ms"), (0.85, "850 ms"), (9.96, "10.0 s"), (12.5, "12 s"), (59.97, "1 min 0 s"),
+     (200.0, "3 min 20 s"), (7500.0, "2 h 5 min"), (200_000.0, "2 d 7 h"), (float("nan"), words.NOTHING)],
 )  # fmt: skip
-def test_durations(seconds: float | None, words: str) -> None:
-    assert numbers.duration(seconds) == words
+def test_durations(seconds: float | None, shown: str) -> None:
+    assert words.duration(seconds) == shown
 
 
 def test_numbers() -> None:
-    assert numbers.short(1_411.0) == "1.41 k"
-    assert numbers.short(999_600.0) == "1000 k"
-    assert numbers.short(80.0) == "80"
-    assert numbers.amount(111_240.0) == "111 kB"
-    assert numbers.amount(12.0) == "12 B"
-    assert numbers.percent(0.9156, 2) == "91.56 %"
-    assert numbers.label("WALKING_UPSTAIRS") == "Walking upstairs"
-    assert numbers.label("Walking fast") == "Walking fast"
-    assert numbers.significant(float("inf")) is None
+    assert words.short(1_411.0) == "1.41 k"
+    assert words.short(999_600.0) == "1000 k"
+    assert words.short(80.0) == "80"
+    assert words.amount(111_240.0) == "111 kB"
+    assert words.amount(12.0) == "12 B"
+    assert words.percent(0.9156, 2) == "91.56 %"
+    assert words.label("WALKING_UPSTAIRS") == "Walking upstairs"
+    assert words.label("Walking fast") == "Walking fast"
+    assert words.significant(float("inf")) is None

@@ -11,9 +11,8 @@ import pytest
 from cluster.errors import UsageError
 from cluster.jobs.lifecycle import environment
 from cluster.pages import __main__ as command
-from cluster.pages import leave
-from cluster.pages.comparison import comparison
-from cluster.pages.groups import groups_of, named
+from cluster.pages import run_files
+from cluster.pages.comparison import comparison, groups_of, named
 from cluster.pages.pi_times import times_of
 from cluster.pages.report import report
 from cluster.pages.run_files import Run, run_of
@@ -61,11 +60,11 @@ def test_it_is_one_file_that_asks_nobody_for_anything(name: str) -> None:
 
 def test_the_report_of_a_training_has_everything(tmp_path: Path) -> None:
     text = report(examples()["training"])
-    for words in ("Loss", "Accuracy", "Throughput", "Staleness", "Where a step", "The workers over time",
-                  "What is taken", "precision", "The epochs", "Bytes on the wire", "What it survived",
+    for words in ("Loss", "Accuracy", "Throughput", "Staleness", "Time of a step", "Worker timeline",
+                  "Confusion matrix", "precision", "Epochs", "Bytes on the wire", "Failures survived",
                   "injected: kill-worker",
-                  "Where it ran", "tensorflow", "aarch64 0x41 0xd03", "What it was set to", "recipe",
-                  "What happened", "worker:15"):  # fmt: skip
+                  "Environment", "tensorflow", "aarch64 0x41 0xd03", "Settings", "recipe",
+                  "Event log", "worker:15"):  # fmt: skip
         assert words in text, words
 
 
@@ -75,10 +74,10 @@ def test_a_failed_run_says_why() -> None:
     assert "ended by an error" in text
 
 
-def test_a_run_from_before_the_history_gets_a_report_of_what_there_is(tmp_path: Path) -> None:
+def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path: Path) -> None:
     text = report(run_of(left(tmp_path / "20261121T233535Z-train", train_result())))
-    assert "Not in this report, because the run's folder does not have it: throughput" in text
-    assert "did not write down its versions" in text
+    assert "Not in this report, because the run's folder lacks it: throughput" in text
+    assert "did not record its versions" in text
     assert "90.00 %" in text
     assert text.count("<canvas") == 2
     alone = report(run_of(left(tmp_path / "20261121T231300Z-pi", pi_result(16, 200_000_000, 7.4))))
@@ -88,14 +87,14 @@ def test_a_run_from_before_the_history_gets_a_report_of_what_there_is(tmp_path: 
 
 def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
     folder = left(tmp_path / "20261121T233535Z-train", train_result())
-    with leave.reported(folder, environment):
+    with run_files.reported(folder, environment):
         pass
     assert "Test accuracy" in (folder / "report.html").read_text()
     assert json.loads((folder / "environment.json").read_text())["python"]
     (folder / "report.html").unlink()
 
     def fails() -> None:
-        with leave.reported(folder, environment):
+        with run_files.reported(folder, environment):
             raise ValueError("the job's own")
 
     with pytest.raises(ValueError, match="the job's own"):
@@ -106,7 +105,7 @@ def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_costs_a_warning_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
-    with caplog.at_level(logging.WARNING), leave.reported(tmp_path / "gone", environment):
+    with caplog.at_level(logging.WARNING), run_files.reported(tmp_path / "gone", environment):
         pass
     assert len(caplog.records) == 1
     assert "no report" in caplog.text
@@ -134,7 +133,7 @@ def test_time_against_samples(tmp_path: Path) -> None:
     ]  # fmt: skip
     long = runs[-1]
     runs[-1] = replace(long, view=replace(long.view, pi=estimating(16, 1000 * million, "done").pi))
-    times = times_of(named(runs))
+    times = times_of(runs)
     assert times.workers == (1, 4, 16)
     table = dict(zip(times.samples, times.cells, strict=True))
     hundred = table[100 * million]

@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cluster.pages import viewers
+from cluster.pages import server as live
+from cluster.pages.drawing import Drawing
 from cluster.pages.server import PageServer
 from cluster.status.apply import replay
 from cluster.status.events import Began, Opened
@@ -24,7 +25,7 @@ from cluster.status.view import RunView
 SECONDS = 20.0
 
 
-class Counting:
+class Counting(Drawing):
     """Draws the elapsed time and counts how often."""
 
     def __init__(self) -> None:
@@ -201,13 +202,13 @@ def test_all_viewers_share_one_drawing_and_nothing_is_drawn_for_nobody(
     until(lambda: not server.viewers.count)
     before = renderer.drawn
     drawn_again = threading.Event()
-    assert not drawn_again.wait(2 * viewers.EVERY_SECONDS)
+    assert not drawn_again.wait(2 * live.EVERY_SECONDS)
     assert renderer.drawn <= before + 1
 
 
 def test_who_comes_takes_no_change_from_who_is_there(run: Run, renderer: Counting) -> None:
     async def story() -> dict[str, bytes]:
-        everybody = viewers.Viewers(run.view, renderer)
+        everybody = live.Viewers(run.view, renderer)
         first = everybody.enter()
         first.waiting.clear()
         run.now = replace(run.now, elapsed_seconds=2.0)
@@ -244,7 +245,7 @@ def test_the_end_is_shown_and_said(run: Run, renderer: Counting, tmp_path: Path)
 
 
 def test_too_many_viewers_are_told_to_wait(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewers, "MOST_VIEWERS", 2)
+    monkeypatch.setattr(live, "MOST_VIEWERS", 2)
     with watching(server) as one, watching(server) as two:
         next(one), next(two)
         answer = httpx.get(address(server, "/events"))
@@ -256,8 +257,8 @@ def test_too_many_viewers_are_told_to_wait(server: PageServer, monkeypatch: pyte
 def test_who_takes_nothing_is_let_go_and_hurts_nobody(
     run: Run, renderer: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(viewers, "STUCK_SECONDS", 1.0)
-    monkeypatch.setattr(viewers, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(live, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
     number = 0
 
     def large(view: RunView) -> dict[str, str]:

@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from cluster.status.apply import apply
-from cluster.status.derived import implied
+from cluster.status.apply import apply, implied
 from cluster.status.events import (
     Advanced,
     Began,
@@ -19,7 +18,7 @@ from cluster.status.events import (
     Stepped,
     Updated,
 )
-from cluster.status.history_file import is_kept
+from cluster.status.history import is_kept
 from cluster.status.parts import Figures, NodeTasks, Seen
 from cluster.status.state import RunState
 from cluster.status.view import ConfusionView, EpochView, RunView

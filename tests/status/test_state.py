@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.status.apply import apply, replay
-from cluster.status.derived import changes_of
+from cluster.status.apply import apply, changes_of, replay
 from cluster.status.events import (
     Advanced,
     Ended,

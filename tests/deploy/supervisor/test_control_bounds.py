@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deploy.cluster.services import ClusterStatus
 
 from cluster.control.lines import MOST_LINE_BYTES
 from cluster.errors import ClusterError
+from deploy.cluster.services import ClusterStatus
 from deploy.supervisor import control
 from deploy.supervisor.control import ControlClient, ControlServer
 from tests.server.processes import HANG_SECONDS

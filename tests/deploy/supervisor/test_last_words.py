@@ -2,7 +2,7 @@ import signal
 
 import pytest
 
-from cluster.logs import Speaker, last_line
+from cluster.logs.lines import Speaker, last_line
 from deploy.supervisor.role import last_words
 
 
