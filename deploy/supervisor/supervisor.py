@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.errors import ClusterError, UsageError
 from cluster.logs.lines import LogSettings, Speaker, begin
-from deploy.cluster.role_status import ClusterStatus
+from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.state_folder import StateFolder
