@@ -20,7 +20,7 @@ from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.jobs.run_log import RunLog
 from cluster.metrics.processor import processor
 from cluster.metrics.standard import tensorflow_version
-from cluster.pages.run_files import reported
+from cluster.pages.leave import reported
 from cluster.status.events import Ended, Event, Opened, Stream
 
 if TYPE_CHECKING:

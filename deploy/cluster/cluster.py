@@ -4,83 +4,21 @@
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING
 
 from cluster.atomic_write import atomic_write
 from cluster.control.token import VARIABLE, read_token
-from cluster.errors import ClusterError
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.connector import Connector
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, addresses, jump_address
 from deploy.cluster.services import ServiceManager
 from deploy.common.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
-
-
-T = TypeVar("T")
-
-
-class Fleet:
-    """One connector a node. Closing it disconnects all of them."""
-
-    def __init__(self, nodes: Sequence[Connector], parallel: int, jump: NodeConnection | None = None) -> None:
-        self.nodes: Mapping[str, Connector] = {node.name: node for node in nodes}
-        self._parallel = parallel
-        self.jump = jump
-
-    @classmethod
-    def here(cls, inventory: "Inventory", environment: Mapping[str, str] | None = None) -> "Fleet":
-        """Every node of an inventory as this machine, one after another; `environment` adds variables to ours."""
-        return cls([Local(node.name, environment) for node in inventory.nodes], parallel=1)
-
-    def each(self, work: Callable[[Connector], T], names: Sequence[str] | None = None) -> dict[str, T | ClusterError]:
-        """Call `work` with each node (of `names`); the result of a call that raises ClusterError is the error."""
-        chosen = [self.nodes[name] for name in (self.nodes if names is None else names)]
-        if not chosen:
-            return {}
-
-        def guarded(node: Connector) -> T | ClusterError:
-            try:
-                return work(node)
-            except ClusterError as error:
-                return error
-
-        if self._parallel == 1:  # in this thread, which Ctrl-C interrupts at once
-            return {node.name: guarded(node) for node in chosen}
-        if self.jump is not None:
-            try:
-                self.jump.open()  # once and first: threads that open it together get in each other's way
-            except ClusterError as error:
-                return {node.name: error for node in chosen}
-        with ThreadPoolExecutor(max_workers=min(self._parallel, len(chosen)), thread_name_prefix="node") as pool:
-            try:
-                results = list(pool.map(guarded, chosen))
-            except BaseException:
-                # Ctrl-C: leaving the pool waits for its threads, and a command may be given an hour.
-                for node in chosen:
-                    node.hang_up()
-                raise
-        return {node.name: result for node, result in zip(chosen, results, strict=True)}
-
-    def close(self) -> None:
-        """Disconnect all of them."""
-        for node in self.nodes.values():
-            node.close()
-        if self.jump is not None:
-            self.jump.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from cluster.errors import ClusterError, ExitCode
 
 if TYPE_CHECKING:
     from cluster.inventory import Task
-    from deploy.cluster.cluster import Fleet
+    from deploy.cluster.fleet import Fleet
 
 
 class RoleState(StrEnum):

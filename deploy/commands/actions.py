@@ -20,7 +20,7 @@ from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
-    from deploy.cluster.cluster import Fleet
+    from deploy.cluster.fleet import Fleet
     from deploy.converge.deployment import Order, Outlook, Result
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.cluster import Cluster, Fleet
+from deploy.cluster.cluster import Cluster
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, RoleState, Stopped, other_inventory
 from deploy.common.command_line import command

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from cluster.errors import ClusterError
-from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import CURRENT, SERVICE_USER, SharedFolders
 from deploy.common.command_line import quoted, shell
 from deploy.converge.change import Change, Shell

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
-from deploy.cluster.cluster import Cluster, Fleet
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks
 from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.change import Change, Display, Resource

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from cluster.errors import ClusterError
 from cluster.logs import terminal
-from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.places import (
     ACCOUNT_HOME,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cluster.control.client import program
 from cluster.errors import ClusterError
 from cluster.logs.terminal import say
-from deploy.cluster.cluster import Fleet
+from deploy.cluster.fleet import Fleet
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task

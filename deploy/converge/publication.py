@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UsageError
 from cluster.logs.terminal import say
-from deploy.cluster.cluster import Fleet
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.places import DATA, SERVICE_USER, SharedFolders, shared_folders
 from deploy.common.command_line import shell

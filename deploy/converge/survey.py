@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from cluster.errors import ClusterError
 from deploy.cluster import places
-from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
 from deploy.common.texts import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact

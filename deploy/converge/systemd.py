@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, DegradedError, LogPlace, RoleState, RoleStatus, Stopped

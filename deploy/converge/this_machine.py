@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory.task import Task
 from cluster.logs.terminal import say
-from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, RoleState, other_inventory

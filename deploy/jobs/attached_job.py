@@ -8,8 +8,9 @@ from pathlib import Path
 
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.cluster import Cluster, Fleet
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
+from deploy.cluster.fleet import Fleet
 from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
 from deploy.jobs.foreground_job import announce

@@ -13,7 +13,8 @@ from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
 from cluster.metrics.scrapes import UNCOUNTED
-from deploy.cluster.cluster import Cluster, Fleet
+from deploy.cluster.cluster import Cluster
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command
 from deploy.common.file_lock import FileLock, LockHeldError, held_by

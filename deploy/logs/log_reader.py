@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from deploy.cluster.cluster import Fleet
 from deploy.cluster.connector import CommandResult, Connector
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import select
 from deploy.cluster.services import LogPlace
 from deploy.common.command_line import shell

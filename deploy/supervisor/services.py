@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
-from deploy.cluster.cluster import Fleet
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import SETTLED, ClusterStatus, LogPlace, Report, RoleState, RoleStatus, Stopped
 from deploy.common.command_line import command

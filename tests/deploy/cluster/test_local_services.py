@@ -9,7 +9,8 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.cluster.cluster import Fleet, local
+from deploy.cluster.cluster import local
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import RoleState, Stopped
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.services import ForegroundJobs

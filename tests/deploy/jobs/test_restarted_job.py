@@ -12,7 +12,7 @@ import pytest
 
 from cluster.errors import ExitCode
 from cluster.inventory import load
-from deploy.cluster.cluster import Fleet
+from deploy.cluster.fleet import Fleet
 from deploy.common.file_lock import held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder

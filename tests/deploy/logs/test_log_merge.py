@@ -15,7 +15,7 @@ import pytest
 from cluster.errors import UsageError
 from cluster.inventory.templates import local_inventory
 from cluster.logs.lines import Speaker, formatter, last_line, utc
-from deploy.cluster.cluster import Fleet
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.services import LogPlace
 from deploy.commands.flags import seconds_of

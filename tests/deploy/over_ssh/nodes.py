@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.cluster.cluster import Fleet
 from deploy.cluster.connection import NodeConnection
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, ask_for_key
 from tests.deploy.over_ssh.sshd import Sshd
 

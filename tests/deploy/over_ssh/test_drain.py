@@ -13,7 +13,7 @@ from cluster.control.token import VARIABLE
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.metrics import exporter
-from deploy.cluster.cluster import Fleet
+from deploy.cluster.fleet import Fleet
 from deploy.converge.draining import drain
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, running_sshd

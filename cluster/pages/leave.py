@@ -1,0 +1,39 @@
+"""What a job leaves for people at its end: `environment.json` and `report.html`."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cluster.atomic_write import atomic_write
+from cluster.pages.run_files import ENVIRONMENT, REPORT, run_of
+
+log = logging.getLogger(__name__)
+
+Environment = Callable[[], Mapping[str, Any]]
+"""Gives what goes into `environment.json`."""
+
+
+@contextmanager
+def reported(folder: Path, environment: Environment) -> Iterator[None]:
+    """Around a job with its result: at its end, whether it failed or not, there is a report of it."""
+    try:
+        yield
+    except Exception:
+        leave_report(folder, environment)
+        raise
+    leave_report(folder, environment)
+
+
+def leave_report(folder: Path, environment: Environment) -> None:
+    """Write both, `environment()` first. Whatever goes wrong is a warning: the job has its result already."""
+    try:
+        atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
+        # Drawing takes Jinja, which a job needs at its end alone.
+        from cluster.pages.report import report
+
+        atomic_write(folder / REPORT, report(run_of(folder)).encode())
+    except Exception as problem:  # a picture of the run must never cost the run
+        log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)
