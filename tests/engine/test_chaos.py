@@ -20,7 +20,7 @@ from cluster.engine.chaos import (
     Strike,
 )
 from cluster.errors import UsageError
-from cluster.jobs.chaos_log import NAME, ChaosLog
+from cluster.jobs.run_folder import NAME, ChaosLog
 
 EVERYBODY = range(4)
 DISPATCHES = 4000
