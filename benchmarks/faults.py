@@ -34,6 +34,8 @@ TRAIN_CHAOS = (
     "kill-ps:0.002,kill-coordinator:0.002"
 )
 """Fewer, because a job's own patience is that of the product: a worker that fails again and again waits up to 30 s."""
+ALLREDUCE_CHAOS = "kill-worker:0.001,stop-worker:0.0005,cut-worker:0.0005,duplicate:0.03,kill-coordinator:0.001"
+"""A worker holds a part of the parameters, so each fault of one restarts the job. Only an evaluation's calls double."""
 TRAIN = (
     "jobs.train.model={name: thesis, n_layers_in_highway: 0, n_stacked_layers: 1, bidirectional: false, hidden: 16}",
     "jobs.train.batch_size=20",
@@ -121,8 +123,8 @@ def main() -> None:
         for codec in counted:
             rows.append(counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed, codec))
             _tell(rows[-1])
-        chaos = f"{TRAIN_CHAOS},seed:{given.seed}"
         for mode in given.modes:
+            chaos = f"{ALLREDUCE_CHAOS if mode == 'allreduce' else TRAIN_CHAOS},seed:{given.seed}"
             for codec in given.codecs:
                 if codec == "topk" and mode in STEPS:
                     continue

@@ -44,6 +44,12 @@ DELIVERY = frozenset({Fault.DROP_REPLY, Fault.DUPLICATE, Fault.LATE})
 SPARED_ATTEMPT = 4
 """From this attempt on an item is spared: one that fails on every attempt would end the run."""
 
+
+def deadly_faults(workers_hold_parameters: bool) -> frozenset[Fault]:
+    """Faults that end the coordinator of a run; those of workers too where they hold the parameters."""
+    return DEADLY | TAKES_WORKER if workers_hold_parameters else DEADLY
+
+
 DEADLY_LIMIT = 4
 DEADLY_WINDOW_SECONDS = 600.0
 """At most 4 deadly faults in 600 s: `fab` restarts a job five times in ten minutes, so one restart is left."""
@@ -157,6 +163,8 @@ class Chaos:
     attempt: int = 0
     """How many coordinator processes this run had before."""
     servers: int = 1
+    deadly: frozenset[Fault] = DEADLY
+    """Faults that count for DEADLY_LIMIT."""
     dispatches: int = field(default=0, init=False)
     _down_until: dict[int, float] = field(default_factory=dict, init=False)
 
@@ -174,7 +182,7 @@ class Chaos:
         fault = self._fault(which)
         if fault is None or attempts >= SPARED_ATTEMPT:
             return None
-        if fault in DEADLY and deadly(DEADLY_WINDOW_SECONDS) >= DEADLY_LIMIT:
+        if fault in self.deadly and deadly(DEADLY_WINDOW_SECONDS) >= DEADLY_LIMIT:
             return None
         plan = self.plan
         delay = PROMPT_SECONDS * when

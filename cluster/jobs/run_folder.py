@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 from cluster.atomic_write import atomic_write
-from cluster.engine.chaos import DEADLY, Chaos, ChaosPlan, Strike
+from cluster.engine.chaos import DEADLY, Chaos, ChaosPlan, Fault, Strike, deadly_faults
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError, UsageError
 from cluster.logs import LogSettings, Speaker, formatter, last_line, set_level
@@ -250,12 +250,13 @@ class RunLog(logging.FileHandler):
         )  # fmt: skip
 
 
+CHAOS_LOG = "chaos.jsonl"
 SUPERVISOR = "PSCLUSTER_SUPERVISOR"
 """Environment variable: the socket of the supervisor that keeps the roles."""
 
 
 def sabotage(
-    plan: ChaosPlan | None, folder: Path, servers: int, emit: Consumer
+    plan: ChaosPlan | None, folder: Path, servers: int, emit: Consumer, *, workers_hold_parameters: bool = False
 ) -> tuple[Saboteur | None, "ChaosLog | None"]:
     """The saboteur of a plan for a run on `servers` parameter servers, and its log; Nones without a plan.
 
@@ -263,9 +264,11 @@ def sabotage(
     """
     if plan is None:
         return None, None
-    record = ChaosLog(folder, emit)
+    deadly = deadly_faults(workers_hold_parameters)
+    record = ChaosLog(folder, emit, deadly)
     supervisor = os.environ.get(SUPERVISOR)
-    return Saboteur(Chaos(plan, record.attempt, servers), record, Path(supervisor) if supervisor else None), record
+    chaos = Chaos(plan, record.attempt, servers, deadly)
+    return Saboteur(chaos, record, Path(supervisor) if supervisor else None), record
 
 
 class ChaosLog:
@@ -275,9 +278,11 @@ class ChaosLog:
     of this process, which is one of the faults.
     """
 
-    def __init__(self, folder: Path, emit: Consumer = lambda _: None) -> None:
+    def __init__(
+        self, folder: Path, emit: Consumer = lambda _: None, deadly: frozenset[Fault] = DEADLY
+    ) -> None:  # fmt: skip
         """Raises ClusterError if it cannot be read or written."""
-        self._path, self._emit = folder / "chaos.jsonl", emit
+        self._path, self._emit, self._deadly_faults = folder / CHAOS_LOG, emit, deadly
         try:
             lines = self._path.read_bytes().splitlines() if self._path.exists() else []
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -290,13 +295,13 @@ class ChaosLog:
         self.attempt = sum("attempt" in entry for entry in known)
         """Number of coordinators that wrote to it before."""
         self._injected = Counter(str(entry["fault"]) for entry in known if "fault" in entry)
-        self._deadly = [float(entry["time"]) for entry in known if entry.get("fault") in DEADLY]
+        self._deadly = [float(entry["time"]) for entry in known if entry.get("fault") in deadly]
         self._write(attempt=self.attempt)
 
     def injected(self, strike: Strike) -> None:
         """See saboteur.Record."""
         self._injected[strike.fault.value] += 1
-        if strike.fault in DEADLY:
+        if strike.fault in self._deadly_faults:
             self._deadly.append(time.time())
         self._write(fault=strike.fault.value, target=strike.target, dispatch=strike.dispatch)
         self._emit(FaultInjected(strike.fault.value, strike.target))

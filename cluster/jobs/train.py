@@ -163,9 +163,12 @@ class TrainRun(Job):
         speeds = Speeds(speeds_of(calibration))
         functions: dict[str, Any] = {}
         places = dict(enumerate(session.places))
-        saboteur, self.report.chaos = sabotage(self.chaos, folder.path, len(session.places), self.stream.emit)
+        in_workers = job.facts.parameters == "workers"
+        saboteur, self.report.chaos = sabotage(
+            self.chaos, folder.path, len(session.places), self.stream.emit, workers_hold_parameters=in_workers
+        )
         runner: Runner | None = None
-        if job.facts.parameters == "workers" and isinstance(session, Session):
+        if in_workers and isinstance(session, Session):
             # Its functions span the workers that are there: known, and traced, only once they have joined.
             runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
             dispatcher.holders = dispatcher.live

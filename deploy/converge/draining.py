@@ -23,12 +23,14 @@ SPARE_SECONDS = 20.0
 """What the script may take beyond it."""
 
 _MAIN = """\
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 address, seconds, *workers = sys.argv[1:]
 def asked(method, target, patience):
     try:
-        answer = ask(address, method, target, deadline_seconds=patience, most_bytes=1000)
+        token = os.environ.get("PSCLUSTER_TOKEN")  # a command on the machine of a local cluster has it
+        answer = ask(address, method, target, deadline_seconds=patience, most_bytes=1000, token=token)
         return answer.status, " ".join(answer.text.split())
     except NoAnswerError as error:
         return (-1 if error.refused else 0), error
