@@ -38,7 +38,7 @@ class Damaged(Exception):
     """Why a checkpoint is refused: the rest of a line that begins with the file's name."""
 
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def parse(raw: bytes, update: int) -> Manifest:
     if raw != _line(content):
         raise Damaged("not the bytes that were written, though it says the same")
     described = {**content, "facts": from_json(content["facts"])}
-    found = _MANIFEST.validate_python({key: described[key] for key in KEYS[1:-1]}, strict=True)
+    found = _MANIFEST.validate_python({key: described[key] for key in KEYS[1:-1]})
     if found.update != update:
         raise Damaged(f"says that it is of update {found.update}")
     if found.tensors.name not in tensors_names(update):
