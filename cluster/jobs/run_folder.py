@@ -32,6 +32,9 @@ SPEAKER = Speaker("coordinator:0")
 """This process; a process is the coordinator of one run at a time."""
 SEQUENCE = "sequence"
 """A file of each run: 1 for the first of its folder of runs, and so on."""
+CHAOS_LOG = "chaos.jsonl"
+SUPERVISOR = "PSCLUSTER_SUPERVISOR"
+"""Environment variable: the socket of the supervisor that keeps the roles."""
 _LONGEST_NUMBER = 18
 
 
@@ -248,11 +251,6 @@ class RunLog(logging.FileHandler):
                 (type(problem), problem, problem.__traceback__),
             )
         )  # fmt: skip
-
-
-CHAOS_LOG = "chaos.jsonl"
-SUPERVISOR = "PSCLUSTER_SUPERVISOR"
-"""Environment variable: the socket of the supervisor that keeps the roles."""
 
 
 def sabotage(
