@@ -20,7 +20,7 @@ from cluster.data import find_source, prepare
 from cluster.data.source import PROJECT_ROOT, user_cache
 from cluster.engine.runtime import trace
 from cluster.inventory.training import TrainJob
-from cluster.jobs.batches import Plan
+from cluster.jobs.fit import Plan
 from cluster.jobs.modes.mode import optimizer_of
 from cluster.jobs.session import DEVICE
 from cluster.models.network import build

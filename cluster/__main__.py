@@ -14,7 +14,7 @@ from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.run_log import SPEAKER, JobLogging
+from cluster.jobs.run_folder import SPEAKER, JobLogging
 from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.logs.terminal import say, say_json
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             inventory = load(given.inventory, given.set)
             log = _log(given, inventory)
-            if inventory.connection == "local":
+            if inventory.one_host:
                 adopt(inventory.path, inventory.cluster)
             return _run(given, inventory, log, cancel)
         except ClusterError as problem:
@@ -63,11 +63,15 @@ def _log(given: argparse.Namespace, inventory: Inventory) -> JobLogging:
 
 
 def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cancel: Cancel) -> int:
+    from cluster.data import find_source
+    from cluster.data.source import PROJECT_ROOT, user_cache
+
     resumed = _run_to_resume(given, Path(inventory.runs))
     chaos = _faults(given)
     log.to_terminal(quiet=given.quiet)
     if given.job != "pi":
-        _refuse_missing_recordings(inventory)
+        # A wrong path is an error at once, not after TensorFlow is loaded.
+        find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
     from cluster.engine.environment import loading_quietly
 
@@ -106,14 +110,6 @@ def _faults(given: argparse.Namespace) -> "ChaosPlan | None":
     plan = ChaosPlan.parse(given.chaos)
     plan.refuse(given.job, supervised=bool(os.environ.get("PSCLUSTER_SUPERVISOR")), goes_on=given.job == "train")
     return plan
-
-
-def _refuse_missing_recordings(inventory: Inventory) -> None:
-    """A wrong path is told at once, not after TensorFlow has been loaded."""
-    from cluster.data import find_source
-    from cluster.data.source import PROJECT_ROOT, user_cache
-
-    find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
 
 
 def _say_where(path: Path, as_json: bool, log: JobLogging) -> None:

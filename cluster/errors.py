@@ -33,3 +33,18 @@ class UsageError(ClusterError):
 
 class DataError(UsageError):
     """Recordings are unreadable: the message names file, line and remedy."""
+
+
+def reason_of(problem: Exception) -> str:
+    """The reason that `problem` gives, in one line for a message that names the file."""
+    match problem:
+        case KeyError():
+            return f"no key {problem}"
+        case OSError(strerror=str(reason)):
+            return reason
+    errors = getattr(problem, "errors", None)  # pydantic's, which a role process does not import
+    if callable(errors):
+        first = errors()[0]
+        place = ".".join(part if str(part).isidentifier() else repr(part) for part in first["loc"])
+        return f"{place:.200}: {first['msg']}"
+    return (str(problem).splitlines() or [type(problem).__name__])[0]

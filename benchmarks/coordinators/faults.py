@@ -35,8 +35,8 @@ from cluster.engine.messages import Item
 from cluster.engine.runtime import Peers, Runtime, device, trace
 from cluster.engine.saboteur import Saboteur
 from cluster.inventory import load
-from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
 from cluster.jobs.modes.mode import Memories
+from cluster.jobs.run_folder import SUPERVISOR, ChaosLog
 from cluster.parameters import Layout, ParameterSpec
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire

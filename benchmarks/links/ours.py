@@ -10,8 +10,8 @@ from benchmarks.wire.steps import serve_rounds
 from cluster.consistency.policy import Speeds
 from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.modes.mode import Setup, mode_of, policy_of
+from cluster.jobs.job_metrics import CoordinatorMetrics
+from cluster.jobs.modes.mode import Setup, mode_of
 from cluster.jobs.session import Session
 from ps_node.shard import VectorState
 from worker_node.recordings import WorkerWindows
@@ -30,9 +30,8 @@ def main() -> None:
         Session(inventory, Cancel(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
-        speeds, state = Speeds(), VectorState(network.initial(0))
-        policy, places = policy_of(job, speeds), dict(enumerate(session.places))
-        mode = mode_of(Setup(job, network, data, state, places, policy, session.workers, speeds))
+        state, places = VectorState(network.initial(0)), dict(enumerate(session.places))
+        mode = mode_of(Setup(job, network, data, state, places, session.workers, Speeds()))
         serve_rounds(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
 
 

@@ -19,10 +19,10 @@ from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
 from cluster.inventory import load
 from cluster.inventory.training import TrainJob
-from cluster.jobs.batches import Update
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of, policy_of
+from cluster.jobs.fit import Update
+from cluster.jobs.job_metrics import CoordinatorMetrics
+from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
 from cluster.jobs.session import Session
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
@@ -83,11 +83,9 @@ def main() -> None:
         Session(inventory, Cancel(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
-        speeds = Speeds()
-        policy = policy_of(job, speeds)
         state = VectorState(network.initial(0))
         places = dict(enumerate(session.places))
-        mode = mode_of(Setup(job, network, data, state, places, policy, session.workers, speeds))
+        mode = mode_of(Setup(job, network, data, state, places, session.workers, Speeds()))
         dispatcher = session.dispatch(mode.functions, job.deadline_seconds)
         report(given.variant, network.layout.trained_size, timed_steps(inventory, steps_of(mode, dispatcher), given))
 

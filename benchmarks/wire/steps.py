@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.asking import serve
 from cluster.inventory import Inventory
-from cluster.jobs.role_metrics import Traffic, WireMeter, traffic_of
+from cluster.jobs.roles import Traffic, traffic_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def arguments(program: str) -> argparse.ArgumentParser:
 
 def traffic(inventory: Inventory) -> Traffic:
     """The traffic of all parameter servers so far."""
-    return sum((traffic_of(task.host, task.metrics_port) for task in inventory.of_role("ps")), Traffic(0, 0, 0))
+    return sum(map(traffic_of, inventory.of_role("ps")), Traffic())
 
 
 def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: argparse.Namespace) -> Steps:
@@ -47,14 +47,13 @@ def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: 
     before, begin = traffic(inventory), time.monotonic()
     losses = run(given.steps)
     seconds = time.monotonic() - begin
-    meter = WireMeter()
-    meter.add(before, traffic(inventory), given.steps)
+    carried = traffic(inventory) - before
     return Steps(
         steps=given.steps,
-        bytes_per_step=(meter.sent + meter.received) / given.steps,
-        pull_bytes_per_step=meter.sent / given.steps,
-        push_bytes_per_step=meter.received / given.steps,
-        packets_per_step=meter.packets / given.steps,
+        bytes_per_step=(carried.sent + carried.received) / given.steps,
+        pull_bytes_per_step=carried.sent / given.steps,
+        push_bytes_per_step=carried.received / given.steps,
+        packets_per_step=carried.packets / given.steps,
         seconds_per_step=seconds / given.steps,
         first_loss=first[0],
         last_loss=losses[-1],

@@ -5,7 +5,6 @@ The room offers `Checkpoint`, `CheckpointStore` for the one process that writes,
 """
 
 from cluster.checkpoints.manifest import Checkpoint
-from cluster.checkpoints.reading import read_newest
-from cluster.checkpoints.store import CheckpointStore, WriterLock
+from cluster.checkpoints.store import CheckpointStore, WriterLock, read_newest
 
 __all__ = ["Checkpoint", "CheckpointStore", "WriterLock", "read_newest"]

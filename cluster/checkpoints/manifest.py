@@ -5,11 +5,12 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter
 
 from cluster.atomic_write import PARTIAL
 
@@ -28,24 +29,42 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 LARGEST_UPDATE = 10**18 - 1
 
 # ASCII digits, and one spelling of each number, so that each name has one update and each update one name.
-_MANIFEST = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})\.json")
-_TENSORS = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})(-again)?\.safetensors")
-_PARTIAL = re.compile(rf"\.update-[0-9]+.*{re.escape(PARTIAL)}")
+_MANIFEST_NAME = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})\.json")
+_TENSORS_NAME = re.compile(r"update-([0-9]{9}|[1-9][0-9]{9,17})(-again)?\.safetensors")
+_PARTIAL_NAME = re.compile(rf"\.update-[0-9]+.*{re.escape(PARTIAL)}")
 
 
 class Damaged(Exception):
     """Why a checkpoint is refused: the rest of a line that begins with the file's name."""
 
 
+Count = Annotated[int, Field(ge=0, strict=True)]
+
+
+@dataclass(frozen=True)
+class TensorsFile:
+    """The file of a checkpoint's tensors."""
+
+    name: str
+    bytes: Count
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ArrayKind:
+    """NumPy's name of an array's type, and its shape."""
+
+    dtype: str
+    shape: list[Count]
+
+
 @dataclass(frozen=True)
 class Manifest:
-    """One checkpoint's contents. `arrays` holds dtype and shape by name, in the order of writing."""
+    """One checkpoint's contents. `arrays` is in the order of writing."""
 
-    update: int
-    tensors_name: str
-    tensors_bytes: int
-    tensors_sha256: str
-    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
+    update: Count
+    tensors: TensorsFile
+    arrays: dict[str, ArrayKind]
     facts: Mapping[str, Any]
 
     def to_bytes(self) -> bytes:
@@ -53,17 +72,14 @@ class Manifest:
         facts = to_json(self.facts)
         if not isinstance(facts, dict):
             raise ValueError(f"facts: expected an object, got {type(self.facts).__name__}: give them names")
-        content = {
-            "schema": SCHEMA,
-            "update": self.update,
-            "tensors": {"name": self.tensors_name, "bytes": self.tensors_bytes, "sha256": self.tensors_sha256},
-            "arrays": {name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in self.arrays.items()},
-            "facts": facts,
-        }
+        content = {"schema": SCHEMA, **asdict(replace(self, facts=facts))}
         raw = _line({**content, "checksum": _checksum(content)})
         if len(raw) > LARGEST_BYTES:
             raise ValueError(f"facts: expected a manifest of at most {LARGEST_BYTES} bytes, got {len(raw)}: store less")
         return raw
+
+
+_MANIFEST = TypeAdapter(Manifest)
 
 
 def parse(raw: bytes, update: int) -> Manifest:
@@ -79,41 +95,13 @@ def parse(raw: bytes, update: int) -> Manifest:
         raise Damaged("its content does not match its checksum")
     if raw != _line(content):
         raise Damaged("not the bytes that were written, though it says the same")
-    if content["update"] != update or type(content["update"]) is not int:
-        raise Damaged(f"says that it is of update {content['update']!r:.40}")
-    tensors, facts = _object(content["tensors"], "tensors"), from_json(_object(content["facts"], "facts"))
-    if tensors.get("name") not in tensors_names(update):
-        raise Damaged(f"tensors.name: {tensors.get('name')!r:.80} is no file of this update")
-    if not isinstance(facts, dict):
-        raise Damaged("facts: expected an object")
-    return Manifest(
-        update=update,
-        tensors_name=str(tensors["name"]),
-        tensors_bytes=_count(tensors.get("bytes"), "tensors.bytes"),
-        tensors_sha256=str(tensors.get("sha256")),
-        arrays={name: _array(value, name) for name, value in _object(content["arrays"], "arrays").items()},
-        facts=facts,
-    )
-
-
-def _array(value: Any, name: str) -> tuple[str, tuple[int, ...]]:
-    described = _object(value, f"arrays.{name!r:.80}")
-    dtype, shape = described.get("dtype"), described.get("shape")
-    if not isinstance(dtype, str) or not isinstance(shape, list):
-        raise Damaged(f"arrays.{name!r:.80}: expected a dtype and a shape")
-    return dtype, tuple(_count(length, f"arrays.{name!r:.80}.shape") for length in shape)
-
-
-def _object(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Damaged(f"{place}: expected an object, got {type(value).__name__}")
-    return value
-
-
-def _count(value: Any, place: str) -> int:
-    if type(value) is not int or value < 0:
-        raise Damaged(f"{place}: expected a count, got {value!r:.40}")
-    return value
+    described = {**content, "facts": from_json(content["facts"])}
+    found = _MANIFEST.validate_python({key: described[key] for key in KEYS[1:-1]})
+    if found.update != update:
+        raise Damaged(f"says that it is of update {found.update}")
+    if found.tensors.name not in tensors_names(update):
+        raise Damaged(f"tensors.name: {found.tensors.name!r:.80} is no file of this update")
+    return found
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
@@ -182,17 +170,17 @@ def tensors_names(update: int) -> tuple[str, str]:
 
 def manifests(folder: Path) -> list[tuple[int, Path]]:
     """Updates and paths of the manifests in `folder`, the newest first. Raises OSError."""
-    return sorted(_numbered(folder, _MANIFEST), reverse=True)
+    return sorted(_numbered(folder, _MANIFEST_NAME), reverse=True)
 
 
 def tensors_files(folder: Path) -> list[tuple[int, Path]]:
     """Updates and paths of the tensors files in `folder`. Raises OSError."""
-    return list(_numbered(folder, _TENSORS))
+    return list(_numbered(folder, _TENSORS_NAME))
 
 
 def partials(folder: Path) -> list[Path]:
     """Files that interrupted writes left in `folder`. Raises OSError."""
-    return [path for path in folder.iterdir() if _PARTIAL.fullmatch(path.name)]
+    return [path for path in folder.iterdir() if _PARTIAL_NAME.fullmatch(path.name)]
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, Path]]:

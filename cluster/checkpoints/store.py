@@ -1,32 +1,41 @@
-"""The one writer of a folder of checkpoints: each is whole or not there, and the last few stay."""
+"""The one writer of a folder of checkpoints, and its readers, which need no lock.
 
-import contextlib
+A checkpoint is whole or not there, and the last few stay. A reader gets the newest whole one, and a reason for each
+newer one that it refuses.
+"""
+
 import fcntl
 import hashlib
 import operator
 import os
+import stat
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from cluster.atomic_write import atomic_write, refused
-from cluster.checkpoints import reading
 from cluster.checkpoints.manifest import (
+    LARGEST_BYTES,
     LARGEST_UPDATE,
+    ArrayKind,
     Checkpoint,
+    Damaged,
     Manifest,
+    TensorsFile,
     manifest_name,
     manifests,
+    parse,
     partials,
     tensors_files,
     tensors_names,
 )
-from cluster.errors import ClusterError, UsageError
+from cluster.errors import ClusterError, UsageError, reason_of
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -35,12 +44,13 @@ DTYPES = (
 """The types that NumPy and safetensors both have."""
 
 LOCK = ".lock"
+Found = tuple[Checkpoint | None, tuple[str, ...]]
 
 
-class CheckpointStore:
+class CheckpointStore(AbstractContextManager["CheckpointStore"]):
     """Writes checkpoints into a folder that no other process writes, from one thread at a time.
 
-    A context manager. Readers need no store: see `read_newest`.
+    Readers need no store: see `read_newest`.
     """
 
     def __init__(self, folder: Path, keep: int = 3) -> None:
@@ -68,25 +78,23 @@ class CheckpointStore:
                 raise ValueError(f"update: expected 0 to {LARGEST_UPDATE}, got {update}")
             arrays = {name: _plain(name, array) for name, array in checkpoint.tensors.items()}
             content = save(arrays)
-            manifest = Manifest(
-                update=update,
-                tensors_name=self._free_name(update),
-                tensors_bytes=len(content),
-                tensors_sha256=hashlib.sha256(content).hexdigest(),
-                arrays={name: (array.dtype.name, array.shape) for name, array in arrays.items()},
-                facts=checkpoint.facts,
+            described = Manifest(
+                update,
+                TensorsFile(self._free_name(update), len(content), hashlib.sha256(content).hexdigest()),
+                _kinds(arrays),
+                checkpoint.facts,
             )
-            described = manifest.to_bytes()
+            raw = described.to_bytes()
         except (ValueError, TypeError, RecursionError, SafetensorError) as problem:
             raise ClusterError(f"{self.folder}: checkpoint {checkpoint.update!r}: {problem}") from None
-        path = self.folder / manifest_name(update)
+        path, tensors = self.folder / manifest_name(update), self.folder / described.tensors.name
         try:
-            atomic_write(self.folder / manifest.tensors_name, content)
-            atomic_write(path, described)
+            atomic_write(tensors, content)
+            atomic_write(path, raw)
         except BaseException:
-            if self._named(update) != manifest.tensors_name:
-                with contextlib.suppress(OSError):
-                    (self.folder / manifest.tensors_name).unlink(missing_ok=True)
+            if self._named(update) != tensors.name:
+                with suppress(OSError):
+                    tensors.unlink(missing_ok=True)
             raise
         try:
             self._tidy(update)
@@ -94,9 +102,9 @@ class CheckpointStore:
             raise refused(self.folder, f"{path.name} is written, but older ones cannot be removed", problem) from None
         return path
 
-    def newest(self) -> reading.Found:
+    def newest(self) -> Found:
         """As `read_newest`."""
-        return reading.read_newest(self.folder)
+        return read_newest(self.folder)
 
     def close(self) -> None:
         """Release the folder for another writer. May be called twice."""
@@ -104,17 +112,11 @@ class CheckpointStore:
         if lock is not None:
             lock.release()
 
-    def __enter__(self) -> "CheckpointStore":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _named(self, update: int) -> str | None:
-        manifest = reading.glance(self.folder / manifest_name(update), update)
-        return None if manifest is None else manifest.tensors_name
+        return _glance(self.folder / manifest_name(update), update)
 
     def _free_name(self, update: int) -> str:
         first, again = tensors_names(update)
@@ -126,24 +128,26 @@ class CheckpointStore:
         A damaged checkpoint does not count, and goes once `keep` whole ones came after it. A manifest goes before its
         tensors: tensors without a manifest are a leftover, a manifest without tensors is a damaged checkpoint.
         """
-        present = [
-            (update, path, reading.glance(path, update)) for update, path in manifests(self.folder) if update <= newest
-        ]
-        whole = [update for update, _, manifest in present if manifest is not None]
+        present = [(update, path, _glance(path, update)) for update, path in manifests(self.folder) if update <= newest]
+        whole = [update for update, _, tensors_name in present if tensors_name is not None]
         oldest = whole[self.keep - 1] if len(whole) >= self.keep else 0
         used, unclear = set(), set()
-        for update, path, manifest in present:
+        for update, path, tensors_name in present:
             if update < oldest:
                 path.unlink(missing_ok=True)
-            elif manifest is None:
+            elif tensors_name is None:
                 unclear.add(update)
             else:
-                used.add(manifest.tensors_name)
+                used.add(tensors_name)
         for update, path in tensors_files(self.folder):
             if update <= newest and update not in unclear and path.name not in used:
                 path.unlink(missing_ok=True)
         for path in partials(self.folder):
             path.unlink(missing_ok=True)
+
+
+def _kinds(arrays: Mapping[str, NDArray[Any]]) -> dict[str, ArrayKind]:
+    return {name: ArrayKind(array.dtype.name, list(array.shape)) for name, array in arrays.items()}
 
 
 def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -195,3 +199,92 @@ class WriterLock:
 def _signed(descriptor: int) -> str:
     text = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip()
     return f"process {text}" if text.isdigit() else "another process"
+
+
+ATTEMPTS = 100
+"""A new attempt starts when a writer committed something during the last one."""
+
+_DAMAGE = (Damaged, OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, MemoryError)
+"""Errors from reading a file that is cut, edited, unreadable or malicious."""
+
+
+def read_newest(folder: Path) -> Found:
+    """The newest whole checkpoint in `folder`, or None, and one line for each newer one that is refused.
+
+    A line names the file and its damage. Takes no lock: if a writer replaces or removes files meanwhile, it looks
+    again. Raises ClusterError if the folder cannot be read; a missing folder holds no checkpoint.
+    """
+    for _ in range(ATTEMPTS):
+        seen = _seen(folder)
+        found = _newest(seen)
+        if not found[1] or _seen(folder) == seen:
+            break
+    return found
+
+
+def _glance(path: Path, update: int) -> str | None:
+    """Name of the tensors of the manifest at `path`, if that is whole and they have its length. Reads no tensor."""
+    try:
+        described = _described(path, update)
+        tensors = path.with_name(described.tensors.name)
+        return tensors.name if tensors.stat().st_size == described.tensors.bytes else None
+    except _DAMAGE:
+        return None
+
+
+def _seen(folder: Path) -> list[tuple[int, Path, tuple[int, int] | None]]:
+    try:
+        return [(update, path, _identity(path)) for update, path in manifests(folder)]
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        raise ClusterError(
+            f"{folder}: checkpoints cannot be looked for ({problem.strerror}): make it a folder that this user may read"
+        ) from None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _newest(seen: list[tuple[int, Path, tuple[int, int] | None]]) -> Found:
+    refused: list[str] = []
+    for update, path, _ in seen:
+        reading = path
+        try:
+            described = _described(path, update)
+            reading = path.with_name(described.tensors.name)
+            return Checkpoint(update, _tensors(reading, described), described.facts), tuple(refused)
+        except OSError as problem:
+            refused.append(f"{reading}: cannot be read ({reason_of(problem)})")
+        except (*_DAMAGE, SafetensorError) as problem:
+            refused.append(f"{reading}: {reason_of(problem)}")
+    return None, tuple(refused)
+
+
+def _described(path: Path, update: int) -> Manifest:
+    return parse(_content(path, range(LARGEST_BYTES + 1), f", more than the {LARGEST_BYTES} a manifest has"), update)
+
+
+def _tensors(path: Path, described: Manifest) -> dict[str, NDArray[Any]]:
+    length = described.tensors.bytes
+    content = _content(path, range(length, length + 1), f" where its manifest says {length}")
+    if hashlib.sha256(content).hexdigest() != described.tensors.sha256:
+        raise Damaged("its content does not match the sha256 in its manifest")
+    arrays: dict[str, NDArray[Any]] = load(content)
+    if _kinds(arrays) != described.arrays:
+        raise Damaged("holds other arrays than its manifest says")
+    return {name: arrays[name] for name in described.arrays}
+
+
+def _content(path: Path, lengths: range, else_said: str) -> bytes:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise Damaged("not a regular file")  # opening a pipe would wait for a writer
+    if found.st_size not in lengths:
+        raise Damaged(f"{found.st_size} bytes{else_said}")
+    return path.read_bytes()

@@ -195,9 +195,14 @@ class Inventory(Description):
         return job != "train" or self.jobs.train.facts.needs_roles()
 
     @property
+    def one_host(self) -> bool:
+        """Whether every role runs on this machine: loopback, its own user and files; nothing is mounted or reached."""
+        return self.connection == "local"
+
+    @property
     def shared_folder(self) -> str | None:
         """Where every node finds what all share; None where nothing is mounted."""
-        return None if self.storage is None or self.connection == "local" else f"{self.storage.mount}/shared"
+        return None if self.storage is None or self.one_host else f"{self.storage.mount}/shared"
 
     def of_role(self, role: RoleName) -> tuple[Task, ...]:
         """The role processes of one role, in order of their index."""

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager
 from types import FrameType
 
 from cluster.errors import ExitCode
@@ -18,7 +19,7 @@ class Cancelled(Exception):
     """The user asked to stop, and there is nothing to finish first."""
 
 
-class Cancel:
+class Cancel(AbstractContextManager["Cancel"]):
     """Whether the user asked to stop, by SIGINT or SIGTERM while this context manager is active."""
 
     def __init__(self) -> None:

@@ -1,20 +1,22 @@
 """A training's checkpoints: what one contains, when it is written, how a run resumes from it."""
 
-import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
-from cluster.errors import UsageError
+from cluster.errors import UsageError, reason_of
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
-from cluster.jobs.role_metrics import WireMeter
+from cluster.jobs.roles import WireMeter
 from cluster.status.events import CheckpointWritten, Consumer
-from ps_node.shard import PlacedVector, Totals, VectorState
+from ps_node.shard import PlacedVector, VectorState
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"
@@ -25,16 +27,27 @@ VECTOR, SLOT, FIT = "vector", "slot/", "fit/"
 
 
 @dataclass(frozen=True)
+class Counts:
+    """What a run counts over all its coordinators. `rolled_back`: updates that were lost, all of which ran again.
+
+    `elapsed_seconds` is without the pauses between coordinators.
+    """
+
+    applied: int = 0
+    duplicates_dropped: int = 0
+    rolled_back: int = 0
+    resumptions: int = 0
+    elapsed_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Resumption:
     """A run as its last checkpoint has it: the content of the shards, the fits, the counts."""
 
     state: VectorState
     fits: tuple[Fit, ...]
-    totals: Totals
-    rolled_back: int
-    resumptions: int
-    wire: Mapping[str, int]
-    elapsed_seconds: float
+    counts: Counts
+    wire: WireMeter
     micro_batches: int
     """What the run's batches are cut into: `auto` means this number from now on, whatever the cluster is now."""
 
@@ -58,7 +71,7 @@ def resume(run: Path, job: TrainJob, dataset_sha256: str, size: int) -> tuple[Re
     except (KeyError, TypeError, ValueError) as problem:
         raise UsageError(
             f"{run}: its checkpoint of update {checkpoint.update} is not one that this version of pscluster made "
-            f"({type(problem).__name__}: {problem}): start a new run without --resume"
+            f"({reason_of(problem)}): start a new run without --resume"
         ) from None
 
 
@@ -66,7 +79,7 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
     facts, tensors = checkpoint.facts, checkpoint.tensors
     then = facts["settings"]
     job = job if isinstance(job.micro_batches, int) else job.cut_into(int(then["micro_batches"]))
-    now = json.loads(json.dumps(settings_of(job)))
+    now = settings_of(job)
     differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
     if differing:
         shown = "; ".join(f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing)
@@ -82,19 +95,13 @@ def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256
         checkpoint.update,
     )
     fits = tuple(Fit.of(of_fit, tensors[f"{FIT}{place}"]) for place, of_fit in enumerate(facts["fits"]))
-    return Resumption(
-        state,
-        fits,
-        Totals(int(facts["applied"]), int(facts["duplicates_dropped"])),
-        max(int(facts["rolled_back"]), _progress(run) - checkpoint.update),
-        int(facts["resumptions"]),
-        {key: int(value) for key, value in facts["wire"].items()},
-        float(facts["elapsed_seconds"]),
-        job.pieces,
-    )
+    counts = TypeAdapter(Counts).validate_python(facts["counts"])
+    rolled_back = max(counts.rolled_back, applied_before(run) - checkpoint.update)
+    counts = replace(counts, rolled_back=rolled_back, resumptions=counts.resumptions + 1)
+    return Resumption(state, fits, counts, WireMeter.of(facts["wire"]), job.pieces)
 
 
-def _progress(run: Path) -> int:
+def applied_before(run: Path) -> int:
     """How many updates the run is known to have applied so far, all that were lost included; 0 if unknown."""
     try:
         return int((run / FOLDER / PROGRESS).read_bytes())
@@ -102,28 +109,20 @@ def _progress(run: Path) -> int:
         return 0
 
 
-def applied_before(run: Path) -> int:
-    """Updates that a run without any checkpoint had applied: all of them run again."""
-    return _progress(run)
-
-
-class RunKeeper:
-    """Writes a run's checkpoints. Use as a context manager."""
+class RunKeeper(AbstractContextManager["RunKeeper"]):
+    """Writes a run's checkpoints."""
 
     def __init__(
         self, run: Path, job: TrainJob, dataset_sha256: str, shards: PlacedVector[Any],
-        described: Callable[[], dict[str, Any]], fits: list[Fit], wire: WireMeter, emit: Consumer,
+        counted: Callable[[], Counts], fits: list[Fit], wire: WireMeter, emit: Consumer,
     ) -> None:  # fmt: skip
-        """`described`: the facts that only the run knows (counts, time). Raises ClusterError."""
+        """Raises ClusterError."""
         self._job, self._dataset, self._shards, self._wire = job, dataset_sha256, shards, wire
-        self._described, self._fits, self._emit = described, fits, emit
+        self._counted, self._fits, self._emit = counted, fits, emit
         self._store = CheckpointStore(run / FOLDER, job.checkpoint.keep)
         self._progress = os.open(run / FOLDER / PROGRESS, os.O_WRONLY | os.O_CREAT, 0o644)
-        self._updates = shards.state().next_id + int(described()["rolled_back"])
+        self._updates = shards.state().next_id + counted().rolled_back
         self._last = time.monotonic()
-
-    def __enter__(self) -> "RunKeeper":
-        return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._progress)
@@ -155,7 +154,7 @@ class RunKeeper:
             "optimizer_updates": state.optimizer_updates,
             "fits": [fit.facts() for fit in self._fits],
             "wire": self._wire.counted(),
-            **self._described(),
+            "counts": asdict(self._counted()),
         }
         self._store.write(Checkpoint(state.next_id, tensors, facts))
         self._last = time.monotonic()

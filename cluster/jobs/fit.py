@@ -1,12 +1,97 @@
-"""The state of one fit. All of it goes into a checkpoint, and a run resumes from it."""
+"""A fit: which windows each of its updates sees, and how far it is, from which a run resumes.
 
+An epoch's updates are slices of a seeded permutation. All of the state goes into a checkpoint.
+"""
+
+import heapq
 import statistics
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from cluster.errors import UsageError
 from cluster.parameters import Vector
-from cluster.status.parts import Figures
+from cluster.status.parts import Figures, StalenessCount
+
+Rows = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update is computed from. `id` counts the updates of the run from 0.
+
+    `batches` are the numbers of its batches, counted over the run as well; `rows` has shape (batches, batch_size).
+    """
+
+    id: int
+    batches: tuple[int, ...]
+    rows: Rows
+
+
+class Plan:
+    """The batches of a whole run, and how they make updates.
+
+    Every epoch is a fresh permutation of `rows`, cut into whole batches; the last few windows that fill none wait for
+    another epoch's permutation. `replayed` more batches at the end of each epoch repeat those of highest loss. Each
+    update is `batches_per_update` batches one after the other, the last of an epoch what is left.
+    """
+
+    def __init__(
+        self, rows: Rows, batch_size: int, epochs: int, replayed: int, seed: int, batches_per_update: int = 1
+    ) -> None:
+        """Raises UsageError if there are fewer rows than a batch holds."""
+        if len(rows) < batch_size:
+            raise UsageError(
+                f"jobs.train.batch_size: a batch of {batch_size} windows cannot be filled from {len(rows)} training "
+                f"windows: set it to at most {len(rows)}"
+            )
+        self._rows, self._seed, self._group = rows, seed, batches_per_update
+        self.batch_size, self.epochs = batch_size, epochs
+        self._fresh = len(rows) // batch_size
+        self.replayed = min(replayed, self._fresh)
+        self.batches_per_epoch = self._fresh + self.replayed
+        self.batches = epochs * self.batches_per_epoch
+        self.fresh_updates = -(-self._fresh // batches_per_update)
+        self.per_epoch = self.fresh_updates + -(-self.replayed // batches_per_update)
+        self.updates = epochs * self.per_epoch
+
+    def fresh(self, epoch: int) -> list[Update]:
+        """The updates of `epoch` (from 0) that see each window once."""
+        order = np.random.Generator(np.random.Philox(key=[self._seed, epoch])).permutation(len(self._rows))
+        order = order[: self._fresh * self.batch_size].reshape(self._fresh, self.batch_size)
+        first = epoch * self.batches_per_epoch
+        return self._updates(epoch * self.per_epoch, range(first, first + self._fresh), self._rows[order])
+
+    def replay(self, epoch: int, losses: Mapping[int, float]) -> list[Update]:
+        """Updates over the batches of `epoch` whose `losses` (by number) were highest, under new numbers."""
+        worst = heapq.nlargest(self.replayed, losses, key=lambda batch: (losses[batch], -batch))
+        rows = {batch: rows for update in self.fresh(epoch) for batch, rows in zip(update.batches, update.rows,
+                                                                                   strict=True)}  # fmt: skip
+        first = epoch * self.batches_per_epoch + self._fresh
+        again = np.stack([rows[batch] for batch in worst]) if worst else np.zeros((0, self.batch_size), np.int32)
+        numbers = range(first, first + len(worst))
+        return self._updates(epoch * self.per_epoch + self.fresh_updates, numbers, again)
+
+    def _updates(self, first: int, batches: range, rows: Rows) -> list[Update]:
+        return [
+            Update(first + place, tuple(batches[start : start + self._group]), rows[start : start + self._group])
+            for place, start in enumerate(range(0, len(rows), self._group))
+        ]
+
+
+def chunks(rows: Rows, size: int) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
+    """`rows` in pieces of exactly `size`, the last one filled up; with a weight of 1 for each that counts, else 0."""
+    for start in range(0, len(rows), size):
+        piece = rows[start : start + size]
+        weights = np.zeros(size, np.float32)
+        weights[: len(piece)] = 1.0
+        yield np.resize(piece, size).astype(np.int32), weights
+
 
 LATEST = 4096
 """Steps that the median step time is over."""
@@ -21,32 +106,10 @@ class Cursor:
     done: int = 0
 
 
-@dataclass
-class Staleness:
-    """Mean and maximum over all updates, in updates."""
+@dataclass(kw_only=True)
+class FitFacts:
+    """The state of a training but its vector. `losses` (by batch) and `hits` are those of the present epoch."""
 
-    total: float = 0.0
-    count: int = 0
-    maximum: float | None = None
-
-    def add(self, staleness: float) -> None:
-        """One more update."""
-        self.total, self.count = self.total + staleness, self.count + 1
-        self.maximum = staleness if self.maximum is None else max(self.maximum, staleness)
-
-    def describe(self) -> dict[str, float | None]:
-        """The entry of `result.json`."""
-        return {"mean": self.total / self.count if self.count else None, "maximum": self.maximum}
-
-
-@dataclass
-class Fit:
-    """The state of a training: `vector` is that of the selected epoch, the last one without validation.
-
-    `losses` (by batch) and `hits` are those of the present epoch.
-    """
-
-    vector: Vector
     first_id: int = 0
     epoch: int = 0
     selected: Figures | None = None
@@ -57,45 +120,16 @@ class Fit:
     cursor: Cursor = Cursor()
     losses: dict[int, float] = field(default_factory=dict)
     hits: float = 0.0
-    staleness: Staleness = field(default_factory=Staleness)
-    step_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
+    staleness: StalenessCount = field(default_factory=StalenessCount)
+    step_seconds: deque[float] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.step_seconds = deque(self.step_seconds, LATEST)
 
     def facts(self) -> dict[str, Any]:
         """Everything but the vector, as JSON."""
-        return {
-            "first_id": self.first_id,
-            "epoch": self.epoch,
-            "selected": self.selected.describe() if self.selected else None,
-            "epochs_done": self.epochs_done,
-            "scheduled": self.scheduled,
-            "windows": self.windows,
-            "train_seconds": self.train_seconds,
-            "cursor": [self.cursor.epoch, self.cursor.replaying, self.cursor.done],
-            "losses": [[batch, loss] for batch, loss in self.losses.items()],
-            "hits": self.hits,
-            "staleness": [self.staleness.total, self.staleness.count, self.staleness.maximum],
-            "step_seconds": list(self.step_seconds),
-        }
-
-    @classmethod
-    def of(cls, facts: dict[str, Any], vector: Vector) -> "Fit":
-        """What `facts` were kept of. Raises KeyError, TypeError or ValueError if they are not of this version."""
-        epoch, replaying, done = facts["cursor"]
-        return cls(
-            vector=vector,
-            first_id=int(facts["first_id"]),
-            epoch=int(facts["epoch"]),
-            selected=Figures(**facts["selected"]) if facts["selected"] else None,
-            epochs_done=int(facts["epochs_done"]),
-            scheduled=int(facts["scheduled"]),
-            windows=int(facts["windows"]),
-            train_seconds=float(facts["train_seconds"]),
-            cursor=Cursor(int(epoch), bool(replaying), int(done)),
-            losses={int(batch): float(loss) for batch, loss in facts["losses"]},
-            hits=float(facts["hits"]),
-            staleness=Staleness(*facts["staleness"]),
-            step_seconds=deque(facts["step_seconds"], maxlen=LATEST),
-        )
+        kept: dict[str, Any] = _FACTS.dump_python(self, mode="json")
+        return kept
 
     def throughput(self) -> dict[str, float | None]:
         """The entry of `result.json`."""
@@ -103,3 +137,21 @@ class Fit:
             "windows_per_second": self.windows / self.train_seconds if self.windows and self.train_seconds else None,
             "step_seconds_p50": statistics.median(self.step_seconds) if self.step_seconds else None,
         }
+
+
+_FACTS = TypeAdapter(FitFacts)
+
+
+@dataclass(kw_only=True)
+class Fit(FitFacts):
+    """The state of a training: `vector` is that of the selected epoch, the last one without validation."""
+
+    vector: Vector
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], vector: Vector) -> "Fit":
+        """What `facts` were kept of. Raises TypeError or ValueError if they are not of this version."""
+        names = {each.name for each in fields(FitFacts)}
+        if facts.keys() != names:
+            raise ValueError(f"expected the facts {', '.join(sorted(names))}, got {', '.join(sorted(facts))}")
+        return cls(vector=vector, **vars(_FACTS.validate_python(facts)))

@@ -1,19 +1,29 @@
-"""What the coordinator exports about a job, as consumers of its events: any job, a training, the Monte Carlo job."""
+"""The coordinator's own /metrics, from the start of a job until its last figures were read.
 
+What it exports about a job are consumers of the job's events: of any job, of a training, of the Monte Carlo job.
+"""
+
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from cluster.control.actions import Actions, Answer
 from cluster.engine.membership import Membership, Phase
+from cluster.inventory import Task
 from cluster.metrics import instruments
 from cluster.metrics.catalogue import PARTS, STAGES
+from cluster.metrics.exporter import Exporter, serve
 from cluster.metrics.instruments import Counted, Identity, family
+from cluster.metrics.process import Cost
+from cluster.metrics.standard import register
+from cluster.server.sockets import explain
 from cluster.status import events
-from cluster.status.events import Event
+from cluster.status.events import Consumer, Event, Stream
 from cluster.status.state import Pace
 
 PREPARING, ENDED, VALIDATION = STAGES[0], STAGES[-1], "validation"
@@ -94,15 +104,29 @@ def _workers(membership: Membership) -> Iterator[Metric]:
     yield left
 
 
-@dataclass(frozen=True)
-class _OfWorker:
-    """One worker's series, looked up once: a step comes every few milliseconds."""
-
-    steps: Counter
-    windows: Counter
-    staleness: Histogram
-    round_trip: Histogram
-    parts: Mapping[str, Histogram]
+_GAUGES: Mapping[type, Mapping[str, str]] = {
+    events.Updated: {
+        "train_windows_per_second": "windows_per_second",
+        "train_learning_rate_ratio": "rate",
+        "train_latest_loss": "loss",
+    },
+    events.Planned: {
+        "train_planned_epochs": "epochs",
+        "train_epoch": "epochs_done",
+        "train_learning_rate_ratio": "rate",
+    },
+    events.EpochEnded: {
+        "train_epoch": "epoch",
+        "train_windows_per_second": "windows_per_second",
+        "train_remaining_seconds": "seconds_left",
+    },
+    events.CheckpointWritten: {"train_checkpoint_bytes": "size_bytes"},
+}
+"""For each event, the gauges that show its attributes."""
+_OTHER_GAUGES = (
+    *("train_loss", "train_accuracy_ratio", "train_f1_macro_ratio", "train_loss_finite"),
+    *("train_checkpoint_last_success_timestamp_seconds", "train_checkpoint_interval_seconds"),
+)
 
 
 class TrainingMetrics:
@@ -114,103 +138,80 @@ class TrainingMetrics:
     ) -> None:  # fmt: skip
         """`clock`: seconds of the Unix epoch."""
         self._codecs, self._clock = (("pull", pull_codec), ("push", push_codec)), clock
-
-        def gauge(short: str) -> Gauge:
-            return instruments.gauge(short, registry)
-
         self._steps = instruments.counter("train_steps_total", registry)
         self._windows = instruments.counter("train_windows_total", registry)
         self._step_seconds = instruments.histogram("train_step_seconds", registry)
         self._round_trip = instruments.histogram("train_round_trip_seconds", registry)
         self._staleness = instruments.histogram("train_staleness_updates", registry)
         self._checkpoint_seconds = instruments.histogram("train_checkpoint_seconds", registry)
-        self._checkpoint_bytes = gauge("train_checkpoint_bytes")
-        self._checkpoint_time = gauge("train_checkpoint_last_success_timestamp_seconds")
-        gauge("train_checkpoint_interval_seconds").labels(*OURS).set(checkpoint_every_seconds)
-        self._rate = gauge("train_windows_per_second")
-        self._loss = gauge("train_loss")
-        self._accuracy = gauge("train_accuracy_ratio")
-        self._f1 = gauge("train_f1_macro_ratio")
-        self._latest_loss = gauge("train_latest_loss")
-        self._finite = gauge("train_loss_finite")
-        self._epoch = gauge("train_epoch")
-        self._planned = gauge("train_planned_epochs")
-        self._learning_rate = gauge("train_learning_rate_ratio")
-        self._left = gauge("train_remaining_seconds")
-        self._workers: dict[int, _OfWorker] = {}
+        gauges = dict.fromkeys((*_OTHER_GAUGES, *(short for shown in _GAUGES.values() for short in shown)))
+        self._gauges = {short: instruments.gauge(short, registry) for short in gauges}
+        self._set("train_checkpoint_interval_seconds", checkpoint_every_seconds)
+        self._workers: dict[int, tuple[Counter, Counter, Histogram, Histogram, Mapping[str, Histogram]]] = {}
+        """Each worker's series, looked up once: a step comes every few milliseconds."""
         self._dropped_before: int | None = None
         """Duplicates of the coordinators before this one."""
         self._counted = Counted()
         registry.register(self._counted)
 
+    def _set(self, short: str, value: float, *labels: str) -> None:
+        self._gauges[short].labels(*OURS, *labels).set(value)
+
     def consume(self, event: Event) -> None:
         """See Stream."""
+        for short, attribute in _GAUGES.get(type(event), {}).items():
+            self._set(short, getattr(event, attribute))
         match event:
             case events.Stepped():
                 self._step(event)
-            case events.Updated():
-                self._rate.labels(*OURS).set(event.windows_per_second)
-                self._learning_rate.labels(*OURS).set(event.rate)
-                self._latest_loss.labels(*OURS).set(event.loss)
-            case events.Planned(epochs, epochs_done, rate):
-                self._planned.labels(*OURS).set(epochs)
-                self._epoch.labels(*OURS).set(epochs_done)
-                self._learning_rate.labels(*OURS).set(rate)
-                self._finite.labels(*OURS).set(1)
+            case events.Planned():
+                self._set("train_loss_finite", 1)
             case events.EpochEnded():
-                self._epoch.labels(*OURS).set(event.epoch)
-                self._rate.labels(*OURS).set(event.windows_per_second)
-                self._left.labels(*OURS).set(event.seconds_left)
                 self._figures("train", event.loss, event.accuracy)
             case events.FiguresComputed(split, figures):
-                self._figures(split, figures.loss, figures.accuracy, figures.f1_macro)
+                self._figures(split, figures.loss, figures.accuracy)
+                self._set("train_f1_macro_ratio", figures.f1_macro, split)
             case events.UpdatesCounted():
                 self._totals(event)
             case events.TrafficCounted(sent, received):  # what a parameter server sends is what others pull
                 for codec, carried in zip(self._codecs, (sent, received), strict=True):
                     self._counted.add("train_wire_bytes_total", carried, *OURS, *codec)
-            case events.CheckpointWritten(seconds, size_bytes):
+            case events.CheckpointWritten(seconds):
                 self._checkpoint_seconds.labels(*OURS).observe(seconds)
-                self._checkpoint_bytes.labels(*OURS).set(size_bytes)
-                self._checkpoint_time.labels(*OURS).set(self._clock())
+                self._set("train_checkpoint_last_success_timestamp_seconds", self._clock())
             case events.Diverged():
-                self._finite.labels(*OURS).set(0)
+                self._set("train_loss_finite", 0)
 
     def _step(self, step: events.Stepped) -> None:
-        of_worker = self._workers.get(step.task) or self._of_worker(step.task)
-        of_worker.steps.inc()
-        of_worker.windows.inc(step.windows)
-        of_worker.staleness.observe(step.staleness)
-        of_worker.round_trip.observe(step.round_trip_seconds)
+        if step.task not in self._workers:
+            labels = ("worker", str(step.task))
+            self._workers[step.task] = (
+                self._steps.labels(*labels), self._windows.labels(*labels), self._staleness.labels(*labels),
+                self._round_trip.labels(*labels), {part: self._step_seconds.labels(*labels, part) for part in PARTS},
+            )  # fmt: skip
+        steps, windows, staleness, round_trip, parts = self._workers[step.task]
+        steps.inc()
+        windows.inc(step.windows)
+        staleness.observe(step.staleness)
+        round_trip.observe(step.round_trip_seconds)
         for part, value in step.part_seconds.items():
-            of_worker.parts[part].observe(value)
+            parts[part].observe(value)
 
     def _totals(self, totals: events.UpdatesCounted) -> None:
         # A coordinator that resumes from a checkpoint sets no counter back: Prometheus would take all of it for new.
         if self._dropped_before is None:
             self._dropped_before = totals.duplicates_dropped
-        self._counted.set("train_updates_applied_total", totals.applied + totals.rolled_back, *OURS)
-        dropped = totals.duplicates_dropped - self._dropped_before
-        self._counted.set("train_duplicates_dropped_total", dropped, *OURS)
-        self._counted.set("train_updates_rolled_back_total", totals.rolled_back, *OURS)
-        self._counted.set("train_resumptions_total", totals.resumptions, *OURS)
+        for short, value in {
+            "train_updates_applied_total": totals.applied + totals.rolled_back,
+            "train_duplicates_dropped_total": totals.duplicates_dropped - self._dropped_before,
+            "train_updates_rolled_back_total": totals.rolled_back,
+            "train_resumptions_total": totals.resumptions,
+        }.items():
+            self._counted.set(short, value, *OURS)
 
-    def _of_worker(self, task: int) -> _OfWorker:
-        labels = ("worker", str(task))
-        self._workers[task] = _OfWorker(
-            self._steps.labels(*labels),
-            self._windows.labels(*labels),
-            self._staleness.labels(*labels),
-            self._round_trip.labels(*labels),
-            {part: self._step_seconds.labels(*labels, part) for part in PARTS},
-        )
-        return self._workers[task]
-
-    def _figures(self, split: str, loss: float, accuracy: float, f1_macro: float | None = None) -> None:
-        self._loss.labels(*OURS, split).set(loss)
-        self._accuracy.labels(*OURS, split).set(accuracy)
-        if f1_macro is not None:
-            self._f1.labels(*OURS, split).set(f1_macro)
+    def _figures(self, split: str, loss: float, accuracy: float) -> None:
+        self._set("train_loss", loss, split)
+        self._set("train_accuracy_ratio", accuracy, split)
 
 
 class PiMetrics:
@@ -228,3 +229,82 @@ class PiMetrics:
             self._samples.labels("worker", str(event.task)).inc(event.samples)
             self._estimate.labels(*OURS).set(event.estimate)
             self._error.labels(*OURS).set(event.standard_error)
+
+
+log = logging.getLogger(__name__)
+
+
+class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
+    """A job's registry, and its exporter once the job has its cluster."""
+
+    def __init__(
+        self, shared: str | None = None, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
+    ) -> None:  # fmt: skip
+        """`shared`: the folder that all nodes share. `busy` shows a person what the job waits for."""
+        self._shared, self._busy = shared, busy
+        self._identity = Identity("coordinator", 0)
+        self.registry = CollectorRegistry()
+        self.cost = Cost(self._identity)
+        self.membership: Membership | None = None
+        """The workers, from the moment at which they may join. Any thread may look at it."""
+        self._stack = ExitStack()
+        self._exporter: Exporter | None = None
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def metered(self, *consumers: Consumer) -> Consumer:
+        """A consumer that hands every event to these, and counts what they compute as cost of the metrics."""
+        stream = Stream(*consumers)
+
+        def consume(event: Event) -> None:
+            begin = time.thread_time()
+            stream.emit(event)
+            self.cost.add(time.thread_time() - begin)
+
+        return consume
+
+    def serve(self, coordinator: Task, drain: Callable[[str, float], Answer] | None = None) -> None:
+        """Answer until `close`. Raises ClusterError if the port is taken."""
+        with ExitStack() as stack:
+            try:
+                exporter = serve(
+                    self.registry, coordinator.host, coordinator.metrics_port, lambda: True,
+                    actions=Actions(drain), cost=self.cost,
+                )  # fmt: skip
+            except OSError as problem:
+                raise explain(
+                    problem, coordinator.host, coordinator.metrics_port, "the coordinator's metrics"
+                ) from None
+            stack.callback(exporter.close)
+            meter = register(
+                self.registry, self._identity, metrics_port=coordinator.metrics_port, server="client",
+                ready=lambda: True, cost=self.cost, shared=self._shared,
+            )  # fmt: skip
+            stack.callback(meter.close)
+            self._stack, self._exporter = stack.pop_all(), exporter
+
+    @contextmanager
+    def until_read(self, stop: Callable[[], bool]) -> Iterator[None]:
+        """After the body, wait until a scraper has read the last figures, unless `stop()`; then close.
+
+        Otherwise the figures of the last seconds, and that a training diverged, would never reach a Prometheus.
+        """
+        with self:
+            try:
+                yield
+            except Exception:
+                self._linger(stop)
+                raise
+            self._linger(stop)
+
+    def close(self) -> None:
+        """Stop answering and free the port."""
+        self._stack.close()
+
+    def _linger(self, stop: Callable[[], bool]) -> None:
+        if self._exporter is not None and self._exporter.scrapes.watched:
+            log.info("the last metrics wait to be read")
+            with self._busy("waiting until the last metrics are read"):
+                read = self._exporter.scrapes.linger(stop)
+            log.info("the last metrics were %s", "read" if read else "not read")

@@ -3,28 +3,28 @@
 import logging
 import os
 import platform
-from contextlib import ExitStack
-from importlib.metadata import PackageNotFoundError, version
+import time
+from contextlib import AbstractContextManager, ExitStack
+from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import Any, Literal
 
 import psutil
 
 from cluster import __version__
 from cluster.atomic_write import atomic_write
 from cluster.checkpoints import WriterLock
-from cluster.errors import ClusterError
+from cluster.engine.chaos import ChaosPlan
+from cluster.errors import ClusterError, reason_of
+from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel, Cancelled
-from cluster.jobs.run_folder import RunFolder, unfinished
-from cluster.jobs.run_log import RunLog
+from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics
+from cluster.jobs.progress import Display, Terminal
+from cluster.jobs.run_folder import RunFolder, RunLog, unfinished
 from cluster.metrics.processor import processor
 from cluster.metrics.standard import tensorflow_version
 from cluster.pages.leave import reported
 from cluster.status.events import Ended, Event, Opened, Stream
-
-if TYPE_CHECKING:
-    from cluster.jobs.coordinator_metrics import CoordinatorMetrics
 
 log = logging.getLogger(__name__)
 
@@ -32,35 +32,51 @@ RUN_FILE = "PSCLUSTER_RUN_FILE"
 """Environment variable: a file to write the run's folder into."""
 
 
-class Job(Protocol):
+class Job:
     """What every job is, seen from outside."""
 
     name: str
-    stream: Stream
-    metrics: "CoordinatorMetrics"
+
+    def __init__(
+        self, inventory: Inventory, display: Display, cancel: Cancel, chaos: ChaosPlan | None = None,
+        mode: str = "", model: str = "",
+    ) -> None:  # fmt: skip
+        """`chaos`: faults to inject. `mode` and `model`: of a training, for its metrics."""
+        self.inventory, self.display, self.cancel, self.chaos = inventory, display, cancel, chaos
+        self.begin = time.monotonic()
+        self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
+        self.job_metrics = JobMetrics(self.metrics.registry, mode, model, lambda: self.metrics.membership)
+        self.stream = Stream(self.metrics.metered(self.job_metrics.consume), Terminal(display).consume)
 
     def prepare(self) -> None:
         """All that can be refused before anything is started. Raises ClusterError, or Cancelled."""
 
     def run(self, folder: RunFolder) -> None:
         """The work itself. Raises ClusterError; ends early, normally or by Cancelled, when cancelled."""
+        raise NotImplementedError
 
     def complete(self) -> bool:
         """Whether all was done that the job is for: a Ctrl-C that comes too late for that cancels nothing."""
+        raise NotImplementedError
 
     def result(self) -> dict[str, Any]:
         """What goes into `result.json` below `status`: always every key, null where nothing is known."""
+        return {
+            "cluster": self.inventory.cluster,
+            "workers": len(self.inventory.of_role("worker")),
+            "ps": len(self.inventory.of_role("ps")),
+            "elapsed_seconds": self.elapsed_seconds(),
+        }
+
+    def elapsed_seconds(self) -> float:
+        """Since the job began."""
+        return time.monotonic() - self.begin
 
 
-class Watch:
+class Watch(AbstractContextManager["Watch"]):
     """Hooks around a job's life, and a consumer of its events; the default does nothing. A context manager."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """The job has ended, in whatever way."""
 
     def begun(self, job: Job, folder: Path, resumed: bool) -> None:
@@ -68,9 +84,6 @@ class Watch:
 
     def consume(self, event: Event) -> None:
         """Take an event of the job."""
-
-    def ended(self) -> None:
-        """The job has emitted its last event."""
 
 
 class Crashed(ClusterError):
@@ -131,22 +144,21 @@ def _conduct(
         except Cancelled:
             pass
         except ClusterError as problem:
-            _record_failure(job, folder, problem, watch)
+            _record_failure(job, folder, problem)
             raise
         except Exception as problem:
             run_log.keep_traceback(problem)
             crashed = Crashed(
-                f"{job.name} failed on something unforeseen, {type(problem).__name__}: {_first_line(problem)}. The "
+                f"{job.name} failed on something unforeseen, {type(problem).__name__}: {reason_of(problem)}. The "
                 f"traceback is in {run_log.path}: please report it"
             )
-            _record_failure(job, folder, crashed, watch)
+            _record_failure(job, folder, crashed)
             raise crashed from None
         status: Literal["done", "cancelled"] = "cancelled" if cancel.asked and not job.complete() else "done"
         result = _complete(job, status)
         log.info("%s: %s", job.name, status)
         path = folder.write_result(result)
         job.stream.emit(Ended(status))
-        watch.ended()
         return path, result
 
 
@@ -157,7 +169,7 @@ def _write_run_file(run: Path) -> None:
         atomic_write(Path(named), str(run.resolve()).encode() + b"\n")
 
 
-def _record_failure(job: Job, folder: RunFolder, problem: ClusterError, watch: Watch) -> None:
+def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:
     """In the result and the history; if the disk refuses that too, the user still sees the problem itself."""
     try:
         folder.write_result(_complete(job, "failed", str(problem)))
@@ -165,15 +177,10 @@ def _record_failure(job: Job, folder: RunFolder, problem: ClusterError, watch: W
     except ClusterError as second:
         log.warning("%s", second)
     job.stream.emit(Ended("failed", str(problem)))
-    watch.ended()
 
 
 def _complete(job: Job, status: str, reason: str | None = None) -> dict[str, Any]:
     return {"schema": 1, "job": job.name, "status": status, "reason": reason, **job.result()}
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).splitlines() or [""])[0]
 
 
 def environment() -> dict[str, Any]:
@@ -183,16 +190,9 @@ def environment() -> dict[str, Any]:
         "pscluster": __version__,
         "tensorflow": tensorflow_version(),
         "python": platform.python_version(),
-        "numpy": _version("numpy"),
+        "numpy": version("numpy"),
         "system": platform.platform(),
         "processor": processor(),
         "cores": psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
@@ -65,7 +64,6 @@ class Display:
     """A job's voice. Everything goes to standard error: standard output carries the result alone."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
         self.console = Screen(stderr=True, quiet=quiet, soft_wrap=not sys.stderr.isatty())
         narrow = self.console.width < NARROW_COLUMNS
         self._progress = Progress(
@@ -83,9 +81,7 @@ class Display:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def say(self, line: str) -> None:
@@ -108,7 +104,7 @@ class Display:
 
 
 class Bar:
-    """One progress bar. A context manager."""
+    """One progress bar."""
 
     def __init__(self, progress: Progress, name: str, total: int) -> None:
         self._progress, self._pace, self._facts = progress, Pace(total), ""
@@ -119,21 +115,11 @@ class Bar:
         """Whether all units are done."""
         return 0 < self._pace.total <= self._pace.done
 
-    def advance(self, units: int = 1, facts: str = "") -> None:
-        """`units` more are done."""
-        self.set(self._pace.done + units, facts)
-
     def set(self, done: int, facts: str = "") -> None:
         """Set the units that are done, and words about them if there are new ones."""
         self._pace = self._pace.advanced(done, time.monotonic())
         self._facts = facts or self._facts
         self._progress.update(self._task, completed=done, pace=self._pace, facts=self._facts)
-
-    def __enter__(self) -> "Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Take the bar away."""

@@ -5,11 +5,10 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from cluster.engine.changes import Drain
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
@@ -19,14 +18,13 @@ from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
 from cluster.engine.runtime import Peers, Runtime, Traced, device
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
-from cluster.inventory import Inventory, Task
-from cluster.inventory.training import cores_of_workers
+from cluster.inventory import Inventory
+from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.progress import Bar, Display
-from cluster.jobs.role_metrics import ANSWER_SECONDS, Traffic, cores_of, processor_of, traffic_of
-from cluster.jobs.run_announcer import RunAnnouncer
-from cluster.jobs.run_log import SPEAKER
+from cluster.jobs.job_metrics import CoordinatorMetrics
+from cluster.jobs.progress import Display
+from cluster.jobs.roles import RunAnnouncer, Traffic, cores_of, of_all, processor_of, traffic_of
+from cluster.jobs.run_folder import SPEAKER
 from cluster.metrics.processor import processor, usable_cores
 from cluster.server.port_guard import PortGuard
 from cluster.server.probe import answers
@@ -52,14 +50,10 @@ SERVER_SECONDS = 15.0
 JOIN_SECONDS = 30.0
 LOOK_UP_SECONDS = 1.0
 OWN_ANSWER_SECONDS = 5.0
-_ALL_ANSWERS_SECONDS = 10.0
-"""What the job waits at most for what all roles say about themselves."""
-_MOST_AT_ONCE = 16
-_Answer = TypeVar("_Answer")
 
 
-class Session:
-    """A coordinator connected to its parameter servers. Trace functions, then `dispatch`. A context manager."""
+class Session(AbstractContextManager["Session"]):
+    """A coordinator connected to its parameter servers. Trace functions, then `dispatch`."""
 
     def __init__(
         self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, display: Display | None = None
@@ -74,6 +68,8 @@ class Session:
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
         self.workers = len(self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
+        self._flag = f" --inventory {shlex.quote(os.path.relpath(inventory.path))}"
+        """For commands that a person may copy from a message."""
         self._dispatcher: Dispatcher | None = None
         self._stack = ExitStack()
         with ExitStack() as stack, self._display.busy("connecting to the parameter servers"):
@@ -88,34 +84,30 @@ class Session:
         for server in self.servers:
             self._cancel.check()
             if not answers(server.host, server.port, SERVER_SECONDS):
-                raise ClusterError(_silent(server, self._inventory_flag))
+                raise ClusterError(
+                    f"{server.name} at {server.address} does not answer within {SERVER_SECONDS:.0f} s: is it started, "
+                    f"and on this port? `fab deploy status{self._flag}` shows what runs, `fab deploy start{self._flag} "
+                    "--no-jobs` starts it"
+                )
         peers = Peers(
             coordinator.address,
             tuple(server.address for server in self.servers),
             tuple(worker.address for worker in self._workers),
         )
-        guard = PortGuard(coordinator.port, coordinator.host) if self.inventory.connection == "local" else None
+        guard = PortGuard(coordinator.port, coordinator.host) if self.inventory.one_host else None
         try:
             self.runtime = Runtime(peers)
         except tf.errors.OpError as problem:
             raise ClusterError(
                 f"coordinator at {coordinator.address}: TensorFlow could not start its server or reach the parameter "
                 f"servers ({str(problem.message).splitlines()[0]}): is another job running on this port? "
-                f"`fab deploy status{self._inventory_flag}` shows what runs"
+                f"`fab deploy status{self._flag}` shows what runs"
             ) from None
         stack.callback(self.runtime.close)
         if guard is not None:
             guard.put_up()
             guard.answers(OWN_ANSWER_SECONDS)
             guard.report(log)
-
-    @property
-    def _inventory_flag(self) -> str:
-        """For commands that a person may copy from a message."""
-        return f" --inventory {shlex.quote(os.path.relpath(self.inventory.path))}"
-
-    def __enter__(self) -> "Session":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._dispatcher = None  # the metrics port may outlive it, and drains are asked for there
@@ -140,71 +132,44 @@ class Session:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
         return dispatcher
 
-    def worker_places(self, dispatcher: Dispatcher) -> dict[int, str]:
-        """Devices of the workers that are in now, which from now on hold parameters."""
-        dispatcher.holders = dispatcher.live
-        return {task: device("worker", task) for task in sorted(dispatcher.live)}
-
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
         """The number that joined. Checks for Ctrl-C every second."""
         end = time.monotonic() + JOIN_SECONDS
-        with self._display.bar("waiting for workers", self.workers) as bar:
-            return self._joined(dispatcher, bar, end)
-
-    def _joined(self, dispatcher: Dispatcher, bar: Bar, end: float) -> int:
-        while True:
-            self._cancel.check()
-            try:
-                joined = dispatcher.wait_for_workers(self.workers, LOOK_UP_SECONDS)
-            except NoWorkers:
-                joined = 0
-            bar.set(joined)
-            if joined == self.workers or (joined and time.monotonic() > end):
-                return joined
-            if time.monotonic() > end:
-                addresses = ", ".join(f"{worker.name} at {worker.address}" for worker in self._workers)
-                raise NoWorkers(
-                    f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
-                    f"ports? `fab deploy status{self._inventory_flag}` shows what runs"
-                )
+        with closing(self._display.bar("waiting for workers", self.workers)) as bar:
+            while True:
+                self._cancel.check()
+                try:
+                    joined = dispatcher.wait_for_workers(self.workers, LOOK_UP_SECONDS)
+                except NoWorkers:
+                    joined = 0
+                bar.set(joined)
+                late = time.monotonic() > end
+                if joined == self.workers or (joined and late):
+                    return joined
+                if late:
+                    addresses = ", ".join(f"{worker.name} at {worker.address}" for worker in self._workers)
+                    raise NoWorkers(
+                        f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
+                        f"ports? `fab deploy status{self._flag}` shows what runs"
+                    )
 
     def processors(self) -> set[str | None]:
         """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
-        return set(_asked(processor_of, (*self.servers, *self._workers)))
+        return set(of_all((*self.servers, *self._workers), processor_of))
 
     def worker_cores(self) -> list[int]:
         """Cores that each worker has to itself, of those who say how many their nodes have."""
-        said = _asked(cores_of, self._workers)
+        said = of_all(self._workers, cores_of)
         cores = {worker.node: count for worker, count in zip(self._workers, said, strict=True) if count is not None}
         return cores_of_workers(self._workers, cores)
 
     def server_traffic(self) -> Traffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
         try:
-            end = time.monotonic() + _ALL_ANSWERS_SECONDS
-            totals = [traffic_of(server.host, server.metrics_port, _left(end)) for server in self.servers]
+            return sum(of_all(self.servers, traffic_of), Traffic())
         except ClusterError as problem:
             log.warning("bytes on the wire are not counted for a while: %s", problem)
             return None
-        return sum(totals, Traffic(0, 0, 0))
-
-
-def _asked(ask: "Callable[[str, int, float], _Answer]", tasks: Sequence[Task]) -> "list[_Answer]":
-    """What each task says of itself, all asked at once: a silent one takes ANSWER_SECONDS."""
-    end = time.monotonic() + _ALL_ANSWERS_SECONDS
-    with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(tasks))), thread_name_prefix="answers") as pool:
-        return list(pool.map(lambda task: ask(task.host, task.metrics_port, _left(end)), tasks))
-
-
-def _left(end: float) -> float:
-    return max(0.0, min(ANSWER_SECONDS, end - time.monotonic()))
-
-
-def _silent(task: Task, flag: str) -> str:
-    return (
-        f"{task.name} at {task.address} does not answer within {SERVER_SECONDS:.0f} s: is it started, and on this "
-        f"port? `fab deploy status{flag}` shows what runs, `fab deploy start{flag} --no-jobs` starts it"
-    )
 
 
 def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTTPStatus, str]:
@@ -219,16 +184,32 @@ def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTT
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
-class Alone:
-    """Runs items one after the other, as the only worker."""
+class Solo(AbstractContextManager["Solo"]):
+    """This process instead of a Session: it holds the parameters and runs items one after the other, as worker 0."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+    places = (DEVICE,)
+    workers = 1
+    live = frozenset({0})
+
+    def __init__(self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics) -> None:
+        """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
+        self._cancel = cancel
+        self._functions: Mapping[str, Callable[..., Any]] = {}
+        # One thread an operation: how many cores there are must not change a bit of the result.
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        metrics.serve(inventory.task("coordinator", 0))
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held."""
+
+    def dispatch(
+        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
+    ) -> "Solo":
+        """What runs the functions; without workers there is nothing for `chaos` to strike."""
+        del first_reply_seconds, chaos
+        self._cancel.check()
         self._functions = functions
-
-    @property
-    def live(self) -> frozenset[int]:
-        """This process, as worker 0."""
-        return frozenset({0})
+        return self
 
     def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Yield the outcome of each item; none is begun once `stop()` is true. Raises ClusterError."""
@@ -242,33 +223,6 @@ class Alone:
             value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
             yield Outcome(item, 0, value, time.monotonic() - begin, 1)
 
-
-class Solo:
-    """What a Session is to a cluster: places for parameters, and what runs items. A context manager."""
-
-    def __init__(self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics) -> None:
-        """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
-        self._cancel = cancel
-        # One thread an operation: how many cores there are must not change a bit of the result.
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        metrics.serve(inventory.task("coordinator", 0))
-        self.places = (DEVICE,)
-        self.workers = 1
-
-    def __enter__(self) -> "Solo":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is held."""
-
-    def dispatch(
-        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
-    ) -> Alone:
-        """What runs the functions; without workers there is nothing for `chaos` to strike."""
-        del first_reply_seconds, chaos
-        self._cancel.check()
-        return Alone(functions)
-
     def processors(self) -> set[str | None]:
         """Ours."""
         return {processor()}
@@ -280,3 +234,7 @@ class Solo:
     def server_traffic(self) -> Traffic | None:
         """Nothing goes over any wire."""
         return None
+
+
+Runner = Dispatcher | Solo
+"""What runs items: the dispatcher over a cluster, or this process by itself."""

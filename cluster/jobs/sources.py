@@ -28,7 +28,11 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: C
     """
     cancel.check()
     job = inventory.jobs.train
-    source = _published(inventory) if inventory.connection == "ssh" else _found(job.data.source)
+    given = job.data.source
+    if inventory.one_host:
+        source = find_source(given, os.environ, PROJECT_ROOT, user_cache())
+    else:
+        source = _published(inventory, given)
     display.say(f"data: {source.why}")
     begun = set[str]()
 
@@ -47,7 +51,7 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: C
         seed=job.seed,
         progress=progress,
     )
-    account = account_for_roles() if inventory.connection == "local" else None
+    account = account_for_roles() if inventory.one_host else None
     if account is not None:
         dataset = handed_over(dataset, account)
     display.say(
@@ -57,14 +61,9 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: C
     return dataset
 
 
-def _found(given: str | None) -> Source:
-    return find_source(given, os.environ, PROJECT_ROOT, user_cache())
-
-
-def _published(inventory: Inventory) -> Source:
-    given = inventory.jobs.train.data.source
+def _published(inventory: Inventory, given: str | None) -> Source:
     mount = inventory.storage.mount if inventory.storage is not None else "/mnt/pscluster"
-    source = _found(given) if given is not None else None
+    source = None if given is None else find_source(given, os.environ, PROJECT_ROOT, user_cache())
     if source is None or source.kind != "prepared":
         raise DataError(
             f"jobs.train.data.source: with `connection: ssh` expected a prepared folder that every node sees, such as "

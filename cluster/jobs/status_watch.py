@@ -10,16 +10,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cluster.engine.membership import Worker
 from cluster.inventory import Inventory
 from cluster.jobs.lifecycle import Job, Watch
-from cluster.jobs.role_metrics import RoleReader
+from cluster.jobs.roles import RoleReader
 from cluster.server.sockets import explain
 from cluster.status import events
 from cluster.status.apply import apply, implied, replay
@@ -201,13 +200,8 @@ class _Warnings(logging.Handler):
         self._status = status
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
+        with suppress(Exception):  # a log line that cannot be formatted
             self._status.consume(events.Noted("warning", record.getMessage()[: 2 * LONGEST_TEXT]))
-        except Exception:  # a log line that cannot be formatted
-            self.handleError(record)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        pass
 
 
 class StatusWatch(Watch):
@@ -240,12 +234,9 @@ class StatusWatch(Watch):
         self.status.consume(events.StageBegan("preparing"))
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, value: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self.status.state().state not in ENDED:
-            self.status.consume(events.Ended("failed", str(value) if value is not None else None))
-        self.ended()
+            self.consume(events.Ended("failed", None if raised[1] is None else str(raised[1])))
         self._stack.close()
 
     def begun(self, job: Job, folder: Path, resumed: bool) -> None:
@@ -261,10 +252,7 @@ class StatusWatch(Watch):
         self.status.consume(event)
         if self._history is not None and isinstance(event, URGENT):
             self._history.keep()
-
-    def ended(self) -> None:
-        """See Watch."""
-        if self._history is not None:
+        elif self._history is not None and isinstance(event, events.Ended):
             self._history.close()  # before the report is made of it
 
     def look(self) -> None:
@@ -323,7 +311,7 @@ def open_page(inventory: Inventory, view: Callable[[], RunView], say: Callable[[
 
 def way_in(inventory: Inventory, host: str, port: int) -> str:
     """What to type first on a machine that is not the coordinator's node."""
-    if inventory.connection == "local" or host != LOOPBACK:
+    if inventory.one_host or host != LOOPBACK:
         return ""
     node = inventory.node(inventory.task("coordinator", 0).node)
     user = node.ssh.user or inventory.ssh.user

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +14,28 @@ from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
+from cluster.engine.runtime import device
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
 from cluster.inventory.training import MicroBatches, TrainJob, auto_micro_batches
-from cluster.jobs import checkpointing, evaluation
-from cluster.jobs.batches import Plan, Rows
+from cluster.jobs import checkpointing, evaluate
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.chaos_log import sabotage
-from cluster.jobs.checkpointing import Resumption, RunKeeper
-from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.evaluation import Evaluator, Runner, figures_computed
-from cluster.jobs.fit import Fit
-from cluster.jobs.job_metrics import JobMetrics, TrainingMetrics
-from cluster.jobs.model_store import store
-from cluster.jobs.modes.mode import Mode, Setup, mode_of, policy_of, wire_codecs
-from cluster.jobs.progress import Display, Terminal
-from cluster.jobs.run_folder import RunFolder, latest_calibration, speeds_of
-from cluster.jobs.session import Session, Solo
+from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
+from cluster.jobs.evaluate import Evaluator, figures_computed
+from cluster.jobs.fit import Fit, Plan, Rows
+from cluster.jobs.job_metrics import TrainingMetrics
+from cluster.jobs.lifecycle import Job
+from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs
+from cluster.jobs.progress import Display
+from cluster.jobs.run_folder import RunFolder, latest_calibration, sabotage, speeds_of
+from cluster.jobs.session import Runner, Session, Solo
 from cluster.jobs.sources import load_dataset
-from cluster.jobs.train_result import TrainReport
-from cluster.jobs.training import Trainer
+from cluster.jobs.train_result import TrainReport, store
+from cluster.jobs.training import DivergedError, Trainer
 from cluster.models.network import build
-from cluster.status.events import BatchesCut, Restored, StageBegan, Stream, UpdatesCounted, Validating
+from cluster.status.events import BatchesCut, Diverged, Restored, StageBegan, UpdatesCounted, Validating
 from cluster.status.parts import Figures
-from ps_node.shard import Totals, VectorState
+from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ def reproducible(job: TrainJob, processors: set[str | None]) -> bool | None:
     return len(processors) == 1
 
 
-class TrainRun:
+class TrainRun(Job):
     """One run of the job."""
 
     name = "train"
@@ -66,20 +65,14 @@ class TrainRun:
         chaos: ChaosPlan | None = None,
     ) -> None:  # fmt: skip
         """`resumed`: the folder of the run to resume. `chaos`: faults to inject."""
-        self.chaos = chaos
-        self.inventory, self.job, self.resumed = inventory, inventory.jobs.train, resumed
-        self.display, self.cancel = display, cancel
+        job = inventory.jobs.train
+        super().__init__(inventory, display, cancel, chaos, job.mode, job.model.name)
+        self.job, self.resumed = job, resumed
         self.report = TrainReport(inventory)
-        self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
-        registry = self.metrics.registry
-        self._job_metrics = JobMetrics(
-            registry, self.job.mode, self.job.model.name, lambda: self.metrics.membership
-        )  # fmt: skip
-        pull, push = wire_codecs(self.job.codec)
-        of_training = TrainingMetrics(registry, pull.name, push.name, self.job.checkpoint.every_seconds)
-        self.stream = Stream(
-            self.metrics.metered(self._job_metrics.consume, of_training.consume), Terminal(display).consume
-        )  # fmt: skip
+        self.resumption: Resumption | None = None
+        pull, push = wire_codecs(job.codec)
+        of_training = TrainingMetrics(self.metrics.registry, pull.name, push.name, job.checkpoint.every_seconds)
+        self.stream.add(self.metrics.metered(of_training.consume))
         self._notes: list[tuple[int, str]] = []
         """Lines of the preparation for the run's log, which is not open yet then."""
 
@@ -107,22 +100,23 @@ class TrainRun:
             self.network.layout.shards(len(self.inventory.of_role("ps")) if job.facts.needs_roles() else 1)
         except ValueError as problem:
             raise UsageError(f"nodes: {problem}") from None
-        self.resumption = self._resumption() if self.resumed else None
+        if self.resumed is not None:
+            self.resumption = self._resumption(self.resumed)
         self.standardization = Standardization.of(self.dataset, self.train_rows)
         self.cancel.check()
 
-    def _resumption(self) -> Resumption | None:
-        assert self.resumed is not None
-        found, refused = checkpointing.resume(self.resumed, self.job, self.dataset.sha256, self.network.layout.size)
+    def _resumption(self, run: Path) -> Resumption | None:
+        found, refused = checkpointing.resume(run, self.job, self.dataset.sha256, self.network.layout.size)
         self._notes += [(logging.WARNING, line) for line in refused]
         if found is None:
-            lost = checkpointing.applied_before(self.resumed)
-            line = f"{self.resumed}: no checkpoint: {lost} updates run again, from the beginning"
+            lost = checkpointing.applied_before(run)
+            self.report.before = Counts(rolled_back=lost)
+            line = f"{run}: no checkpoint: {lost} updates run again, from the beginning"
             self._notes.append((logging.WARNING, line))
-            self.report.rolled_back = lost
             return None
-        self._notes.append((logging.INFO, f"{self.resumed}: continues from update {found.state.next_id}"))
-        self.report.resume(found)
+        self._notes.append((logging.INFO, f"{run}: continues from update {found.state.next_id}"))
+        report = self.report
+        report.fits, report.wire, report.before = [*found.fits], found.wire, found.counts
         return found
 
     def run(self, folder: RunFolder) -> None:
@@ -164,9 +158,8 @@ class TrainRun:
         state = self.resumption.state if self.resumption else VectorState(network.initial(job.seed))
         windows = WorkerWindows(self.dataset)
         calibration = latest_calibration(Path(self.inventory.runs), self.inventory.cluster)
-        self._job_metrics.speeds = calibration or {}
+        self.job_metrics.speeds = calibration or {}
         speeds = Speeds(speeds_of(calibration))
-        policy = policy_of(job, speeds)
         functions: dict[str, Any] = {}
         places = dict(enumerate(session.places))
         in_workers = job.facts.parameters == "workers"
@@ -177,17 +170,18 @@ class TrainRun:
         if in_workers and isinstance(session, Session):
             # Its functions span the workers that are there: known, and traced, only once they have joined.
             runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
-            places = session.worker_places(dispatcher)
+            dispatcher.holders = dispatcher.live
+            places = {task: device("worker", task) for task in sorted(dispatcher.live)}
         with self.display.busy("placing the parameters, tracing the network"):
-            mode = mode_of(Setup(job, network, windows, state, places, policy, session.workers, speeds))
+            mode = mode_of(Setup(job, network, windows, state, places, session.workers, speeds))
             functions |= mode.functions
-            functions[evaluation.FUNCTION] = evaluation.traced(network, windows, mode.shards)
+            functions[evaluate.FUNCTION] = evaluate.traced(network, windows, mode.shards)
         return mode, runner or session.dispatch(functions, job.deadline_seconds, saboteur)
 
     def _trained(self, runner: Runner, mode: Mode, evaluator: Evaluator, folder: RunFolder) -> Fit:
         """The fit to be used, with checkpoints on the way."""
         keeper = RunKeeper(
-            folder.path, self.job, self.dataset.sha256, mode.shards, self._facts, self.report.fits, self.report.wire,
+            folder.path, self.job, self.dataset.sha256, mode.shards, self._counted, self.report.fits, self.report.wire,
             self.stream.emit,
         )  # fmt: skip
         with keeper:
@@ -198,20 +192,19 @@ class TrainRun:
             try:
                 used = self._fits(trainer, evaluator, mode.shards)
             finally:
-                self.report.memories_lost = mode.memories_lost
+                self.report.memories_lost = mode.memories.lost
                 with suppress(ParameterServerLost):
-                    self.report.totals = self._count_updates()
+                    self.report.counts = self._count_updates()
             if self.cancel.asked and trainer.consistent:
                 keeper.keep()
         return used
 
     def _test(self, evaluator: Evaluator, used: Fit) -> None:
         """A cancelled run is tested too, which makes a result of it, but only while the person still waits."""
-        rows = evaluation.test_rows(self.dataset.train_windows, self.dataset.test_windows)
-        final, confusion = evaluation.tested(
-            evaluator, rows, self.standardization, self.stream.emit, self.cancel.overdue
-        )  # fmt: skip
-        if int(confusion.sum()) < len(rows):
+        final, confusion = evaluate.tested(
+            evaluator, self.dataset, self.standardization, self.stream.emit, self.cancel.overdue
+        )
+        if int(confusion.sum()) < self.dataset.test_windows:
             self.display.say("test: interrupted, no figures; run `fab job evaluate`")
             return
         self.report.final, self.report.confusion = final, confusion
@@ -230,34 +223,20 @@ class TrainRun:
         self.job = self.job.cut_into(found.number)
         self.stream.emit(BatchesCut(found.number))
 
-    def _count_updates(self) -> Totals:
-        totals = self._counted()
+    def _count_updates(self) -> Counts:
+        counts = self._counted()
         self.stream.emit(
-            UpdatesCounted(
-                totals.applied, totals.duplicates_dropped, self.report.rolled_back, self.report.resumptions
-            )
-        )  # fmt: skip
-        return totals
-
-    def _counted(self) -> Totals:
-        """Totals of the whole surviving history, what came before the checkpoint included."""
-        now = self._totals()
-        before = self.resumption.totals if self.resumption else None
-        return replace(
-            now,
-            applied=now.applied + (before.applied if before else 0),
-            duplicates_dropped=now.duplicates_dropped + (before.duplicates_dropped if before else 0),
+            UpdatesCounted(counts.applied, counts.duplicates_dropped, counts.rolled_back, counts.resumptions)
         )
+        return counts
 
-    def _facts(self) -> dict[str, Any]:
-        totals = self._counted()
-        return {
-            "applied": totals.applied,
-            "duplicates_dropped": totals.duplicates_dropped,
-            "rolled_back": self.report.rolled_back,
-            "resumptions": self.report.resumptions,
-            "elapsed_seconds": self.report.elapsed_seconds(),
-        }
+    def _counted(self) -> Counts:
+        """The counts of the whole surviving history, what came before the checkpoint included."""
+        now, before = self._totals(), self.report.before
+        return replace(
+            before, applied=now.applied + before.applied, elapsed_seconds=self.elapsed_seconds(),
+            duplicates_dropped=now.duplicates_dropped + before.duplicates_dropped,
+        )  # fmt: skip
 
     def complete(self) -> bool:
         """Whether every epoch was trained, of the refit too if one was asked for, and the model tested."""
@@ -265,18 +244,22 @@ class TrainRun:
         refitted = report.refitted or not self.job.refit or not len(self.validation_rows)
         return report.final is not None and used is not None and used.epochs_done == self.job.epochs and refitted
 
+    def elapsed_seconds(self) -> float:
+        """Since the run began, without the pauses between coordinators."""
+        return self.report.before.elapsed_seconds + super().elapsed_seconds()
+
     def result(self) -> dict[str, Any]:
         """What there is so far."""
-        return self.report.describe()
+        return {**super().result(), **self.report.describe()}
 
     def _fits(self, trainer: Trainer, evaluator: Evaluator, shards: Any) -> Fit:
         """The fit that chooses the epoch, and the refit if one is asked for; the one to be used."""
         fits = self.report.fits
         if not fits:
-            fits.append(Fit(shards.read()))
+            fits.append(Fit(vector=shards.read()))
         chosen = fits[0]
         if len(fits) == 1:
-            validate = self._validation(evaluator, chosen) if len(self.validation_rows) else None
+            validate = partial(self._validate, evaluator, chosen) if len(self.validation_rows) else None
             self._fit(trainer, "train", chosen, self.train_rows, validate)
         if not self.job.refit or not len(self.validation_rows) or self.cancel.asked:
             return chosen
@@ -285,7 +268,7 @@ class TrainRun:
         if len(fits) == 1:
             initial = self.network.initial(self.job.seed)
             shards.reset(initial)
-            fits.append(Fit(initial, first_id=chosen.first_id + self._plan(self.train_rows).updates))
+            fits.append(Fit(vector=initial, first_id=chosen.first_id + self._plan(self.train_rows).updates))
         refit = fits[1]
         self._fit(trainer, "refit", refit, every_row, None)
         if refit.epochs_done < self.job.epochs:
@@ -307,25 +290,25 @@ class TrainRun:
     ) -> None:
         plan = self._plan(rows)
         self.stream.emit(StageBegan(stage, plan.updates, "updates"))
-        trainer.fit(stage, fit, plan, self.standardization, validate, self._count_updates)
+        try:
+            trainer.fit(stage, fit, plan, self.standardization, validate, self._count_updates)
+        except DivergedError as problem:
+            self.stream.emit(Diverged(str(problem)))
+            raise
 
-    def _validation(self, evaluator: Evaluator, fit: Fit) -> Callable[[], Figures | None]:
-        """A function that evaluates the parameters as they are on the held-out people."""
-        standardization = self.standardization
-
-        def validate() -> Figures | None:
-            self.stream.emit(Validating(True))
-            found, confusion = evaluator(self.validation_rows, standardization, stop=lambda: self.cancel.asked)
-            if found is not None and not self.cancel.asked:
-                labels, epoch = self.dataset.labels, fit.cursor.epoch + 1
-                self.stream.emit(figures_computed("validation", found, labels, confusion, epoch))
-            self.stream.emit(Validating(False))
-            return found
-
-        return validate
+    def _validate(self, evaluator: Evaluator, fit: Fit) -> Figures | None:
+        """Figures of the parameters as they are on the held-out people."""
+        self.stream.emit(Validating(True))
+        found, confusion = evaluator(self.validation_rows, self.standardization, stop=lambda: self.cancel.asked)
+        if found is not None and not self.cancel.asked:
+            labels, epoch = self.dataset.labels, fit.cursor.epoch + 1
+            self.stream.emit(figures_computed("validation", found, labels, confusion, epoch))
+        self.stream.emit(Validating(False))
+        return found
 
     def _say_what(self, session: Session | Solo) -> None:
-        described = self.network.describe()
+        described, cut = self.network.describe(), self.report.micro_batches
+        assert cut is not None
         servers, workers = len(session.places), session.workers
         where = (
             "in this process"
@@ -334,10 +317,5 @@ class TrainRun:
         )
         self.display.say(
             f"model: {described['name']}, {described['parameters']:,} parameters {where}, {self.job.mode}, "
-            f"batch {self.job.batch_size} in {self._micro_batches()}"
+            f"batch {self.job.batch_size} in {cut.number} micro-batch{'es' * (cut.number > 1)} ({cut.why})"
         )
-
-    def _micro_batches(self) -> str:
-        found = self.report.micro_batches
-        assert found is not None
-        return f"{found.number} micro-batch{'es' * (found.number > 1)} ({found.why})"

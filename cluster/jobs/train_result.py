@@ -1,25 +1,33 @@
-"""The result of a training at any time, as `result.json` has it."""
+"""What a training leaves: `result.json`, at any time, and `model/`, all it takes to use the model without a cluster."""
 
 import hashlib
-import time
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 
+from cluster.atomic_write import atomic_write
 from cluster.data import Dataset
+from cluster.errors import UsageError, reason_of
 from cluster.inventory import Inventory
-from cluster.inventory.training import MicroBatches
-from cluster.jobs.chaos_log import ChaosLog
-from cluster.jobs.checkpointing import Resumption
-from cluster.jobs.fit import Fit, Staleness
-from cluster.jobs.role_metrics import WireMeter
-from cluster.jobs.run_folder import latest_calibration
-from cluster.models.network import Network
+from cluster.inventory.fields import Choice
+from cluster.inventory.micro_batches import MicroBatches
+from cluster.inventory.training import ModelConfig
+from cluster.jobs.checkpointing import Counts
+from cluster.jobs.fit import Fit
+from cluster.jobs.roles import WireMeter
+from cluster.jobs.run_folder import ChaosLog, latest_calibration
+from cluster.models.network import Network, build
+from cluster.parameters import Vector
 from cluster.status.parts import Figures
-from ps_node.shard import Totals
+from worker_node.recordings import Standardization
 
 DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")
 
@@ -29,7 +37,6 @@ class TrainReport:
     """Filled in as the run goes; what is still None is null in the result."""
 
     inventory: Inventory
-    begin: float = field(default_factory=time.monotonic)
     dataset: Dataset | None = None
     network: Network | None = None
     micro_batches: MicroBatches | None = None
@@ -40,39 +47,23 @@ class TrainReport:
     refitted: bool = False
     final: Figures | None = None
     confusion: NDArray[np.int64] | None = None
-    totals: Totals | None = None
+    before: Counts = field(default_factory=Counts)
+    """Of the coordinators before this one."""
+    counts: Counts | None = None
     wire: WireMeter = field(default_factory=WireMeter)
-    rolled_back: int = 0
-    """Updates that had been applied and were lost with a parameter server or the coordinator; all ran again."""
-    resumptions: int = 0
     memories_lost: int = 0
     """Times a worker's process ended with what it kept between its pushes: a codec's residual, an optimizer's slots."""
     same_bits: bool | None = None
     """Whether this run again, on nodes of the same kind, would end with the same parameters, bit for bit."""
-    earlier_seconds: float = 0.0
     chaos: ChaosLog | None = None
 
-    def resume(self, found: Resumption) -> None:
-        """Continue from a checkpoint."""
-        self.fits += found.fits
-        self.wire = WireMeter.of(found.wire)
-        self.rolled_back, self.earlier_seconds = found.rolled_back, found.elapsed_seconds
-        self.resumptions = found.resumptions + 1
-
-    def elapsed_seconds(self) -> float:
-        """Since the run began, without the pauses between coordinators."""
-        return self.earlier_seconds + time.monotonic() - self.begin
-
     def describe(self) -> dict[str, Any]:
-        """Every key of the contract but the status."""
+        """What a training adds to the result of any job."""
         job = self.inventory.jobs.train
         chosen = self.fits[0] if self.fits else None
-        shown = self.used or chosen
+        shown, counts = self.used or chosen, self.counts
         return {
-            "cluster": self.inventory.cluster,
             "mode": job.mode,
-            "workers": len(self.inventory.of_role("worker")),
-            "ps": len(self.inventory.of_role("ps")),
             "seed": job.seed,
             "dataset": describe_dataset(self.dataset),
             "model": self.network.describe() if self.network else {**job.model.model_dump(), "parameters": None},
@@ -88,20 +79,22 @@ class TrainReport:
             "confusion": self.confusion.tolist() if self.confusion is not None else None,
             "updates": {
                 "scheduled": sum(fit.scheduled for fit in self.fits),
-                "applied": self.totals.applied if self.totals else None,
-                "duplicates_dropped": self.totals.duplicates_dropped if self.totals else None,
-                "rolled_back": self.rolled_back,
+                "applied": counts.applied if counts else None,
+                "duplicates_dropped": counts.duplicates_dropped if counts else None,
+                "rolled_back": self.before.rolled_back,
                 "memories_lost": self.memories_lost,
             },
-            "resumptions": self.resumptions,
+            "resumptions": self.before.resumptions,
             "chaos": self.chaos.describe() if self.chaos else None,
             "wire": self.wire.describe(),
             "throughput": shown.throughput() if shown else dict.fromkeys(("windows_per_second", "step_seconds_p50")),
-            "staleness": (shown.staleness if shown else Staleness()).describe(),
+            "staleness": {
+                "mean": shown.staleness.mean() if shown else None,
+                "maximum": shown.staleness.maximum if shown else None,
+            },
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
             "same_bits": self.same_bits,
             "parameters_sha256": digest_of(self.used.vector) if self.used else None,
-            "elapsed_seconds": self.elapsed_seconds(),
         }
 
 
@@ -120,3 +113,75 @@ def describe_figures(figures: Figures | None) -> dict[str, Any]:
 def digest_of(vector: NDArray[np.float32]) -> str:
     """SHA-256 of the little-endian float32 vector in layout order, statistics included."""
     return hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest()
+
+
+_CONFIG: TypeAdapter[Choice] = TypeAdapter(ModelConfig)
+WEIGHTS, CONFIGURATION = "weights.safetensors", "model.json"
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model as it was trained: the network, its flat vector, and how its input is standardized."""
+
+    network: Network
+    vector: Vector
+    standardization: Standardization
+    labels: tuple[str, ...]
+
+
+def store(folder: Path, network: Network, vector: Vector, standardization: Standardization, labels: Sequence[str],
+          dataset_sha256: str) -> None:  # fmt: skip
+    """Write the model into `folder`. Raises ClusterError if the disk does not take it."""
+    folder.mkdir(exist_ok=True)
+    atomic_write(folder / WEIGHTS, save({name: np.ascontiguousarray(value)
+                                        for name, value in network.layout.unpack(vector).items()}))  # fmt: skip
+    problem = network.problem
+    described: dict[str, Any] = {
+        "schema": 1,
+        "model": network.config.model_dump(),
+        "window_steps": problem.window_steps,
+        "channels": problem.channels,
+        "labels": list(labels),
+        "channel_mean": standardization.mean.tolist(),
+        "channel_deviation": standardization.deviation.tolist(),
+        "dataset_sha256": dataset_sha256,
+        "parameters_sha256": digest_of(vector),
+    }
+    atomic_write(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
+
+
+def load(folder: Path) -> StoredModel:
+    """Read a model back. Raises UsageError naming the file when something is missing or does not fit together."""
+    path = folder / CONFIGURATION
+    try:
+        described = json.loads(path.read_bytes())
+        if described["schema"] != 1:
+            raise ValueError(f"schema {described['schema']} where this version reads 1")
+        config = _CONFIG.validate_python(described["model"])
+        labels = tuple(str(label) for label in described["labels"])
+        network = build(
+            config,
+            window_steps=int(described["window_steps"]),
+            channels=int(described["channels"]),
+            classes=len(labels),
+        )
+        mean, deviation = (_of_channels(described, key, network) for key in ("channel_mean", "channel_deviation"))
+        if (deviation <= 0).any():
+            raise ValueError("a channel_deviation that is not above 0")
+        path = folder / WEIGHTS
+        vector = network.layout.pack(load_file(path))
+        if digest_of(vector) != described["parameters_sha256"]:
+            raise ValueError(f"other weights than {CONFIGURATION} says (parameters_sha256)")
+        return StoredModel(network, vector, Standardization(mean, deviation), labels)
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, SafetensorError) as problem:
+        raise UsageError(
+            f"{path}: expected a model that a training run left, got {reason_of(problem)}: name a finished run with "
+            "--run"
+        ) from None
+
+
+def _of_channels(described: Any, key: str, network: Network) -> NDArray[np.float32]:
+    values = np.asarray(described[key], np.float32)
+    if values.shape != (network.problem.channels,) or not np.isfinite(values).all():
+        raise ValueError(f"{key} that is not {network.problem.channels} finite numbers")
+    return values

@@ -10,15 +10,14 @@ from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.errors import ClusterError
 from cluster.inventory.training import Constant, OneCycle, TrainJob
-from cluster.jobs.batches import Plan, Update
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import RunKeeper
-from cluster.jobs.evaluation import Runner
-from cluster.jobs.fit import Cursor, Fit
+from cluster.jobs.fit import Cursor, Fit, Plan, Update
 from cluster.jobs.modes.mode import Mode, Reply, Step, Stretch
-from cluster.jobs.role_metrics import WireMeter
-from cluster.status.events import Consumer, Diverged, EpochEnded, Planned, Stepped, TrafficCounted, Updated
-from cluster.status.parts import Figures
+from cluster.jobs.roles import WireMeter
+from cluster.jobs.session import Runner
+from cluster.status.events import Consumer, EpochEnded, Planned, Stepped, TrafficCounted, Updated
+from cluster.status.parts import PARTS, Figures
 from cluster.status.state import Pace
 from worker_node.recordings import Standardization
 
@@ -94,16 +93,6 @@ class Trainer:
         Raises DivergedError naming the update and the learning rate. Ends early when cancelled, with the parameters of
         the selected epoch, or with those at hand if no epoch was finished.
         """
-        try:
-            self._fit(stage, fit, plan, standardization, validate, after_epoch)
-        except DivergedError as problem:
-            self._emit(Diverged(str(problem)))
-            raise
-
-    def _fit(
-        self, stage: str, fit: Fit, plan: Plan, standardization: Standardization,
-        validate: Callable[[], Figures | None] | None, after_epoch: Callable[[], object],
-    ) -> None:  # fmt: skip
         pace = Pace(plan.epochs).advanced(fit.cursor.epoch, time.monotonic())
         stretch = Stretch(
             fit.first_id, lambda batch: self._rate(plan, batch), standardization.packed(),
@@ -147,23 +136,21 @@ class Trainer:
         """What is left of the present epoch."""
         while True:
             cursor = fit.cursor
-            updates = (
-                plan.replay(cursor.epoch, self._fresh(plan, fit)) if cursor.replaying else plan.fresh(cursor.epoch)
-            )
+            # What was repeated already is none of the epoch's own batches.
+            end = (cursor.epoch + 1) * plan.batches_per_epoch - plan.replayed
+            own = {batch: loss for batch, loss in fit.losses.items() if batch < end}
+            updates = plan.replay(cursor.epoch, own) if cursor.replaying else plan.fresh(cursor.epoch)
             self._stretches(plan, updates, stretch, fit)
             if self._cancel.asked or cursor.replaying or not plan.replayed:
                 return
             fit.cursor = Cursor(cursor.epoch, replaying=True)
 
-    @staticmethod
-    def _fresh(plan: Plan, fit: Fit) -> dict[int, float]:
-        """Losses of the epoch's own batches: what was repeated already is none of them."""
-        end = (fit.cursor.epoch + 1) * plan.batches_per_epoch - plan.replayed
-        return {batch: loss for batch, loss in fit.losses.items() if batch < end}
-
     def _stretches(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         while fit.cursor.done < len(updates) and not self._cancel.asked:
-            count = self._updates_until_checkpoint(fit, plan)
+            count = FIRST_STRETCH
+            if fit.train_seconds and fit.windows:
+                pace = fit.windows / plan.batch_size / fit.train_seconds
+                count = max(1, int(pace * self._keeper.every_seconds))
             before, done = self._wire.read(), fit.cursor.done
             self._stretch(plan, updates[done : done + count], stretch, fit)
             if fit.cursor.done > done:
@@ -172,12 +159,6 @@ class Trainer:
                     self._emit(TrafficCounted(added.sent, added.received, fit.cursor.done - done))
             if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
-
-    def _updates_until_checkpoint(self, fit: Fit, plan: Plan) -> int:
-        if not fit.train_seconds or not fit.windows:
-            return FIRST_STRETCH
-        pace = fit.windows / plan.batch_size / fit.train_seconds
-        return max(1, int(pace * self._keeper.every_seconds))
 
     def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         source = WorkSource(self._mode, updates, stretch, lambda: self._runner.live)
@@ -204,11 +185,15 @@ class Trainer:
         for outcome in self._runner.run(source, lambda: self._cancel.asked):
             update, reply = source.read(outcome)
             windows += reply.windows
-            self._emit_step(outcome, reply)
+            parts = dict(zip(PARTS[:3], reply.seconds, strict=True))
+            parts["wait"] = max(0.0, outcome.seconds - sum(reply.seconds))
+            self._emit(Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, parts))
             if reply.step is None:
                 continue
             complete.add(update.id)
-            self._account(plan, update, reply.step, outcome, fit)
+            self._account(plan, update, reply.step, fit)
+            fit.step_seconds.append(outcome.seconds)
+            fit.staleness = fit.staleness.added([reply.staleness])
             self._keeper.progress(1)
             rate = self._rate(plan, update.batches[-1])
             pace, loss = windows / max(1e-9, time.monotonic() - started), stats.fmean(reply.step.losses.values())
@@ -227,13 +212,7 @@ class Trainer:
                 )
         return settled
 
-    def _emit_step(self, outcome: Outcome, reply: Reply) -> None:
-        pull, compute, push = reply.seconds
-        wait = max(0.0, outcome.seconds - pull - compute - push)
-        parts = {"pull": pull, "compute": compute, "push": push, "wait": wait}
-        self._emit(Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, parts))
-
-    def _account(self, plan: Plan, update: Update, step: Step, outcome: Outcome, fit: Fit) -> None:
+    def _account(self, plan: Plan, update: Update, step: Step, fit: Fit) -> None:
         for batch, loss in step.losses.items():
             if not (isfinite(loss) and isfinite(step.norm)):
                 raise DivergedError(
@@ -244,8 +223,6 @@ class Trainer:
         fit.windows += len(step.losses) * plan.batch_size
         fit.losses.update(step.losses)
         fit.hits += step.hits
-        fit.step_seconds.append(outcome.seconds)
-        fit.staleness.add(step.staleness)
 
     def _refuse_divergence(self, mean: float, plan: Plan, epoch: int) -> None:
         guessing = log(max(2, self._classes))

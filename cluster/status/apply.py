@@ -4,7 +4,6 @@ A live run and one that is read back from its history go through the same functi
 follow from a live one.
 """
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any, assert_never
 
 from cluster.status import events
 from cluster.status.events import Event, Stamped
-from cluster.status.parts import STALENESS_BOUNDS, Seen, StalenessCount, TrainCount
+from cluster.status.parts import Seen, TrainCount
 from cluster.status.state import (
     COORDINATOR,
     LATEST_PARTS,
@@ -138,10 +137,8 @@ def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
     """After steps and updates. They come thousands of times a second: each is added up in place, all make one state."""
     training, window = state.training, state.window
     alone = training is not None and training.alone
-    stale = training.count.staleness if training is not None else StalenessCount()
     windows, taken = Counter[int](), defaultdict[int, list[float]](list)
-    counts, parts, maximum = list(stale.counts), list[Mapping[str, float]](), stale.maximum
-    staleness, steps, loss, losses = 0.0, 0, 0.0, 0
+    parts, stale, loss, losses = list[Mapping[str, float]](), list[float](), 0.0, 0
     pace = state.progress.pace if state.progress is not None else Pace()
     rate = training.count.learning_rate if training is not None else None
     for seconds, event in found:
@@ -149,10 +146,7 @@ def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
             windows[event.task] += event.windows
             taken[event.task].append(event.round_trip_seconds)
             parts.append(event.part_seconds)
-            counts[bisect_left(STALENESS_BOUNDS, event.staleness)] += 1
-            steps, staleness = steps + 1, staleness + event.staleness
-            if maximum is None or event.staleness > maximum:
-                maximum = event.staleness
+            stale.append(event.staleness)
         elif isinstance(event, events.Updated):
             pace, rate = pace.advanced(event.done, seconds), event.rate
             if isfinite(event.loss):
@@ -160,11 +154,14 @@ def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
     for task, found_seconds in taken.items():
         state = _worked(state, COORDINATOR if alone else f"worker:{task}", windows[task], found_seconds)
     window = Window(
-        window.since, window.loss + loss, window.losses + losses, window.staleness + staleness, window.steps + steps
+        window.since,
+        window.loss + loss,
+        window.losses + losses,
+        window.staleness + sum(stale),
+        window.steps + len(stale),
     )
     if training is not None:
-        counted = StalenessCount(tuple(counts), stale.total + staleness, maximum)
-        count = replace(training.count, staleness=counted, learning_rate=rate)
+        count = replace(training.count, staleness=training.count.staleness.added(stale), learning_rate=rate)
         training = replace(training, parts=(*training.parts, *parts)[-LATEST_PARTS:], count=count)
     return _at_stage(replace(state, window=window, training=training), pace=pace)
 

@@ -1,6 +1,7 @@
 """What events are made of: figures, counters, and types with bounds, because a run's folder may be foreign."""
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated
@@ -65,6 +66,18 @@ class StalenessCount:
     counts: Annotated[tuple[Count, ...], Field(min_length=9, max_length=9)] = (0,) * (len(STALENESS_BOUNDS) + 1)
     total: Number = 0.0
     maximum: Number | None = None
+
+    def added(self, found: Sequence[float]) -> "StalenessCount":
+        """With these steps too."""
+        counts = list(self.counts)
+        for staleness in found:
+            counts[bisect_left(STALENESS_BOUNDS, staleness)] += 1
+        known = found if self.maximum is None else (self.maximum, *found)
+        return StalenessCount(tuple(counts), self.total + sum(found), max(known, default=None))
+
+    def mean(self) -> float | None:
+        """In updates; None before the first step."""
+        return self.total / sum(self.counts) if any(self.counts) else None
 
 
 @dataclass(frozen=True)

@@ -142,11 +142,11 @@ class Training:
     def view(self) -> TrainView:
         """The entry of the picture."""
         count, steps, stale = self.count, self.count.counted_steps, self.count.staleness
-        total = sum(stale.counts)
-        staleness = StalenessView(STALENESS_BOUNDS, stale.counts, stale.total / max(1, total), stale.maximum)
+        average = stale.mean()
+        staleness = None if average is None else StalenessView(STALENESS_BOUNDS, stale.counts, average, stale.maximum)
         return TrainView(
             self.mode, self.model, self.parameters, count.epoch, count.planned_epochs, count.learning_rate,
-            dict(self.part_seconds()), tuple(epoch_view(*epoch) for epoch in self.epochs), staleness if total else None,
+            dict(self.part_seconds()), tuple(epoch_view(*epoch) for epoch in self.epochs), staleness,
             count.pulled_bytes / steps if steps else None, count.pushed_bytes / steps if steps else None,
             count.updates_applied, count.duplicates_dropped, count.rolled_back, count.resumptions, count.checkpoints,
         )  # fmt: skip

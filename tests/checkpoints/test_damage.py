@@ -153,9 +153,12 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "another update": (edit(update=3), "says that it is of update 3"),
     "another file": (lambda content: edit(tensors={**content["tensors"], "name": "../x"})(content), "no file of this"),
     "a negative length": (lambda content: edit(tensors={**content["tensors"], "bytes": -1})(content), "tensors.bytes"),
-    "an array without a shape": (edit(arrays={"w\n": {"dtype": "float32"}}), "arrays.'w.n': expected a dtype"),
-    "a shape of text": (edit(arrays={"w": {"dtype": "float32", "shape": ["2"]}}), "shape: expected a count"),
-    "facts that are text": (edit(facts="x"), "facts: expected an object"),
+    "an array without a shape": (edit(arrays={"w\n": {"dtype": "float32"}}), "arrays.'w.n'.shape: Field required"),
+    "a shape of text": (
+        edit(arrays={"w": {"dtype": "float32", "shape": ["2"]}}),
+        "shape.0: Input should be a valid int",
+    ),
+    "facts that are text": (edit(facts="x"), "facts: Input should be a valid dictionary"),
     "a number that is none": (edit(facts={"a": {"$float": "many"}}), "that is none of nan, inf, -inf"),
 }
 

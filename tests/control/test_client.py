@@ -13,7 +13,7 @@ from cluster.control.client import MOST_BODY_BYTES, NoAnswerError, ask
 from cluster.control.messages import Reply
 from cluster.control.server import PROCESS_HEADER, Server
 from cluster.errors import ClusterError
-from cluster.jobs.role_metrics import MOST_LINES, role_metrics
+from cluster.jobs.roles import MOST_LINES, role_metrics
 from deploy.jobs.node_job.role_restart import RestartPatience, restart_roles
 from tests.server.processes import HANG_SECONDS, PROJECT, free_ports
 
@@ -132,7 +132,7 @@ def test_no_redirect_is_followed_and_no_proxy_asked(monkeypatch: pytest.MonkeyPa
         with playing(saying(there.encode())) as port:
             assert ask(f"127.0.0.1:{port}", "GET", "/", deadline_seconds=HANG_SECONDS).status == 302
             with pytest.raises(ClusterError, match="got status 302"):
-                role_metrics("127.0.0.1", port)
+                role_metrics(f"127.0.0.1:{port}")
     assert reached == []
 
 
@@ -162,7 +162,7 @@ def test_a_role_that_names_a_metric_without_end_is_one_error() -> None:
         playing(saying(b"HTTP/1.0 200 OK\r\n\r\n" + lines)) as port,
         pytest.raises(ClusterError, match=f"{MOST_LINES + 1} lines, more than {MOST_LINES}"),
     ):
-        role_metrics("127.0.0.1", port, ("pscluster_ready",))
+        role_metrics(f"127.0.0.1:{port}", ("pscluster_ready",))
 
 
 @pytest.mark.parametrize("play", [silent, trickle, trickle_headers, flood])

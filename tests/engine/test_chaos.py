@@ -21,7 +21,7 @@ from cluster.engine.chaos import (
     deadly_faults,
 )
 from cluster.errors import UsageError
-from cluster.jobs.chaos_log import NAME, ChaosLog
+from cluster.jobs.run_folder import CHAOS_LOG, ChaosLog
 
 EVERYBODY = range(4)
 DISPATCHES = 4000
@@ -118,7 +118,7 @@ def test_where_workers_hold_the_parameters_their_deaths_count_as_those_of_the_jo
     assert kill.strike(0, 1, EVERYBODY, 3600.0, lambda _: DEADLY_LIMIT) is None
     for faults, count in ((deadly, 1), (deadly_faults(workers_hold_parameters=False), 0)):
         log = ChaosLog(tmp_path, deadly=faults)
-        (tmp_path / NAME).unlink()
+        (tmp_path / CHAOS_LOG).unlink()
         log.injected(strike(Fault.KILL_WORKER))
         assert log.deadly(60.0) == count
 
@@ -186,7 +186,7 @@ def test_a_run_s_log_goes_on_where_a_killed_coordinator_left_it(tmp_path: Path) 
     first = ChaosLog(tmp_path)
     first.injected(strike(Fault.LATE))
     first.injected(strike(Fault.KILL_PS))
-    with (tmp_path / NAME).open("a") as stream:
+    with (tmp_path / CHAOS_LOG).open("a") as stream:
         stream.write('{"time": 1, "fau')  # a disk that was full
         stream.write("\n")
     second = ChaosLog(tmp_path)

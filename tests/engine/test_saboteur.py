@@ -11,7 +11,7 @@ import pytest
 
 from cluster.engine.chaos import Chaos, ChaosPlan, Fault
 from cluster.engine.saboteur import Saboteur
-from cluster.jobs.chaos_log import ChaosLog
+from cluster.jobs.run_folder import ChaosLog
 
 WAIT_SECONDS = 30.0
 EVERYBODY = (0, 1)

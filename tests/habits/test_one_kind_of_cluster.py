@@ -1,10 +1,15 @@
-"""Local and SSH are one program: one function of `deploy/` asks an inventory for its kind of connection."""
+"""Local and SSH are one program: one function of `deploy/` asks an inventory for its kind of connection.
+
+`cluster/` asks one property of the inventory, which names the consequence.
+"""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
 ASKS = ("commands/opening.py", "open_cluster")
 KINDS = frozenset(
     {"Machines", "ThisMachine", "Systemd", "Supervised", "SubmittedJobs", "ForegroundJobs", "Local", "NodeConnection"}
@@ -16,7 +21,7 @@ def questions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int]]:
     for node in ast.iter_child_nodes(tree):
         inside = node.name if isinstance(node, ast.FunctionDef) else function
         match node:
-            case ast.Attribute(attr="connection") | ast.Name(id="over_ssh") | ast.Attribute(attr="is_local"):
+            case ast.Attribute(attr="connection" | "is_local") | ast.Name(id="over_ssh"):
                 yield inside, node.lineno
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                 if KINDS & {name.id for name in ast.walk(kinds) if isinstance(name, ast.Name)}:
@@ -28,14 +33,26 @@ def questions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int]]:
         yield from questions(node, inside)
 
 
-def test_nothing_else_asks_for_the_kind_of_a_cluster() -> None:
-    found = {
-        (str(path.relative_to(DEPLOY)), function): line
-        for path in sorted(DEPLOY.rglob("*.py"))
+def asking(room: str) -> dict[tuple[str, str], int]:
+    """Line of a question by file and function of the room."""
+    return {
+        (str(path.relative_to(PROJECT / room)), function): line
+        for path in sorted((PROJECT / room).rglob("*.py"))
         for function, line in questions(ast.parse(path.read_text(encoding="utf-8")))
     }
+
+
+def test_nothing_else_asks_for_the_kind_of_a_cluster() -> None:
+    found = asking("deploy")
     del found["commands/opening.py", "_machines"]  # it makes one kind for `open_cluster`
     assert set(found) == {ASKS}, found
+    for path in (PROJECT / "deploy").rglob("*.py"):
+        assert ".one_host" not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.parametrize("room", ["cluster", "ps_node", "worker_node"])
+def test_what_runs_asks_the_inventory_whether_it_has_one_host(room: str) -> None:
+    assert set(asking(room)) == ({("inventory/schema.py", "one_host")} if room == "cluster" else set())
 
 
 def test_the_questions_are_found() -> None:

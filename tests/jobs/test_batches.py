@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.errors import UsageError
-from cluster.jobs.batches import Plan, chunks
+from cluster.jobs.fit import Plan, chunks
 
 ROWS = np.arange(100, 203, dtype=np.int32)
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from cluster.checkpoints import CheckpointStore
-from cluster.checkpoints.reading import read_newest
+from cluster.checkpoints.store import read_newest
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
-from cluster.jobs.checkpointing import FOLDER, Resumption, RunKeeper, resume
-from cluster.jobs.fit import Cursor, Fit, Staleness
-from cluster.jobs.role_metrics import WireMeter
+from cluster.jobs.checkpointing import FOLDER, Counts, Resumption, RunKeeper, resume
+from cluster.jobs.fit import Cursor, Fit
+from cluster.jobs.roles import Traffic, WireMeter
 from cluster.parameters import Layout, ParameterSpec
-from cluster.status.parts import Figures
+from cluster.status.parts import Figures, StalenessCount
 from ps_node.optimizers.adam import Adam
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
@@ -34,11 +34,8 @@ def keeper(run: Path, updates: int, rolled_back: int = 0, fits: list[Fit] | None
     """As a run has it whose shards have applied so many updates."""
     layout = Layout([ParameterSpec("weights", (SIZE,))])
     shards = ParameterShards(layout, state(updates), Adam(), ["/device:CPU:0"])
-    facts: dict[str, Any] = {
-        "applied": updates, "duplicates_dropped": 4, "rolled_back": rolled_back, "resumptions": 2,
-        "elapsed_seconds": 1.5,
-    }  # fmt: skip
-    return RunKeeper(run, JOB, DATA, shards, lambda: facts, fits or [], WireMeter(sent=10, received=20), lambda _: None)
+    counts = Counts(updates, 4, rolled_back, 2, 1.5)
+    return RunKeeper(run, JOB, DATA, shards, lambda: counts, fits or [], WireMeter(Traffic(10, 20, 0)), lambda _: None)
 
 
 def resumed(run: Path, job: TrainJob = JOB, data: str = DATA, size: int = SIZE) -> Resumption:
@@ -50,12 +47,13 @@ def resumed(run: Path, job: TrainJob = JOB, data: str = DATA, size: int = SIZE) 
 
 def test_all_there_is_comes_back(tmp_path: Path) -> None:
     fit = Fit(
-        np.full(SIZE, 7.0, np.float32), first_id=3, epoch=2, selected=Figures(0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.7, 1.5),
+        vector=np.full(SIZE, 7.0, np.float32), first_id=3, epoch=2,
+        selected=Figures(0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.7, 1.5),
         epochs_done=4, scheduled=90, windows=1800, train_seconds=12.5, cursor=Cursor(4, True, 1),
-        losses={80: 1.25, 81: 0.5}, hits=33.0, staleness=Staleness(5.0, 90, 2.0),
+        losses={80: 1.25, 81: 0.5}, hits=33.0, staleness=StalenessCount((85, 5, 0, 0, 0, 0, 0, 0, 0), 5.0, 2.0),
     )  # fmt: skip
     fit.step_seconds.extend([0.1, 0.2])
-    with keeper(tmp_path, 90, fits=[fit, Fit(np.zeros(SIZE, np.float32))]) as kept:
+    with keeper(tmp_path, 90, fits=[fit, Fit(vector=np.zeros(SIZE, np.float32))]) as kept:
         kept.keep()
     found = resumed(tmp_path)
     assert found.state.next_id == found.state.optimizer_updates == 90
@@ -65,9 +63,9 @@ def test_all_there_is_comes_back(tmp_path: Path) -> None:
     assert found.fits[0].facts() == fit.facts()
     np.testing.assert_array_equal(found.fits[0].vector, fit.vector)
     assert len(found.fits) == 2
-    assert (found.totals.applied, found.totals.duplicates_dropped) == (90, 4)
-    assert (found.resumptions, found.elapsed_seconds, found.rolled_back) == (2, 1.5, 0)
-    assert WireMeter.of(found.wire).sent == 10
+    assert (found.counts.applied, found.counts.duplicates_dropped) == (90, 4)
+    assert (found.counts.resumptions, found.counts.elapsed_seconds, found.counts.rolled_back) == (3, 1.5, 0)
+    assert found.wire.carried.sent == 10
 
 
 def test_what_came_after_the_checkpoint_is_rolled_back_and_adds_up_over_several_ends(tmp_path: Path) -> None:
@@ -75,15 +73,15 @@ def test_what_came_after_the_checkpoint_is_rolled_back_and_adds_up_over_several_
         kept.keep()
         for _ in range(7):
             kept.progress(1)
-    assert resumed(tmp_path).rolled_back == 7
+    assert resumed(tmp_path).counts.rolled_back == 7
     with keeper(tmp_path, 10, rolled_back=7) as kept:
         kept.progress(3)
-    assert resumed(tmp_path).rolled_back == 10, "seven were lost first, then three"
+    assert resumed(tmp_path).counts.rolled_back == 10, "seven were lost first, then three"
     with keeper(tmp_path, 10, rolled_back=10) as kept:
         kept.progress(5)
     with keeper(tmp_path, 15, rolled_back=10) as kept:
         kept.keep()
-    assert resumed(tmp_path).rolled_back == 10, "what a checkpoint has is not lost"
+    assert resumed(tmp_path).counts.rolled_back == 10, "what a checkpoint has is not lost"
 
 
 def test_without_a_checkpoint_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:

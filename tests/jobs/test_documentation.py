@@ -3,14 +3,17 @@
 import re
 
 from cluster.inventory import load
-from cluster.jobs.train_result import TrainReport
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.progress import Display
+from cluster.jobs.train import TrainRun
 from tests.jobs.cluster import PROJECT
 
 PAGE = (PROJECT / "docs" / "jobs.md").read_text()
 
 
 def test_every_key_of_a_training_result_is_listed() -> None:
-    described = TrainReport(load(PROJECT / "inventories" / "local.yaml")).describe()
+    inventory = load(PROJECT / "inventories" / "local.yaml")
+    described = TrainRun(inventory, Display(quiet=True), Cancel()).result()
     section = PAGE[PAGE.index("### `result.json`") : PAGE.index("### `history.jsonl`")]
     listed = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if "|" in line)))
     assert listed == {"schema", "job", "status", "reason", *described}

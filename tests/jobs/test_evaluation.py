@@ -8,7 +8,7 @@ import pytest
 
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item, Outcome
-from cluster.jobs.evaluation import CHUNK, Evaluator
+from cluster.jobs.evaluate import CHUNK, Evaluator
 from worker_node.recordings import Standardization
 
 STANDARD = Standardization(np.zeros(2, np.float32), np.ones(2, np.float32))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cluster.jobs.evaluation import figures
+from cluster.jobs.evaluate import figures
 
 
 def test_three_classes_by_hand() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.jobs.model_store import load
+from cluster.jobs.train_result import load
 from tests.jobs.cluster import SMALL, Cluster, cluster_of, own_recordings
 
 ENDLESS = "jobs.train.epochs=100000"

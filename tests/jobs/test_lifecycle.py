@@ -11,8 +11,8 @@ import pytest
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.jobs import lifecycle
 from cluster.jobs.cancel import Cancel, Cancelled
-from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.lifecycle import Crashed, conduct
+from cluster.jobs.job_metrics import CoordinatorMetrics
+from cluster.jobs.lifecycle import Crashed, Job, conduct
 from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.status.events import Ended, Event, Opened, Stream
 
@@ -21,7 +21,7 @@ def nothing(*_: object) -> None:
     pass
 
 
-class Small:
+class Small(Job):
     """A job that does what it is made with."""
 
     name = "pi"

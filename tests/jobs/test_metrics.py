@@ -21,9 +21,8 @@ from cluster.errors import ClusterError
 from cluster.inventory.extensions import CODECS
 from cluster.inventory.task import Task
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.job_metrics import JobMetrics, PiMetrics, TrainingMetrics
-from cluster.jobs.lifecycle import conduct
+from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, PiMetrics, TrainingMetrics
+from cluster.jobs.lifecycle import Job, conduct
 from cluster.jobs.modes.mode import wire_codecs
 from cluster.jobs.run_folder import RunFolder
 from cluster.metrics import catalogue, standard
@@ -249,7 +248,7 @@ def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
     assert {codec.name for codec in named} == set(CODECS)
 
 
-class Watched:
+class Watched(Job):
     """A job that serves metrics on a free port and fails or not."""
 
     name = "train"

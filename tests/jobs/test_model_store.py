@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cluster.errors import UsageError
-from cluster.jobs.model_store import CONFIGURATION, WEIGHTS, StoredModel, load, store
+from cluster.jobs.train_result import CONFIGURATION, WEIGHTS, StoredModel, load, store
 from cluster.models.network import build
 from cluster.models.residual import ResidualModel
 from cluster.models.thesis import ThesisModel

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from cluster.control.actions import Actions
 from cluster.engine.membership import Membership
 from cluster.inventory.task import Task
-from cluster.jobs.run_announcer import RunAnnouncer
+from cluster.jobs.roles import RunAnnouncer
 from cluster.logs.lines import LogLine, read_line
 from cluster.metrics import exporter
 from tests.jobs.cluster import HANG_SECONDS, PROJECT, SMALL, cluster_of, free_port, own_recordings

@@ -12,13 +12,14 @@ import pytest
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
 from cluster.jobs.run_folder import (
+    SPEAKER,
     RunFolder,
+    RunLog,
     keep_calibration,
     latest_calibration,
     newest_model,
     newest_unfinished,
 )
-from cluster.jobs.run_log import SPEAKER, RunLog
 from tests.jobs.cluster import PROJECT
 
 FULL_DISK = """

@@ -18,9 +18,9 @@ from cluster.errors import ClusterError, UsageError
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.coordinator_metrics import CoordinatorMetrics
-from cluster.jobs.evaluation import figures, figures_computed
-from cluster.jobs.lifecycle import conduct
+from cluster.jobs.evaluate import figures, figures_computed
+from cluster.jobs.job_metrics import CoordinatorMetrics
+from cluster.jobs.lifecycle import Job, conduct
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.status_watch import StatusWatch, way_in
 from cluster.status.events import (
@@ -39,7 +39,7 @@ from cluster.status.history import NAME, read_run
 PARTS = {"pull": 0.1, "compute": 0.2, "push": 0.1, "wait": 0.0}
 
 
-class Played:
+class Played(Job):
     """A job that does what it is made with."""
 
     name = "train"

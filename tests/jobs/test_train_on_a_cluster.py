@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from cluster.engine.environment import KNOWN
 from cluster.inventory.training import auto_micro_batches
-from cluster.jobs.model_store import load
+from cluster.jobs.train_result import load
 from cluster.metrics.processor import usable_cores
 from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
 

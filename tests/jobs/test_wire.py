@@ -4,9 +4,14 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from cluster.errors import ClusterError
-from cluster.jobs.role_metrics import Traffic, WireMeter, traffic_of
+from cluster.inventory.task import Task
+from cluster.jobs.roles import Traffic, WireMeter, traffic_of
 from cluster.metrics.exporter import serve
 from tests.jobs.cluster import free_port
+
+
+def server(metrics_port: int) -> Task:
+    return Task("ps", 0, "here", "127.0.0.1", 1, metrics_port)
 
 
 def test_reads_the_counters_and_says_what_is_missing() -> None:
@@ -16,16 +21,16 @@ def test_reads_the_counters_and_says_what_is_missing() -> None:
     exporter = serve(registry, "127.0.0.1", 0, lambda: True)
     try:
         with pytest.raises(ClusterError, match="receive_packets"):
-            traffic_of("127.0.0.1", exporter.port)
+            traffic_of(server(exporter.port))
         Counter("pscluster_network_receive_packets", "", ("role",), registry=registry).labels("ps").inc(4)
-        assert traffic_of("127.0.0.1", exporter.port) == Traffic(1000, 2000, 7)
+        assert traffic_of(server(exporter.port)) == Traffic(1000, 2000, 7)
     finally:
         exporter.close()
 
 
 def test_nobody_there_is_one_error() -> None:
     with pytest.raises(ClusterError, match="is it still running"):
-        traffic_of("127.0.0.1", free_port())
+        traffic_of(server(free_port()))
 
 
 def test_stretches_add_up_and_one_that_was_not_read_is_left_out() -> None:

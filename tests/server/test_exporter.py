@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from cluster import __version__
-from cluster.jobs.role_metrics import role_metrics
+from cluster.jobs.roles import role_metrics
 from cluster.metrics import exporter, standard
 from cluster.metrics.instruments import Identity
 from cluster.metrics.node import processor_celsius
@@ -117,7 +117,7 @@ def test_what_the_cluster_itself_reads_is_no_prometheus_that_comes_again(monkeyp
 
     monkeypatch.setattr(serving.scrapes, "one", one)
     try:
-        assert role_metrics("127.0.0.1", serving.port) == []
+        assert role_metrics(f"127.0.0.1:{serving.port}") == []
         assert counted == []
         get(f"http://127.0.0.1:{serving.port}/metrics")
         assert counted == ["a scrape"]

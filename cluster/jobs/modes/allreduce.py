@@ -13,17 +13,14 @@ import numpy as np
 from cluster.consistency.policy import Grant, Speeds, largest_subtree, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.jobs.batches import Update
-from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch
+from cluster.jobs.fit import Update
+from cluster.jobs.modes.mode import FUNCTION, Mode, Reply, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from worker_node.exchange import ExchangedVector, PartialSum
 from worker_node.gradient import GradientOfBatch, piece_sizes
 from worker_node.recordings import WorkerWindows
 
 import tensorflow as tf  # isort: skip
-
-FUNCTION = "train"
 
 
 def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:
@@ -41,7 +38,7 @@ class AllreduceMode(Mode):
 
     def __init__(self, setup: Setup) -> None:
         """The places of the setup are those of the workers that take part."""
-        self._job, self.policy = setup.job, setup.policy
+        super().__init__(setup)
         self.shards: ExchangedVector = ExchangedVector(
             setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             clip_norm=setup.job.clip_norm,
@@ -60,8 +57,7 @@ class AllreduceMode(Mode):
         def train(rows: Any, rate: Any, seed: Any, standardization: Any) -> Any:
             begin = tf.timestamp()
             vectors = shards.gather(tuple(working))
-            with tf.control_dependencies([tensor for vector in vectors for tensor in vector]):
-                pulled = tf.timestamp()
+            pulled = time_after(*(tensor for vector in vectors for tensor in vector))
             parts: list[PartialSum] = []
             figures: list[Any] = []
             for (place, run), (trained, statistics) in zip(working.items(), vectors, strict=True):
@@ -75,11 +71,9 @@ class AllreduceMode(Mode):
                     leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
                     parts += self._subtrees(run, place, leaves)
                     figures += [tf.stack([piece.loss, piece.hits]) for piece in pieces]
-            with tf.control_dependencies([part.node for part in parts]):
-                computed = tf.timestamp()
+            computed = time_after(*(part.node for part in parts))
             norm = shards.reduce_and_apply(parts, job.pieces, rate)
-            with tf.control_dependencies([norm]):
-                pushed = tf.timestamp()
+            pushed = time_after(norm)
             reply = tf.concat([[norm], tf.reshape(tf.stack(figures), [-1])], 0)
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
             return tf.concat([times, tf.cast(reply, tf.float64)], 0)
@@ -105,11 +99,10 @@ class AllreduceMode(Mode):
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
         """See Mode."""
         batch = update.batches[0]
-        arguments = (
-            update.rows[0], np.float32(stretch.rate_of(batch)), dropout_seed(self._job, batch),
-            stretch.standardization,
+        return self._item(
+            stretch.first_id + grant.update, update.rows[0], np.float32(stretch.rate_of(batch)),
+            self._dropout_seed(batch), stretch.standardization,
         )  # fmt: skip
-        return Item(stretch.first_id + grant.update, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -117,5 +110,5 @@ class AllreduceMode(Mode):
         pull, compute, push, norm = (float(value) for value in outcome.value[:4])
         figures = outcome.value[4:].reshape(-1, 2)
         loss = tree_sum([np.float32(value) for value in figures[:, 0]], lambda a, b: a + b)
-        step = Step({update.batches[0]: float(loss)}, float(figures[:, 1].sum()), norm, 0.0)
+        step = Step({update.batches[0]: float(loss)}, float(figures[:, 1].sum()), norm)
         return Reply((pull, compute, push), self._job.batch_size, 0.0, step)

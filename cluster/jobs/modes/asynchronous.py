@@ -7,9 +7,8 @@ import numpy as np
 from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.inventory.training import TrainJob
-from cluster.jobs.batches import Update
-from cluster.jobs.modes.mode import Memories, Mode, Reply, Setup, Step, Stretch
+from cluster.jobs.fit import Update
+from cluster.jobs.modes.mode import FUNCTION, Mode, Reply, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
@@ -18,15 +17,12 @@ from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
 
-FUNCTION = "train"
-
 
 class AsynchronousMode(Mode):
     """Pushes of single batches."""
 
     def __init__(self, setup: Setup) -> None:
-        self._job, self.policy, self._owner = setup.job, setup.policy, setup.owner
-        self.memories = Memories()
+        super().__init__(setup)
         self.shards: ParameterShards = ParameterShards(
             setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             staleness_power=setup.job.staleness_power,
@@ -42,15 +38,12 @@ class AsynchronousMode(Mode):
             begin = tf.timestamp()
             begun = sender.begin(owner)
             trained, statistics, versions = shards.pull()
-            with tf.control_dependencies([trained, statistics]):
-                pulled = tf.timestamp()
+            pulled = time_after(trained, statistics)
             inputs, classes = windows.gather(rows, standardization)
             batch = gradient_of(trained, statistics, inputs, classes, seed)
-            with tf.control_dependencies([batch.gradient]):
-                computed = tf.timestamp()
+            computed = time_after(batch.gradient)
             outcome = sender.push(begun, batch.gradient, batch.statistics, identifier, rate, versions)
-            with tf.control_dependencies([outcome.fresh]):
-                pushed = tf.timestamp()
+            pushed = time_after(outcome.fresh)
             figures = [batch.loss, batch.hits, batch.norm, outcome.staleness, begun.forgot]
             times = [pulled - begin, computed - pulled, pushed - computed]
             return tf.stack([tf.cast(value, tf.float64) for value in [*figures, *times]])
@@ -67,25 +60,16 @@ class AsynchronousMode(Mode):
 
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
         """See Mode."""
-        identifier = stretch.first_id + grant.update
-        seed = dropout_seed(self._job, update.batches[0])
-        rate = np.float32(stretch.rate_of(update.batches[0]))
-        arguments = (
-            np.int64(identifier), update.rows[0], rate, seed, stretch.standardization,
-            np.int64(self._owner + stretch.first_id),
+        number, batch = stretch.first_id + grant.update, update.batches[0]
+        return self._item(
+            number, np.int64(number), update.rows[0], np.float32(stretch.rate_of(batch)), self._dropout_seed(batch),
+            stretch.standardization, np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
-        return Item(identifier, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds)
         loss, hits, norm, staleness, forgot, pull, compute, push = (float(value) for value in outcome.value)
         self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
-        step = Step({update.batches[0]: loss}, hits, norm, staleness)
+        step = Step({update.batches[0]: loss}, hits, norm)
         return Reply((pull, compute, push), self._job.batch_size, staleness, step)
-
-
-def dropout_seed(job: TrainJob, batch: int, micro_batch: int = 0) -> np.ndarray:
-    """int32 (2,): the seed of a micro-batch's dropout, from the job's seed and the micro-batch's number alone."""
-    draws = (batch * job.pieces + micro_batch) & 0x7FFFFFFF
-    return np.array([job.seed & 0x7FFFFFFF, draws], np.int32)

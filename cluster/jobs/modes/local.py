@@ -12,9 +12,8 @@ import numpy as np
 from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.jobs.batches import Update
-from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Memories, Mode, Reply, Setup, Step, Stretch
+from cluster.jobs.fit import Update
+from cluster.jobs.modes.mode import FUNCTION, Mode, Reply, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shards import ParameterShards
@@ -24,7 +23,6 @@ from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
 
-FUNCTION = "train"
 STATISTICS_RATE = 0.1
 HEAD = 5
 """Elements of a reply before its batches: staleness; pull, compute and push seconds; whether the worker forgot."""
@@ -34,9 +32,8 @@ class LocalMode(Mode):
     """Pushes of the change that several local steps made."""
 
     def __init__(self, setup: Setup) -> None:
-        self._job, self.policy, self._owner = setup.job, setup.policy, setup.owner
+        super().__init__(setup)
         self._options, self._inner, wire = setup.job.mode_options, setup.optimizer, setup.wire
-        self.memories = Memories()
         momentum = self._options.outer_momentum
         self.shards: ParameterShards = ParameterShards(
             setup.network.layout, setup.state, MomentumSGD(momentum, nesterov=momentum > 0), setup.devices, wire,
@@ -57,8 +54,7 @@ class LocalMode(Mode):
             begun = sender.begin(owner)
             pulled, pulled_statistics, versions = shards.pull()
             kept = begun.settled
-            with tf.control_dependencies([pulled, pulled_statistics, kept.rows]):
-                arrived = tf.timestamp()
+            arrived = time_after(pulled, pulled_statistics, kept.rows)
 
             def step(k: Any, trained: Any, statistics: Any, slots: Any, figures: Any) -> tuple[Any, ...]:
                 inputs, classes = windows.gather(rows[k], standardization)
@@ -82,13 +78,11 @@ class LocalMode(Mode):
                 ],
                 parallel_iterations=1,
             )
-            with tf.control_dependencies([trained]):
-                computed = tf.timestamp()
+            computed = time_after(trained)
             outcome = sender.push(
                 begun, pulled - trained, statistics, identifier, outer_rate, versions, slots, tf.shape(rows)[0]
             )
-            with tf.control_dependencies([outcome.fresh]):
-                pushed = tf.timestamp()
+            pushed = time_after(outcome.fresh)
             times = tf.stack([arrived - begin, computed - arrived, pushed - computed])
             head = tf.concat([[tf.cast(outcome.staleness, tf.float64)], times, [begun.forgot]], 0)
             return tf.concat([head, tf.cast(tf.reshape(figures, [-1]), tf.float64)], 0)
@@ -106,15 +100,14 @@ class LocalMode(Mode):
 
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
         """See Mode."""
-        identifier = stretch.first_id + grant.update
+        number = stretch.first_id + grant.update
         rates = np.array([stretch.rate_of(batch) for batch in update.batches], np.float32)
-        seeds = np.stack([dropout_seed(self._job, batch) for batch in update.batches])
+        seeds = np.stack([self._dropout_seed(batch) for batch in update.batches])
         outer_rate = np.float32(self._options.outer_rate / max(1, stretch.live()))
-        arguments = (
-            np.int64(identifier), update.rows, rates, seeds, outer_rate, stretch.standardization,
+        return self._item(
+            number, np.int64(number), update.rows, rates, seeds, outer_rate, stretch.standardization,
             np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
-        return Item(identifier, FUNCTION, arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -123,5 +116,5 @@ class LocalMode(Mode):
         self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
         lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
-        step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()), staleness)
+        step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()))
         return Reply((pull, compute, push), len(losses) * self._job.batch_size, staleness, step)

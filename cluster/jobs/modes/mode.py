@@ -16,11 +16,16 @@ from cluster.engine.runtime import Traced
 from cluster.inventory.extensions import CODECS, OPTIMIZERS
 from cluster.inventory.fields import Choice
 from cluster.inventory.training import TrainJob
-from cluster.jobs.batches import Update
+from cluster.jobs.fit import Update
 from cluster.models.network import Network
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
 from worker_node.recordings import WorkerWindows
+
+import tensorflow as tf  # isort: skip
+
+FUNCTION = "train"
+"""The workers' function, where a mode has one."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one update: the mean loss of each of its batches by number, right answers, norm and staleness.
+    """The result of one update: the mean loss of each of its batches by number, right answers and norm.
 
     `norm` is that of the gradient before clipping, the largest where there are several.
     """
@@ -47,7 +52,6 @@ class Step:
     losses: Mapping[int, float]
     hits: float
     norm: float
-    staleness: float
 
 
 @dataclass(frozen=True)
@@ -75,18 +79,16 @@ class Memories:
 class Mode:
     """A mode, its shards and its traced functions."""
 
-    policy: Policy
     functions: Mapping[str, Traced]
     """What the workers run, by name."""
     shards: PlacedVector[Any]
     """The parameters."""
-    memories = Memories()
-    """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
 
-    @property
-    def memories_lost(self) -> int:
-        """How often a worker lost what it kept."""
-        return self.memories.lost
+    def __init__(self, setup: "Setup") -> None:
+        self._job, self._owner = setup.job, setup.owner
+        self.policy = setup.policy
+        self.memories = Memories()
+        """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
 
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
         """The granted part of `update` as an item for the dispatcher."""
@@ -99,6 +101,20 @@ class Mode:
     def settle(self) -> Item | None:
         """The item that must run after a stretch, before the parameters are read; None if there is none."""
         return None
+
+    def _item(self, number: int, *arguments: Any, function: str = FUNCTION) -> Item:
+        return Item(number, function, arguments, self._job.facts.repeatable)
+
+    def _dropout_seed(self, batch: int, micro_batch: int = 0) -> NDArray[np.int32]:
+        """int32 (2,): the seed of a micro-batch's dropout, from the job's seed and the micro-batch's number alone."""
+        draws = (batch * self._job.pieces + micro_batch) & 0x7FFFFFFF
+        return np.array([self._job.seed & 0x7FFFFFFF, draws], np.int32)
+
+
+def time_after(*tensors: Any) -> Any:
+    """The time, in a traced function, once these tensors are there."""
+    with tf.control_dependencies(tensors):
+        return tf.timestamp()
 
 
 def _own_number() -> int:
@@ -114,11 +130,16 @@ class Setup:
     windows: WorkerWindows
     state: VectorState
     places: Mapping[int, str]
-    policy: Policy
     workers: int
     speeds: Speeds
     owner: int = field(default_factory=_own_number)
     """A number of this run: a worker ignores what it remembers of another run."""
+
+    @property
+    def policy(self) -> Policy:
+        """A policy of the job's mode, new each time."""
+        policy: Policy = self.job.facts.policy(self.job.mode_options, self.job.pieces, self.speeds)
+        return policy
 
     @property
     def optimizer(self) -> Optimizer:
@@ -150,12 +171,6 @@ def wire_codecs(config: Choice) -> tuple[Codec, Codec]:
     """The codecs of pulls and pushes. A codec that keeps values back encodes changes only: pulls are then whole."""
     push = codec_of(config)
     return push if push.stateless else Fp32(), push
-
-
-def policy_of(job: TrainJob, speeds: Speeds) -> Policy:
-    """The policy of the job's mode."""
-    policy: Policy = job.facts.policy(job.mode_options, job.pieces, speeds)
-    return policy
 
 
 def mode_of(setup: Setup) -> Mode:

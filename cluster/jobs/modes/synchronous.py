@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cluster.consistency.policy import Grant, subtree_sizes, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
-from cluster.jobs.batches import Update
-from cluster.jobs.modes.asynchronous import dropout_seed
-from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch
+from cluster.jobs.fit import Update
+from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from ps_node.steps import StepShards
 from worker_node.gradient import GradientOfBatch, piece_sizes
@@ -33,16 +33,6 @@ def part_function(slots: int) -> str:
 
 
 @dataclass
-class _Finished:
-    """The last complete step, which the next pull applies."""
-
-    step: int
-    counted: np.ndarray
-    share: float
-    rate: float
-
-
-@dataclass
 class _Open:
     """Results of the present step so far, by micro-batch."""
 
@@ -56,15 +46,15 @@ class SynchronousMode(Mode):
 
     def __init__(self, setup: Setup) -> None:
         """Raises ValueError for a codec with a memory."""
+        super().__init__(setup)
         job, network, windows = setup.job, setup.network, setup.windows
-        self._job, self.policy = job, setup.policy
         self._sizes = np.array(piece_sizes(job.batch_size, job.pieces), np.int32)
         self._borders = np.concatenate([[0], np.cumsum(self._sizes)])
         self.shards: StepShards = StepShards(
             network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             slots=job.pieces, clip_norm=job.clip_norm,
         )  # fmt: skip
-        self._finished = _Finished(setup.state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
+        self._finish(setup.state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = _Open()
         gradient_of = GradientOfBatch(network, job)
         self.functions: dict[str, Traced] = {
@@ -91,16 +81,13 @@ class SynchronousMode(Mode):
         ) -> Any:  # fmt: skip
             begin = tf.timestamp()
             now = shards.advance(before, counted, share, before_rate)
-            with tf.control_dependencies([now.trained, now.statistics]):
-                pulled = tf.timestamp()
+            pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
             pieces = gradient_of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed)
-            leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
-            node = tree_sum(leaves, shards.nodes.add)
-            with tf.control_dependencies([node]):
-                computed = tf.timestamp()
-            with tf.control_dependencies([shards.contribute(node, step, first)]):
-                pushed = tf.timestamp()
+            leaves = [shards.leaf(piece.gradient, piece.statistics) for piece in pieces]
+            node = tree_sum(leaves, shards.add)
+            computed = time_after(node)
+            pushed = time_after(shards.contribute(node, step, first))
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
             figures = [now.norm, *(piece.loss for piece in pieces), *(piece.hits for piece in pieces)]
             reply = tf.stack([tf.cast(value, tf.float64) for value in figures])
@@ -123,22 +110,20 @@ class SynchronousMode(Mode):
 
         return trace(settle, *self._signature())
 
-    def _before(self) -> tuple[Any, ...]:
-        last = self._finished
-        return np.int64(last.step), last.counted, np.float32(last.share), np.float32(last.rate)
+    def _finish(self, step: int, counted: NDArray[np.float32], share: float, rate: float) -> None:
+        """Have the next pull apply the last complete step."""
+        self._before = np.int64(step), counted, np.float32(share), np.float32(rate)
 
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
         """See Mode."""
         step = stretch.first_id + grant.update
         places = slice(grant.first, grant.first + grant.slots)
         rows = update.rows[0][self._borders[grant.first] : self._borders[grant.first + grant.slots]]
-        seed = dropout_seed(self._job, update.batches[0], grant.first)
-        arguments = (
-            *self._before(), np.int64(step), np.int32(grant.first), rows, self._sizes[places], seed,
-            stretch.standardization,
+        seed = self._dropout_seed(update.batches[0], grant.first)
+        return self._item(
+            step * self._job.pieces + grant.first, *self._before, np.int64(step), np.int32(grant.first), rows,
+            self._sizes[places], seed, stretch.standardization, function=part_function(grant.slots),
         )  # fmt: skip
-        number = step * self._job.pieces + grant.first
-        return Item(number, part_function(grant.slots), arguments, self._job.facts.repeatable)
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
         """See Mode."""
@@ -159,11 +144,11 @@ class SynchronousMode(Mode):
         mask[counted] = 1.0
         share = float(self._sizes.sum() / self._sizes[counted].sum())
         rate = stretch.rate_of(update.batches[0])
-        self._finished = _Finished(stretch.first_id + number, mask, share, rate)
+        self._finish(stretch.first_id + number, mask, share, rate)
         opened, self._open = self._open, _Open()
         loss = share * tree_sum([opened.losses[place] for place in counted], lambda a, b: a + b)
-        return Step({update.batches[0]: loss}, sum(opened.hits[place] for place in counted), opened.norm, 0.0)
+        return Step({update.batches[0]: loss}, sum(opened.hits[place] for place in counted), opened.norm)
 
     def settle(self) -> Item | None:
         """See Mode: the next pull applies the last step; without one, this item does."""
-        return Item(-1, SETTLE, self._before())
+        return Item(-1, SETTLE, self._before)

@@ -20,14 +20,15 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 JOB = """
 import sys, time
 sys.path.insert(0, {root!r})
+from contextlib import closing
 from cluster.jobs.progress import Display
 with Display(quiet="--quiet" in sys.argv) as display:
     display.say("data: synthetic")
     with display.busy("placing the parameters, tracing the network"):
         time.sleep(0.3)
-    with display.bar("train", 12) as bar:
+    with closing(display.bar("train", 12)) as bar:
         for update in range(12):
-            bar.advance(1, "epoch 1/12  loss 1.23  1,234 windows/s  val. 0.912")
+            bar.set(update + 1, "epoch 1/12  loss 1.23  1,234 windows/s  val. 0.912")
             time.sleep(0.05)
     display.say("test: accuracy 0.93")
 """

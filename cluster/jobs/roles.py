@@ -1,20 +1,38 @@
-"""What role processes say about themselves in `/metrics`: processor, cores, memory, and bytes on the wire."""
+"""What the coordinator reads of role processes in their `/metrics`, and announces to them.
 
+Read: processor, cores, memory, and bytes on the wire. Announced: the run, so that their log lines carry its id.
+"""
+
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from cluster.control.actions import END
 from cluster.control.client import NoAnswerError, ask
+from cluster.control.rules import RUN
+from cluster.control.token import own_token
+from cluster.engine.membership import Membership
 from cluster.errors import ClusterError
 from cluster.inventory import Task
 from cluster.metrics.scrapes import UNCOUNTED
 from cluster.status.events import RoleSeen
 
+log = logging.getLogger(__name__)
+
 ANSWER_SECONDS = 5.0
+ALL_ANSWERS_SECONDS = 10.0
+"""What the job waits at most for what all roles say about themselves."""
+_MOST_AT_ONCE = 16
 MOST_LINES = 10_000
 """A role writes some 150. Parsing this number takes a tenth of a second."""
 BUILD = "pscluster_build_info"
@@ -26,15 +44,30 @@ WATCHED_SECONDS, UNWATCHED_SECONDS = 5.0, 30.0
 READ_SECONDS = 1.0
 """Deadline of one answer that is read in passing."""
 
+ANNOUNCED_SECONDS, ALL_ANNOUNCED_SECONDS = 1.0, 4.0
+"""To announce a run to one task, and to all together: the end of a job waits for it."""
+LOOK_SECONDS = 1.0
+
+_Answer = TypeVar("_Answer")
+
+
+def of_all(
+    tasks: Sequence[Task], ask: Callable[[Task, float], _Answer], each_seconds: float = ANSWER_SECONDS,
+    all_seconds: float = ALL_ANSWERS_SECONDS,
+) -> list[_Answer]:  # fmt: skip
+    """`ask(task, seconds)` of every task, at the same time, with the seconds that it may take."""
+    end = time.monotonic() + all_seconds
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(tasks))), thread_name_prefix="answers") as pool:
+        return list(pool.map(lambda task: ask(task, max(0.0, min(each_seconds, end - time.monotonic()))), tasks))
+
 
 def role_metrics(
-    host: str, metrics_port: int, names: Collection[str] | None = None, timeout_seconds: float = ANSWER_SECONDS
+    address: str, names: Collection[str] | None = None, timeout_seconds: float = ANSWER_SECONDS
 ) -> list[Sample]:
-    """Every sample that a role process exports, or those of these names, which costs less to read.
+    """Every sample that a role process exports at `address`, or those of these names, which costs less to read.
 
     Raises ClusterError if the whole answer, of a bounded size, is not there within `timeout_seconds`.
     """
-    address = f"{host}:{metrics_port}"
     try:
         answer = ask(address, "GET", UNCOUNTED, deadline_seconds=timeout_seconds)
         if answer.status != 200:
@@ -56,22 +89,24 @@ def role_metrics(
     return [sample for family in families for sample in family.samples]
 
 
-def processor_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_SECONDS) -> str | None:
+def processor_of(task: Task, timeout_seconds: float) -> str | None:
     """The kind of processor a role process runs on; None if it does not say."""
-    try:
-        samples = role_metrics(host, metrics_port, (BUILD,), timeout_seconds)
-    except ClusterError:
-        return None
-    return next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)
+    sample = _first(task, BUILD, timeout_seconds)
+    return None if sample is None else sample.labels.get("processor")
 
 
-def cores_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_SECONDS) -> int | None:
+def cores_of(task: Task, timeout_seconds: float) -> int | None:
     """Cores that a role process can compute on; None if it does not say."""
+    sample = _first(task, CORES, timeout_seconds)
+    return None if sample is None else int(sample.value)
+
+
+def _first(task: Task, name: str, timeout_seconds: float) -> Sample | None:
     try:
-        samples = role_metrics(host, metrics_port, (CORES,), timeout_seconds)
+        samples = role_metrics(task.metrics_address, (name,), timeout_seconds)
     except ClusterError:
         return None
-    return next((int(sample.value) for sample in samples if sample.name == CORES), None)
+    return next((sample for sample in samples if sample.name == name), None)
 
 
 class RoleReader:
@@ -106,7 +141,7 @@ class RoleReader:
 
     def _read(self, task: Task) -> RoleSeen:
         try:
-            samples = role_metrics(task.host, task.metrics_port, (MEMORY, SENT, RECEIVED, BUILD), READ_SECONDS)
+            samples = role_metrics(task.metrics_address, (MEMORY, SENT, RECEIVED, BUILD), READ_SECONDS)
         except ClusterError:
             self._before.pop(task.name, None)
             return RoleSeen(task.name, answers=False)
@@ -125,8 +160,8 @@ class RoleReader:
 
 
 COUNTERS = (
-    ("pscluster_network_transmit_bytes_total",),
-    ("pscluster_network_receive_bytes_total",),
+    (SENT,),
+    (RECEIVED,),
     ("pscluster_network_transmit_packets_total", "pscluster_network_receive_packets_total"),
 )
 
@@ -135,9 +170,9 @@ COUNTERS = (
 class Traffic:
     """Of one role process or several: bytes sent, bytes received, packets both ways."""
 
-    sent: int
-    received: int
-    packets: int
+    sent: int = 0
+    received: int = 0
+    packets: int = 0
 
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(self.sent + other.sent, self.received + other.received, self.packets + other.packets)
@@ -146,15 +181,15 @@ class Traffic:
         return Traffic(self.sent - other.sent, self.received - other.received, self.packets - other.packets)
 
 
-def traffic_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_SECONDS) -> Traffic:
+def traffic_of(task: Task, timeout_seconds: float = ANSWER_SECONDS) -> Traffic:
     """What a role process has sent and received so far. Raises ClusterError if it does not say in time."""
     names = [name for counter in COUNTERS for name in counter]
-    samples = {sample.name: sample.value for sample in role_metrics(host, metrics_port, names, timeout_seconds)}
+    samples = {sample.name: sample.value for sample in role_metrics(task.metrics_address, names, timeout_seconds)}
     try:
         return Traffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
     except KeyError as problem:
         raise ClusterError(
-            f"http://{host}:{metrics_port}/metrics: has no {problem}: expected a role of this version of pscluster: "
+            f"http://{task.metrics_address}/metrics: has no {problem}: expected a role of this version of pscluster: "
             "`fab deploy restart` makes it one"
         ) from None
 
@@ -163,9 +198,7 @@ def traffic_of(host: str, metrics_port: int, timeout_seconds: float = ANSWER_SEC
 class WireMeter:
     """Adds up traffic over the stretches in which only training ran."""
 
-    sent: int = 0
-    received: int = 0
-    packets: int = 0
+    carried: Traffic = Traffic()
     steps: int = 0
     read: Callable[[], Traffic | None] = field(default=lambda: None, compare=False)
     """The traffic so far; None where it is unknown."""
@@ -173,29 +206,82 @@ class WireMeter:
     @classmethod
     def of(cls, counted: Mapping[str, int]) -> "WireMeter":
         """One that continues from what was `counted`."""
-        return cls(counted["sent"], counted["received"], counted["packets"], counted["steps"])
+        return cls(Traffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"])
 
     def add(self, before: Traffic | None, after: Traffic | None, steps: int) -> Traffic | None:
         """One stretch of `steps` steps between two readings, and what it carried; None if one of them failed."""
         if before is None or after is None:
             return None
         added = after - before
-        self.sent += added.sent
-        self.received += added.received
-        self.packets += added.packets
-        self.steps += steps
+        self.carried, self.steps = self.carried + added, self.steps + steps
         return added
 
     def counted(self) -> dict[str, int]:
         """The sums so far, for a checkpoint."""
-        return {"sent": self.sent, "received": self.received, "packets": self.packets, "steps": self.steps}
+        return {**asdict(self.carried), "steps": self.steps}
 
     def describe(self) -> dict[str, float | None]:
         """The entry of `result.json`: what a parameter server sends is what workers pull."""
-        if not self.steps:
-            return {"pull_bytes_per_step": None, "push_bytes_per_step": None, "packets_per_step": None}
-        return {
-            "pull_bytes_per_step": self.sent / self.steps,
-            "push_bytes_per_step": self.received / self.steps,
-            "packets_per_step": self.packets / self.steps,
-        }
+        sums = {"pull_bytes": self.carried.sent, "push_bytes": self.carried.received, "packets": self.carried.packets}
+        return {f"{name}_per_step": count / self.steps if self.steps else None for name, count in sums.items()}
+
+
+class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
+    """Announces the run to `tasks` when the `with` begins and ends, and to each worker that joins later.
+
+    Without a run's id it announces nothing. A thread of its own: a role that does not answer, or answers late, costs
+    the job nothing.
+    """
+
+    def __init__(self, tasks: Sequence[Task], run: str) -> None:
+        self._tasks, self._run = tasks, run
+        self._announced: dict[str, float] = {}
+        """When a task that answered had joined; 0 for tasks that join nothing."""
+        self._membership: Membership | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._keep_announcing, name="run", daemon=True)
+
+    def __enter__(self) -> "RunAnnouncer":
+        if self._run:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        if self._run:
+            self._thread.join()
+            self._announce([task for task in self._tasks if task.name in self._announced], END)
+
+    def watch(self, membership: Membership) -> None:
+        """Announce the run to each worker that joins from now on: it may be another process than before."""
+        self._membership = membership
+
+    def _keep_announcing(self) -> None:
+        while not self._end.is_set():
+            due = {
+                task: joined for task in self._tasks if self._announced.get(task.name) != (joined := self._joined(task))
+            }
+            heard = self._announce(list(due))
+            self._announced |= {task.name: due[task] for task in heard}
+            self._end.wait(LOOK_SECONDS)
+
+    def _joined(self, task: Task) -> float:
+        worker = self._membership.workers.get(task.index) if self._membership and task.role == "worker" else None
+        return worker.joined if worker else 0.0
+
+    def _announce(self, tasks: Sequence[Task], suffix: str = "") -> list[Task]:
+        """The tasks that answered."""
+        path = f"{RUN}{self._run}{suffix}"
+        heard = of_all(tasks, partial(_post, path), ANNOUNCED_SECONDS, ALL_ANNOUNCED_SECONDS)
+        return [task for task, ok in zip(tasks, heard, strict=True) if ok]
+
+
+def _post(path: str, task: Task, seconds: float) -> bool:
+    try:
+        status = ask(task.metrics_address, "POST", path, deadline_seconds=seconds, token=own_token()).status
+    except NoAnswerError as problem:
+        log.debug("%s does not know the run: %s", task.name, problem)
+        return False
+    if status != HTTPStatus.OK:
+        log.debug("%s answers POST %s with status %d: its lines will not name the run", task.name, path, status)
+    return True  # asking again would change nothing
