@@ -1,8 +1,8 @@
 """Promtool over what `fab deploy monitor` writes: its configuration, its rules, and cases for every alert.
 
-`python -m tools.check_rules` is `make rules`. A case of tests/monitor/rule_cases.yaml has series under which an alert
-fires, and others under which it stays silent; this program makes promtool's test files of it, which repeat every text
-of an alert.
+`python -m tools.check_rules` is `make rules`. A case of tests/deploy/monitor/rule_cases.yaml has series under which an
+alert fires, and others under which it stays silent; this program makes promtool's test files of it, which repeat every
+text of an alert.
 """
 
 import re
@@ -23,7 +23,7 @@ from deploy.monitor.rule import Alert
 from tools.prometheus_tools import tool
 
 PROJECT = Path(__file__).resolve().parents[1]
-CASES = PROJECT / "tests/monitor/rule_cases.yaml"
+CASES = PROJECT / "tests/deploy/monitor/rule_cases.yaml"
 INVENTORY = PROJECT / "inventory.yaml"
 SAMPLES_APART = "30s"
 

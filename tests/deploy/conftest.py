@@ -10,10 +10,10 @@ from deploy.cluster.inventory_choice import InventoryOpener
 from deploy.commands import opening
 from deploy.common.project import ROOT
 from deploy.converge.code import ReleaseChoice
+from tests.deploy.over_ssh.sshd import Sshd, needs_sudo, running_sshd
 from tests.deploy.playing import PlayedCluster
 from tests.deploy.three_nodes import HOSTS, THREE, write
 from tests.deploy.typed import Fab, Outcome
-from tests.remote.sshd import Sshd, needs_sudo, running_sshd
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """`journalctl`, as far as `fab deploy logs` needs it: `play_journalctl.py -D FOLDER OPTIONS`.
 
 FOLDER/journal holds a JSON object a line. It answers as systemd 252 does, in what it refuses too, which
-tests/deploy/test_node_logs.py holds against the real one. `-f` ends when FOLDER/over is there.
+tests/deploy/logs/test_node_logs.py holds against the real one. `-f` ends when FOLDER/over is there.
 """
 
 import argparse

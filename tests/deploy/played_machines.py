@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from deploy.release.release_scripts import make_current
+from tests.deploy.over_ssh.sshd import Sshd, running_sshd
 from tests.deploy.playing import eventually, gone
 from tests.deploy.release.wheels import run
-from tests.remote.sshd import Sshd, running_sshd
 
 ENVIRONMENT = "e" * 16
 _SYSTEMCTL = """\

@@ -3,7 +3,7 @@
 import getpass
 from pathlib import Path
 
-from tests.remote.sshd import Sshd
+from tests.deploy.over_ssh.sshd import Sshd
 
 THREE = """\
 schema: 1

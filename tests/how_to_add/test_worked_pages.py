@@ -48,7 +48,8 @@ def works(name: str, project: Path, *programs: Path) -> list[Change]:
 def test_an_alert(tmp_path: Path) -> None:
     made = works("alert.md", tmp_path, needs.tool("promtool"))
     assert [change.path for change in made] == [
-        "deploy/monitor/recordings.py", "deploy/monitor/alerts.py", "tests/monitor/rule_cases.yaml", "docs/runbook.md"
+        "deploy/monitor/recordings.py", "deploy/monitor/alerts.py", "tests/deploy/monitor/rule_cases.yaml",
+        "docs/runbook.md",
     ]  # fmt: skip
 
 
@@ -63,5 +64,5 @@ def test_a_metric_with_its_place_on_page_report_and_dashboard(tmp_path: Path) ->
 def test_a_deployment_step(tmp_path: Path) -> None:
     made = works("deployment-step.md", tmp_path)
     assert [change.path for change in made if not change.before] == [
-        "deploy/converge/swappiness.py", "tests/converge/test_swappiness.py"
+        "deploy/converge/swappiness.py", "tests/deploy/converge/test_swappiness.py"
     ]  # fmt: skip

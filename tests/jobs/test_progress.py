@@ -1,4 +1,4 @@
-"""The lines that a person sees of a job's events. The bars themselves: tests/deploy/test_terminal.py."""
+"""The lines that a person sees of a job's events. The bars themselves: tests/deploy/terminal/test_terminal.py."""
 
 import logging
 

@@ -1,0 +1,154 @@
+"""Records of jobs as the account writes them: parsed with types and bounds, on the node and on the operator's side."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.errors import ClusterError
+from deploy.jobs.node_job.folders import JobsRoot
+from deploy.jobs.node_job.records import MOST_BYTES, JobRecord, JobState, read_all, run_folder, run_folder_of
+from tests.deploy.job_node import JobNode
+
+ID = "20261121T2230-pi"
+GOOD = {
+    "id": ID,
+    "job": "pi",
+    "state": "done",
+    "pid": 4242,
+    "exit_code": 0,
+    "begun": "2026-11-21T22:30:00+00:00",
+    "ended": "2026-11-21T22:31:00+00:00",
+    "run_folder": "/mnt/pscluster/runs/20261121T223000Z-pi",
+}
+BAD: list[dict[str, Any]] = [
+    {"id": "x; id >/root/PWNED; :"},
+    {"id": f"{ID}\n"},
+    {"id": "../../etc"},
+    {"id": None},
+    {"job": "pi; id"},
+    {"job": "p" * 1000},
+    {"job": None},
+    {"state": "done; id"},
+    {"state": ["done"]},
+    {"pid": "4242; id"},
+    {"pid": -1},
+    {"pid": 0},
+    {"pid": 1 << 40},
+    {"pid": True},
+    {"pid": 1.5},
+    {"exit_code": 4096},
+    {"exit_code": "0"},
+    {"begun": "$(id)"},
+    {"ended": "2026-11-21"},
+    {"run_folder": "runs/one"},
+    {"run_folder": "/runs/.."},
+    {"run_folder": "/runs/../etc/one"},
+    {"run_folder": "/runs/one/"},
+    {"run_folder": "/runs/.one"},
+    {"run_folder": "/runs/-one"},
+    {"run_folder": "/runs/\x1b[2J/one"},
+    {"run_folder": "/" + "a" * 2000},
+    {"another": 1},
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> JobsRoot:
+    made = JobsRoot(tmp_path / "state")
+    made.job(ID).path.mkdir(parents=True)
+    return made
+
+
+def test_what_was_written_is_read() -> None:
+    record = JobRecord.from_json(GOOD)
+    assert record.to_json() == GOOD
+    assert record.state is JobState.DONE
+
+
+@pytest.mark.parametrize("wrong", BAD, ids=lambda wrong: str(wrong)[:40])
+def test_a_field_of_another_kind_is_refused(root: JobsRoot, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected|is not a valid"):
+        JobRecord.from_json({**GOOD, **wrong})
+    root.job(ID).state.write_text(json.dumps({**GOOD, **wrong}))
+    (record,) = read_all(root)
+    assert record.id == ID  # the folder's name, which root gave
+    assert record.state is (JobState.DONE if "id" in wrong else JobState.SUBMITTED)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
+def test_no_other_json_is_a_record(content: Any) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        JobRecord.from_json(content)
+
+
+@given(st.text())
+def test_a_run_folder_is_an_absolute_path_with_a_plain_name(text: str) -> None:
+    try:
+        folder = run_folder_of({"run_folder": text})
+    except ValueError:
+        return
+    assert folder == text == os.path.normpath(text)
+    assert text.isprintable() or not text.isascii()
+    assert Path(text).name not in ("", ".", "..")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[" * 10000, b'{"a":' * 3000, b"\xff", b"null", b" " * (MOST_BYTES + 1), b"1" * 5000]
+)
+def test_a_file_of_another_kind_is_a_job_that_never_began(root: JobsRoot, content: bytes) -> None:
+    root.job(ID).state.write_bytes(content)
+    root.job(ID).run_file.write_bytes(content)
+    (record,) = read_all(root)
+    assert (record.id, record.state, record.run_folder) == (ID, JobState.SUBMITTED, None)
+
+
+def test_links_and_pipes_are_not_read(root: JobsRoot, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(json.dumps(GOOD))
+    root.job(ID).state.symlink_to(tmp_path / "secret")
+    os.mkfifo(root.job(ID).run_file)
+    (record,) = read_all(root)
+    assert record.state is JobState.SUBMITTED
+    assert run_folder(root.job(ID)) is None
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        *(json.dumps({"schema": 1, "jobs": [{**GOOD, **wrong}]}) for wrong in BAD),
+        "[" * 100_000,
+        '{"jobs": 1}',
+        '{"jobs": [1]}',
+        "[]",
+    ],
+    ids=lambda text: text[-60:-2],
+)
+def test_a_report_of_a_hostile_node_is_one_line(tmp_path: Path, printed: str) -> None:
+    node = JobNode(tmp_path)
+    environment = node.folder / "release" / "environment"
+    environment.unlink()
+    (environment / "bin").mkdir(parents=True)
+    (node.folder / "printed").write_text(printed)
+    python = environment / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec cat "{node.folder}/printed"\n')
+    python.chmod(0o755)
+    with pytest.raises(ClusterError, match=r"rpi11: its jobs cannot be listed: .*deploy start --no-jobs") as caught:
+        node.jobs().records()
+    assert len(str(caught.value)) < 1000
+
+
+def test_the_job_s_own_log_is_no_link(root: JobsRoot, tmp_path: Path) -> None:
+    """The process that opens it is the account's: it says why it does not begin, and writes nowhere else."""
+    (tmp_path / "secret").write_text("of root\n")
+    root.job(ID).output.symlink_to(tmp_path / "secret")
+    words = [sys.executable, "-m", "deploy.jobs.node_job", ID, "--root", str(root.path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{ID}: its log cannot be opened")
+    assert (tmp_path / "secret").read_text() == "of root\n"

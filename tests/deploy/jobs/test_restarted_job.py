@@ -1,0 +1,149 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.errors import ExitCode
+from cluster.inventory import load
+from deploy.cluster.fleet import Fleet
+from deploy.common.file_lock import held_by
+from deploy.common.project import environment_for_any_folder
+from deploy.common.state_folder import StateFolder
+from deploy.supervisor.services import Supervised
+from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster
+
+INVENTORY = """schema: 1
+cluster: played
+connection: local
+nodes: [{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}]
+"""
+HERE = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def roles(tmp_path: Path) -> Iterator[PlayedCluster]:
+    """The inventory's cluster, its roles played and ready."""
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(INVENTORY)
+    cluster = PlayedCluster(tmp_path, StateFolder.beside(inventory, "played").path)
+    cluster.script(ps_0="ready", worker_0="ready")
+    cluster.start("ps-0", "worker-0")
+    cluster.until_running()
+    yield cluster
+    cluster.end()
+
+
+@contextmanager
+def job(
+    root: Path, endings: str, name: str = "train", delay_seconds: float = 0.01, limit: int = 5
+) -> Iterator[subprocess.Popen[str]]:
+    driven = [str(root / "inventory.yaml"), name, str(delay_seconds), str(limit)]
+    player = [str(HERE / "play_attempts.py"), str(root / "journal"), endings]
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "drive_job.py"), *driven, *player],
+        env=environment_for_any_folder(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def done(root: Path, endings: str, name: str = "train", limit: int = 5) -> tuple[int, list[str]]:
+    """The command's exit code and its lines on stderr."""
+    with job(root, endings, name, limit=limit) as process:
+        _, words = process.communicate(timeout=PATIENCE_SECONDS)
+    return process.returncode, words.splitlines()
+
+
+def attempts(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / "journal").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("ending", "named"), [("24", "exit code 24 (SERVER_LOST)"), ("killed", "signal 9 (SIGKILL)")])
+def test_a_training_is_continued_in_its_folder_with_fresh_roles(roles: PlayedCluster, ending: str, named: str) -> None:
+    code, words = done(roles.root, f"{ending},0")
+    assert code == 0
+    first, second = attempts(roles.root)
+    folder = str(roles.root / "runs" / "one")
+    assert (first["resume"], second["resume"]) == ("asked", folder)
+    assert first["state"] == second["state"] == "running"
+    assert not set(first["pids"]) & set(second["pids"])
+    decision, again = words
+    assert decision.startswith(f"train: ended with {named} after ")
+    assert decision.endswith("; restart 1 of 5 within 600 s, in 0.0 s")
+    assert again == f"train: started again, resuming {folder}"
+    assert not roles.folder.run_file.exists()
+
+
+def test_a_training_that_had_no_folder_yet_is_simply_run_again(roles: PlayedCluster) -> None:
+    roles.folder.run_file.write_text("/of/a/job/before\n")
+    code, words = done(roles.root, "killed-early,0")
+    assert code == 0
+    assert [attempt["resume"] for attempt in attempts(roles.root)] == ["asked", "asked"]
+    assert words[-1] == "train: started again"
+
+
+def test_another_job_is_run_again_from_the_beginning(roles: PlayedCluster) -> None:
+    assert done(roles.root, "24,killed,0", name="pi")[0] == 0
+    assert [attempt["resume"] for attempt in attempts(roles.root)] == ["asked"] * 3
+
+
+@pytest.mark.parametrize(("ending", "code"), [("24", 24), ("killed", 1)])
+def test_a_job_that_gets_nowhere_is_given_up(roles: PlayedCluster, ending: str, code: int) -> None:
+    ended, words = done(roles.root, f"{ending},{ending},{ending}", limit=2)
+    assert ended == code
+    assert len(attempts(roles.root)) == 3
+    *_, decision, hint = words
+    assert decision.endswith("not restarted: 2 restarts in the last 600 s, 2 are allowed")
+    folder = roles.root / "runs" / "one"
+    assert hint == f"`fab job train --resume --run {folder} --inventory {roles.root / 'inventory.yaml'}` resumes it"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 20, 130])
+def test_other_ends_are_ends(roles: PlayedCluster, code: int) -> None:
+    assert done(roles.root, str(code)) == (code, [])
+    assert len(attempts(roles.root)) == 1
+
+
+@pytest.mark.parametrize("interrupt", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None])
+def test_an_interrupt_ends_the_wait_for_a_restart(roles: PlayedCluster, interrupt: signal.Signals | None) -> None:
+    with job(roles.root, "24,0", delay_seconds=900.0) as process:
+        assert process.stderr is not None
+        assert "restart 1 of 5 within 600 s, in 900.0 s" in process.stderr.readline()
+        assert held_by(roles.folder.job_lock) == process.pid
+        if interrupt is None:
+            inventory = load(roles.root / "inventory.yaml")
+            Supervised(inventory, ()).stop(Fleet.here(inventory), [node.name for node in inventory.nodes])
+        else:
+            os.kill(process.pid, interrupt)
+        _, words = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == ExitCode.CANCELLED
+    assert len(attempts(roles.root)) == 1
+    assert "train: interrupted before it was started again" in words
+    assert held_by(roles.folder.job_lock) is None
+
+
+def test_a_cluster_that_does_not_come_back_ends_the_job(roles: PlayedCluster) -> None:
+    roles.script(ps_0="exit 2")
+    code, words = done(roles.root, "killed,0")
+    assert code == ExitCode.FAILED
+    assert words[-1].startswith("the job cannot be started again, its roles do not restart: ps:0 failed: this role")
+    assert words[-2].endswith(" resumes it")
+    assert len(attempts(roles.root)) == 1
+
+
+def test_a_cluster_that_was_stopped_meanwhile_ends_the_job(roles: PlayedCluster) -> None:
+    roles.end()
+    code, words = done(roles.root, "24,0")
+    assert code == ExitCode.FAILED
+    assert words[-1].startswith("cluster played is not running: `fab deploy start --inventory ")

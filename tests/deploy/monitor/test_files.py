@@ -1,0 +1,88 @@
+"""The folder that `fab deploy monitor` writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.errors import ClusterError
+from cluster.inventory import Inventory, load
+from deploy.common.project import ROOT
+from deploy.monitor import local_prometheus
+from deploy.monitor.files import all_files, prometheus_files, url, write
+from tests.deploy.converge.pi import thesis
+from tests.inventory.cases import edited, machine, read
+
+
+def test_every_process_is_a_target_with_its_place() -> None:
+    entries = json.loads(prometheus_files(thesis())["targets/pscluster-thesis.json"])
+    labels = [entry["labels"] for entry in entries]
+    assert {label for one in labels for label in one} == {"cluster", "node", "process"}
+    assert {"cluster": "thesis", "node": "rpi04", "process": "worker:3"} in labels
+    addresses = [address for entry in entries for address in entry["targets"]]
+    assert addresses == [task.metrics_address for task in thesis().tasks()]
+
+
+def test_a_scrape_ends_before_the_next() -> None:
+    for seconds, timeout in ((1, "1s"), (5, "5s"), (15, "10s")):
+        text = prometheus_files(thesis(f"monitor.scrape_seconds={seconds}"))["prometheus.yml"]
+        assert yaml.safe_load(text)["global"]["scrape_timeout"] == timeout
+
+
+def test_two_clusters_in_one_folder_have_the_same_rules(tmp_path: Path) -> None:
+    rare = thesis("cluster=rare", "jobs.train.checkpoint.every_seconds=900")
+    write(tmp_path, prometheus_files(thesis("jobs.train.checkpoint.every_seconds=60")))
+    changed = write(tmp_path, prometheus_files(rare))
+    assert [path.name for path in changed] == ["pscluster-rare.json"]
+    assert len(list((tmp_path / "targets").iterdir())) == 2
+
+
+def test_grafana_asks_the_monitor_s_node_or_this_machine() -> None:
+    watched = edited(("roles: [worker]\n  - name: rpi03", "roles: [worker, monitor]\n  - name: rpi03"))
+    assert url(read(watched, on=machine())) == "http://192.168.1.17:9090"
+    assert url(thesis("monitor.port=9091")) == "http://127.0.0.1:9091"
+    text = all_files(thesis())["grafana/provisioning/datasources/pscluster.yml"]
+    (source,) = yaml.safe_load(text)["datasources"]
+    assert "uid" not in source
+    assert source["url"] == "http://127.0.0.1:9090"
+
+
+def test_writing_again_writes_what_changed(tmp_path: Path) -> None:
+    files = all_files(thesis())
+    assert len(write(tmp_path, files)) == len(files)
+    assert write(tmp_path, files) == ()
+    changed = write(tmp_path, all_files(thesis("nodes.rpi03.address=192.168.1.99")))
+    assert [path.name for path in changed] == ["pscluster-thesis.json"]
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("a file where a folder has to be")
+    with pytest.raises(ClusterError, match="name another folder"):
+        write(tmp_path, all_files(thesis()))
+
+
+def test_the_local_prometheus_listens_on_loopback_alone(tmp_path: Path) -> None:
+    local = load(ROOT / "inventories/local.yaml", ["monitor.retention_days=2"], check_interfaces=False)
+    words = local_prometheus.command(Path("/usr/bin/prometheus"), local, tmp_path)
+    assert "--web.listen-address=127.0.0.1:9090" in words
+    assert "--storage.tsdb.retention.time=2d" in words
+    assert all(str(tmp_path) in word for word in words if word.startswith(("--config", "--storage.tsdb.path")))
+
+
+def test_without_the_program_the_line_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"no `prometheus`.*--out DIR") as problem:
+        local_prometheus.find_prometheus(search=str(tmp_path), fetched=tmp_path / "prometheus")
+    assert "\n" not in str(problem.value)
+    (tmp_path / "prometheus").touch()
+    assert local_prometheus.find_prometheus(search=str(tmp_path), fetched=tmp_path / "prometheus").exists()
+
+
+def inventories() -> list[Inventory]:
+    return [thesis(), read(edited(), on=machine())]
+
+
+def test_the_same_inventory_gives_the_same_bytes() -> None:
+    for inventory in inventories():
+        assert all_files(inventory) == all_files(inventory)

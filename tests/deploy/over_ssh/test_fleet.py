@@ -1,0 +1,80 @@
+"""Many nodes at once, on a real sshd."""
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ClusterError
+from deploy.cluster.connector import Connector
+from deploy.common.command_line import shell
+from tests.deploy.over_ssh.nodes import fleet_of, trusting
+from tests.deploy.over_ssh.sshd import Sshd, running_sshd
+
+
+def test_the_pool_is_as_large_as_the_inventory_says(sshd: Sshd, tmp_path: Path) -> None:
+    """Each node takes a place and gives it back; never more than two are taken."""
+    (tmp_path / "places").mkdir()
+    script = (
+        f"cd {tmp_path}; mkdir places/$$ && ls places | wc -l >>seen; "
+        "until [ $(ls places | wc -l) -ge 2 ] || [ $(wc -l <seen) -ge 5 ]; do sleep 0.02; done; rmdir places/$$"
+    )
+    names = [f"rpi{number:02d}" for number in range(1, 7)]
+    with fleet_of(trusting(tmp_path, sshd), [(name, sshd) for name in names], parallel=2) as fleet:
+        results = fleet.each(lambda node: node.run(shell(script), deadline_seconds=30.0).return_code)
+    assert list(results) == names
+    counts = [int(line) for line in (tmp_path / "seen").read_text().split()]
+    assert max(counts) <= 2
+    assert len(counts) == 6
+
+
+def test_logins_beyond_what_the_server_takes_at_once_are_tried_again(tmp_path: Path) -> None:
+    with running_sshd(tmp_path, "MaxStartups=1:100:1") as busy:
+        names = [f"rpi{number:02d}" for number in range(1, 7)]
+        with fleet_of(trusting(tmp_path, busy), [(name, busy) for name in names]) as fleet:
+            results = fleet.each(lambda node: node.run(["echo", "here"]).text)
+        assert results == dict.fromkeys(names, "here\n")
+        log = (tmp_path / "sshd.log").read_text()
+        assert "MaxStartups" in log or "drop connection" in log
+
+
+def test_a_node_that_is_not_there_is_a_result_of_its_own(sshd: Sshd, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    with running_sshd(tmp_path / "gone") as gone:
+        pinned = trusting(tmp_path, sshd, gone)
+    with fleet_of(pinned, [("rpi01", sshd), ("rpi02", gone)]) as fleet:
+        results = fleet.each(lambda node: node.run(["echo", "here"]).text)
+        assert fleet.each(lambda node: node.name, ["rpi01"]) == {"rpi01": "rpi01"}
+        assert fleet.each(lambda node: node.name, []) == {}
+    assert results["rpi01"] == "here\n"
+    assert isinstance(results["rpi02"], ClusterError)
+    assert "no connection" in str(results["rpi02"])
+
+
+def test_an_interrupt_does_not_wait_for_what_the_nodes_do(sshd: Sshd, tmp_path: Path) -> None:
+    names = ["rpi01", "rpi02"]
+    script = f"echo >>{tmp_path}/begun; until [ -e {tmp_path}/end ]; do sleep 0.02; done; echo >>{tmp_path}/ended"
+
+    def work(node: Connector) -> None:
+        try:
+            node.run(shell(script), deadline_seconds=600.0)
+        except ClusterError:
+            node.run(["touch", f"{tmp_path}/another"])
+
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists() or len((tmp_path / "begun").read_text()) < len(names):
+            threading.Event().wait(0.02)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    person = threading.Thread(target=interrupt)
+    with fleet_of(trusting(tmp_path, sshd), [(name, sshd) for name in names]) as fleet:
+        person.start()
+        with pytest.raises(KeyboardInterrupt):
+            fleet.each(work)
+    person.join()
+    assert not (tmp_path / "ended").exists()
+    assert not (tmp_path / "another").exists()
+    (tmp_path / "end").touch()
+    while not (tmp_path / "ended").exists() or len((tmp_path / "ended").read_text()) < len(names):
+        threading.Event().wait(0.02)
