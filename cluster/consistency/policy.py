@@ -62,6 +62,7 @@ class Speeds:
         self.version = 0
         """Changes with every measurement."""
         self._unit: float | None = None
+        """Micro-batches a second for one unit of the calibration."""
         self._total: tuple[Set[int], float] | None = None
         self._fastest: tuple[Set[int], list[float]] | None = None
 
@@ -84,13 +85,9 @@ class Speeds:
         if task in self._medians:
             return self._medians[task]
         if self._unit is None:
-            self._unit = self._measured_unit()
+            ratios = [speed / self._calibration.get(other, self._usual) for other, speed in self._medians.items()]
+            self._unit = median(ratios) if ratios else 1.0
         return self._calibration.get(task, self._usual) * self._unit
-
-    def _measured_unit(self) -> float:
-        """Micro-batches a second for one unit of the calibration."""
-        ratios = [speed / self._calibration.get(task, self._usual) for task, speed in self._medians.items()]
-        return median(ratios) if ratios else 1.0
 
     def share(self, task: int, live: Set[int]) -> float:
         """The part of all work that this worker should do, from 0 to 1."""

@@ -73,7 +73,8 @@ class RestartPolicy:
             return Decision(True, 0.0, reason, History(past, ever_ready))
         now = History(past + 1, ever_ready)
         what = f"ended with {ending.describe()} after {ending.uptime_seconds:.1f} s"
-        if self._hopeless(ending, ever_ready):
+        hopeless = HOPELESS_AT_ANY_TIME if ever_ready else HOPELESS_AT_ANY_TIME | HOPELESS_AT_FIRST
+        if ending.return_code in hopeless:
             return Decision(False, 0.0, f"{what}; a restart would end the same way", now)
         allowed = self.limit if ever_ready else self.unready_limit
         kind = "healthy" if ever_ready else "ready"
@@ -86,8 +87,3 @@ class RestartPolicy:
     def revived(self, history: History, reached_ready: bool = False) -> History:
         """The history of a role after a requested restart: its failures are forgiven."""
         return History(failures=0, ever_ready=history.ever_ready or reached_ready)
-
-    @staticmethod
-    def _hopeless(ending: Ending, ever_ready: bool) -> bool:
-        hopeless = HOPELESS_AT_ANY_TIME if ever_ready else HOPELESS_AT_ANY_TIME | HOPELESS_AT_FIRST
-        return ending.return_code in hopeless

@@ -74,7 +74,11 @@ class Supervised:
         try:
             return self.client().status()
         except NobodyListensError:
-            return self._stopped()
+            stopped = (
+                RoleStatus(task.role, task.index, task.node, task.address, task.metrics_address, RoleState.STOPPED)
+                for task in self._tasks
+            )
+            return ClusterStatus(self._inventory.cluster, tuple(stopped))
 
     def start(self, tasks: "Sequence[Task]", report: Report) -> ClusterStatus:
         """Start those of these roles that are down; the status once each is ready or has failed.
@@ -214,13 +218,6 @@ class Supervised:
             start = command("deploy start", self._inventory.path)
             raise ClusterError(f"cluster {self._inventory.cluster} is not running: `{start}` starts it") from error
         return self._settled(awaited, report)
-
-    def _stopped(self) -> ClusterStatus:
-        roles = (
-            RoleStatus(task.role, task.index, task.node, task.address, task.metrics_address, RoleState.STOPPED)
-            for task in self._tasks
-        )
-        return ClusterStatus(self._inventory.cluster, tuple(roles))
 
     def _settled(self, names: Sequence[str], report: Report) -> ClusterStatus:
         # Between two changes of state lies at most one role's start.

@@ -25,7 +25,7 @@ from deploy.supervisor.role import Deadlines, Role
 
 _CREDENTIALS = struct.Struct("3i")
 
-_INJECTABLE = (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL)
+_INJECTABLE = {number.name: number for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL)}
 """The faults a process can be given from outside; the others are for the role itself to answer."""
 
 log = logging.getLogger("pscluster.supervisor")
@@ -91,7 +91,9 @@ class Supervisor:
             log.warning("%s: to be killed on request: %s", role.task.name, request.get("reason", "no reason given"))
             return {"task": role.task.name, "pid": await role.fence()}
         if verb == "signal":
-            number, role = _injectable(request.get("signal")), self._named([request.get("task")])[0]
+            number, role = _INJECTABLE.get(str(request.get("signal"))), self._named([request.get("task")])[0]
+            if number is None:
+                raise UsageError(f"expected the signal {', '.join(_INJECTABLE)}, got {request.get('signal')!r}")
             log.warning("%s: %s on request", role.task.name, number.name)
             return {"task": role.task.name, "pid": await role.send_signal(number)}
         if verb == "cut":
@@ -173,13 +175,6 @@ async def _killed(roles: Sequence[Role], end: Callable[[Role], Awaitable[bool]])
     """Names of those that did not `end` by themselves."""
     slow = await asyncio.gather(*map(end, roles))
     return [role.task.name for role, was_killed in zip(roles, slow, strict=True) if was_killed]
-
-
-def _injectable(name: Any) -> signal.Signals:
-    for number in _INJECTABLE:
-        if name == number.name:
-            return number
-    raise UsageError(f"expected the signal {', '.join(number.name for number in _INJECTABLE)}, got {name!r}")
 
 
 def serve(

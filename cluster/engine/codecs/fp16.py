@@ -64,7 +64,7 @@ class Fp16(Codec):
         """Halves times their units, exactly."""
         pairs, units = tf.split(wire, [-(-size // 2), -(-size // BLOCK)])
         halves = tf.reshape(tf.bitcast(pairs, tf.float16), [-1])
-        return _from_halves(_in_blocks(halves), units[:, tf.newaxis], size)
+        return tf.reshape(tf.cast(_in_blocks(halves), tf.float32) * units[:, tf.newaxis], [-1])[:size]
 
 
 def _in_blocks(values: Any) -> Any:
@@ -86,8 +86,3 @@ def _to_halves(values: Any) -> tuple[Any, Any]:
     units = tf.maximum(exponents - TOP_EXPONENT, SMALLEST_UNIT)
     scales = tf.bitcast(tf.bitwise.left_shift(254 - units, 23), tf.float32)
     return tf.cast(blocks * scales, tf.float16), tf.bitcast(tf.bitwise.left_shift(units, 23), tf.float32)
-
-
-def _from_halves(halves: Any, units: Any, size: int) -> Any:
-    """Float32 (size,) of halves (blocks, BLOCK) and units (blocks, 1)."""
-    return tf.reshape(tf.cast(halves, tf.float32) * units, [-1])[:size]
