@@ -74,7 +74,7 @@ def require(server: str, needed: int, room: Headroom, remedy: str) -> None:
 
 def _control_group_bounds(proc: Path, control_groups: Path) -> list[Headroom]:
     membership = proc / "self" / "cgroup"
-    bounds = []
+    bounds: list[Headroom] = []
     for line in membership.read_text().splitlines() if membership.exists() else ():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
