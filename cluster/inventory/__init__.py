@@ -15,21 +15,17 @@ if TYPE_CHECKING:
     from cluster.inventory.task import ROLE_NAMES, Task
     from cluster.inventory.training import Constant, OneCycle, TrainJob
 
-_HOMES = {
-    "consistency": ("Machine", "this_machine"),
-    "loading": ("load", "located"),
-    "problem": ("InventoryError", "Problem"),
-    "schema": ("Inventory", "Monitor", "PiJob"),
-    "task": ("ROLE_NAMES", "Task"),
-    "training": ("Constant", "OneCycle", "TrainJob"),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_HOMES = ("task", "problem", "consistency", "schema", "training", "loading")
+"""The lightest first: `Task` and the errors come without pydantic."""
 
 __all__ = ["ROLE_NAMES", "Constant", "Inventory", "InventoryError", "Machine", "Monitor", "OneCycle", "PiJob",
            "Problem", "Task", "TrainJob", "load", "located", "this_machine"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"{__name__}.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

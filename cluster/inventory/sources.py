@@ -117,20 +117,14 @@ def readable_parts(sources: Sources) -> Parts:
     top = sources.value
     written = top.get("nodes")
     items: tuple[Any, ...] = written if isinstance(written, tuple) else ()
-    nodes: list[tuple[int, Node]] = []
-    complete = bool(items)
-    for index, item in enumerate(items):
-        node, whole = _readable(Node, item, ("nodes", index))
-        complete = complete and whole and node is not None
-        if node is not None:
-            nodes.append((index, node))
+    read = [_readable(Node, item, ("nodes", index)) for index, item in enumerate(items)]
     ports, _ = _readable(Ports, top.get("ports"), ("ports",))
     storage = None if top.get("storage") is None else _readable(Storage, top["storage"], ("storage",))[0]
     monitor, _ = _readable(Monitor, top.get("monitor"), ("monitor",))
     page, _ = _readable(Page, top.get("page", {}), ("page",))
     interface = top.get("interface")
     return Parts(
-        nodes=tuple(nodes),
+        nodes=tuple((index, node) for index, (node, _) in enumerate(read) if node is not None),
         node_count=len(items),
         ports=ports or Ports(),
         storage=storage,
@@ -139,7 +133,7 @@ def readable_parts(sources: Sources) -> Parts:
         local=top.get("connection", "local") == "local",
         allow_public=top.get("allow_public") is True,
         page=page is None or page.listen != "off",
-        complete=complete,
+        complete=bool(read) and all(whole for _, whole in read),
     )
 
 

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import os
 import pwd
-import re
 import signal
 from pathlib import Path
 
@@ -48,8 +47,7 @@ def why_root(proc: Path = Path("/proc/self")) -> str | None:
         pass
     else:
         return f"uid {ROLES_ACCOUNT} is taken by account {holder}: give that account another uid"
-    capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", (proc / "status").read_text(), re.M)
-    held = int(capabilities[1], 16) if capabilities else 0
+    held = int(_said(proc / "status")["CapEff"][0], 16)
     if not (held >> CAP_SETUID & 1 and held >> CAP_SETGID & 1):
         return "root may not change its account here: grant CAP_SETUID and CAP_SETGID"
     if not all(_maps((proc / name).read_text()) for name in ("uid_map", "gid_map")):
@@ -94,13 +92,16 @@ def become(account: int) -> None:
 
 def _is_unprivileged(status: Path, account: int) -> bool:
     try:
-        lines = status.read_text().splitlines()
+        said = _said(status)
     except (FileNotFoundError, ProcessLookupError):  # the thread has ended
         return True
-    said = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
     wanted = [str(account)] * 4
     none = all(int(said[name][0], 16) == 0 for name in ("CapPrm", "CapEff", "CapAmb"))
     return said["Uid"] == wanted and said["Gid"] == wanted and not said["Groups"] and none
+
+
+def _said(status: Path) -> dict[str, list[str]]:
+    return {key: value.split() for key, _, value in (line.partition(":") for line in status.read_text().splitlines())}
 
 
 def _maps(lines: str) -> bool:
