@@ -84,8 +84,8 @@ class SynchronousMode(Mode):
             pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
             pieces = gradient_of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed)
-            leaves = [shards.leaf(piece.gradient, piece.statistics) for piece in pieces]
-            node = tree_sum(leaves, shards.add)
+            leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
+            node = tree_sum(leaves, shards.nodes.add)
             computed = time_after(node)
             pushed = time_after(shards.contribute(node, step, first))
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
