@@ -177,13 +177,9 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         metrics_port=task.metrics_port,
         peers=len(inventory.of_role("worker")),
         guard=parsed.guard or ("loopback" if inventory.one_host else "none"),
-        server=parsed.server,
-        intra_op_threads=parsed.intra_op_threads,
-        coordinator=parsed.coordinator,
         shared=parsed.shared or inventory.shared_folder,
-        logging=given_or(
-            parsed.log_format, parsed.log_level, LogSettings(inventory.logging.format, inventory.logging.level)
-        ),
+        log_format=parsed.log_format or inventory.logging.format,
+        log_level=parsed.log_level or inventory.logging.level,
         account=parsed.account or (account_for_roles() if inventory.one_host else None),
     )
     return options(role, argparse.Namespace(**resolved))
