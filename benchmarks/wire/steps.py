@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.asking import serve
 from cluster.inventory import Inventory
-from cluster.jobs.roles import Traffic, traffic_of
+from cluster.jobs.roles import RoleTraffic, traffic_of
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ def arguments(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-def traffic(inventory: Inventory) -> Traffic:
+def traffic(inventory: Inventory) -> RoleTraffic:
     """The traffic of all parameter servers so far."""
-    return sum(map(traffic_of, inventory.of_role("ps")), Traffic())
+    return sum(map(traffic_of, inventory.of_role("ps")), RoleTraffic())
 
 
 def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: argparse.Namespace) -> Steps:

@@ -245,7 +245,7 @@ class Dispatcher:
                     self._lanes.pop(task).close()
                 case messages.Drop(task, reason):
                     self._drop(task, reason)
-                case messages.Release(task):
+                case messages.ReleaseWorker(task):
                     log.info("%s is drained; %d of %d workers continue", name_of(task), *self._present())
                     self._changes.leave(task)
                 case messages.Add(task):

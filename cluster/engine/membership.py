@@ -278,11 +278,11 @@ class Membership:
         if not taken and all(item is not waiting for waiting in self._pending):
             self._pending.appendleft(item)
 
-    def _release(self, worker: Worker, now: float) -> messages.Release:
+    def _release(self, worker: Worker, now: float) -> messages.ReleaseWorker:
         worker.draining = False
         worker.change(Phase.DRAINED, Cause.DRAIN_ASKED)
         worker.due = now + self.timing.drained_seconds
-        return messages.Release(worker.task)
+        return messages.ReleaseWorker(worker.task)
 
     def _assign(self, now: float) -> list[Instruction]:
         # One at a time: the last worker that works is not released.

@@ -123,7 +123,7 @@ class Probed(OfWorker):
 
 
 class DrainAsked(OfWorker):
-    """A caller asks to drain the worker; the answer is Release."""
+    """A caller asks to drain the worker; the answer is ReleaseWorker."""
 
 
 class Silent(OfWorker):
@@ -164,7 +164,7 @@ class Abandon(OfWorker):
     """Abandon the thread that waits for this worker: its call did not return, not even after the fence."""
 
 
-class Release(OfWorker):
+class ReleaseWorker(OfWorker):
     """The worker is drained: take it out of the cluster definition if it is in, and answer the callers that wait."""
 
 
@@ -183,4 +183,4 @@ class GiveUp:
     reason: str
 
 
-Instruction = Add | Drop | Dispatch | ProbeSuspect | Fence | Abandon | Release | Deliver | GiveUp
+Instruction = Add | Drop | Dispatch | ProbeSuspect | Fence | Abandon | ReleaseWorker | Deliver | GiveUp

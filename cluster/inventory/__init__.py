@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cluster.inventory.consistency import Machine, this_machine
     from cluster.inventory.loading import load, located
-    from cluster.inventory.problem import InventoryError, Problem
+    from cluster.inventory.problem import InventoryError, InventoryProblem
     from cluster.inventory.schema import Inventory, Monitor, PiJob
     from cluster.inventory.task import ROLE_NAMES, Task
     from cluster.inventory.training import Constant, OneCycle, TrainJob
@@ -18,8 +18,22 @@ if TYPE_CHECKING:
 _HOMES = ("task", "problem", "consistency", "schema", "training", "loading")
 """The lightest first: `Task` and the errors come without pydantic."""
 
-__all__ = ["ROLE_NAMES", "Constant", "Inventory", "InventoryError", "Machine", "Monitor", "OneCycle", "PiJob",
-           "Problem", "Task", "TrainJob", "load", "located", "this_machine"]  # fmt: skip
+__all__ = [
+    "ROLE_NAMES",
+    "Constant",
+    "Inventory",
+    "InventoryError",
+    "InventoryProblem",
+    "Machine",
+    "Monitor",
+    "OneCycle",
+    "PiJob",
+    "Task",
+    "TrainJob",
+    "load",
+    "located",
+    "this_machine",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from functools import cached_property
 from ipaddress import AddressValueError, IPv4Address
 
 from cluster.inventory.nodes import Node, NodeRole, placed
-from cluster.inventory.problem import Problem
+from cluster.inventory.problem import InventoryProblem
 from cluster.inventory.schema import Description
 from cluster.inventory.schema_keys import is_misspelt
 from cluster.inventory.sources import Parts, Sources
@@ -55,7 +55,7 @@ def interface_addresses() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def check(parts: Parts, sources: Sources, machine: Machine | None) -> tuple[Mapping[str, str], list[Problem]]:
+def check(parts: Parts, sources: Sources, machine: Machine | None) -> tuple[Mapping[str, str], list[InventoryProblem]]:
     """Announced address by node name, and every problem between parts that are each well-formed."""
     hosts, problems = announce(parts, sources, machine)
     problems += _names(parts, sources)
@@ -65,7 +65,7 @@ def check(parts: Parts, sources: Sources, machine: Machine | None) -> tuple[Mapp
     return hosts, problems
 
 
-def _names(parts: Parts, sources: Sources) -> Iterator[Problem]:
+def _names(parts: Parts, sources: Sources) -> Iterator[InventoryProblem]:
     lines: dict[str, int | None] = {}
     for index, node in parts.nodes:
         path: KeyPath = ("nodes", index, "name")
@@ -86,7 +86,7 @@ def _holders(parts: Parts, role: NodeRole) -> list[tuple[str, KeyPath]]:
     ]
 
 
-def _roles(parts: Parts, sources: Sources) -> Iterator[Problem]:
+def _roles(parts: Parts, sources: Sources) -> Iterator[InventoryProblem]:
     single: tuple[NodeRole, ...] = ("coordinator", "monitor")
     for role in single:
         for _, path in _holders(parts, role)[1:]:
@@ -104,7 +104,7 @@ def _roles(parts: Parts, sources: Sources) -> Iterator[Problem]:
             yield sources.problem(("nodes",), f"no {words}", f"give a node the role {role}")
 
 
-def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator[Problem]:
+def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator[InventoryProblem]:
     taken: dict[tuple[int, int], str] = {}
     for task, (index, position) in placed(parts.nodes, parts.ports, hosts):
         if task.role == "coordinator" and task.index > 0:
@@ -130,7 +130,7 @@ def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator
             yield sources.problem(key if sources.has(key) else path, what, "give it one of its own, e.g. 9091")
 
 
-def _storage(parts: Parts, sources: Sources) -> Iterator[Problem]:
+def _storage(parts: Parts, sources: Sources) -> Iterator[InventoryProblem]:
     servers = _holders(parts, "storage")
     names = [name for name, _ in servers]
     for name, path in servers[1:]:
@@ -154,7 +154,7 @@ def _storage(parts: Parts, sources: Sources) -> Iterator[Problem]:
         yield sources.problem(("storage", "server"), "not the node with the role storage", remedy)
 
 
-def announce(parts: Parts, sources: Sources, machine: Machine | None) -> tuple[dict[str, str], list[Problem]]:
+def announce(parts: Parts, sources: Sources, machine: Machine | None) -> tuple[dict[str, str], list[InventoryProblem]]:
     """Announced IPv4 address by node name, and the problems of addresses and interfaces.
 
     Without a machine, host names are taken as they are and nodes that only name an interface are left out.
@@ -185,7 +185,7 @@ class _Announcer:
         self.parts = parts
         self.sources = sources
         self.machine = machine
-        self.problems: list[Problem] = []
+        self.problems: list[InventoryProblem] = []
 
     @cached_property
     def interfaces(self) -> Mapping[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from cluster.inventory.consistency import Machine, check, is_address, this_machine
 from cluster.inventory.nodes import Node
-from cluster.inventory.problem import LISTED_PROBLEMS, InventoryError, Problem, printable, suggestion
+from cluster.inventory.problem import LISTED_PROBLEMS, InventoryError, InventoryProblem, printable, suggestion
 from cluster.inventory.schema import Description, Inventory
 from cluster.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
 from cluster.inventory.sources import Sources, readable_parts
@@ -41,23 +41,23 @@ class _OverrideError(Exception):
     """Problem and remedy, in that order."""
 
 
-def apply(arguments: Sequence[str], sources: Sources) -> list[Problem]:
+def apply(arguments: Sequence[str], sources: Sources) -> list[InventoryProblem]:
     """Replace values in `sources`; later overrides win. Returns the problems of those that cannot be applied.
 
     A new `name` for a model, an optimizer or a schedule drops the options in the file for the old one, at any position
     among the overrides: an inventory for one network can be tried with another.
     """
-    problems: list[Problem] = []
+    problems: list[InventoryProblem] = []
     overrides: list[_Override] = []
     for argument in arguments:
         key, equals, text = argument.partition("=")
         parts = tuple(part.strip() for part in key.split("."))
         document = parse(text, sources.file)
         if not equals or not all(parts) or not key.isprintable() or len(parts) > MAXIMUM_DEPTH:
-            problems.append(Problem(sources.file, "", "expected KEY=VALUE", _REMEDY, override=argument))
+            problems.append(InventoryProblem(sources.file, "", "expected KEY=VALUE", _REMEDY, override=argument))
         elif document.problems:
             what = document.problems[0].problem
-            problems.append(Problem(sources.file, key, what, "put the value in quotes", override=argument))
+            problems.append(InventoryProblem(sources.file, key, what, "put the value in quotes", override=argument))
         else:
             overrides.append(_Override(argument, key, parts, document.value))
     for override in sorted(overrides, key=lambda override: not override.names_a_variant):
@@ -65,7 +65,7 @@ def apply(arguments: Sequence[str], sources: Sources) -> list[Problem]:
             path = _place(override, sources)
         except _OverrideError as error:
             problem, remedy = error.args
-            problems.append(Problem(sources.file, override.key, problem, remedy, override=override.argument))
+            problems.append(InventoryProblem(sources.file, override.key, problem, remedy, override=override.argument))
             continue
         if override.names_a_variant and sources.at(path) != override.value:
             sources.replace(path[:-1], {}, override.argument)
@@ -127,9 +127,13 @@ def loads(text: str, file: str, overrides: Sequence[str], *, path: Path, machine
     """The same for text already read; without a machine, host names and interfaces stay unresolved."""
     document = parse(text, file)
     if document.value is None:
-        raise InventoryError(document.problems or [Problem(file, "", "empty", "write one with `fab init --local`")])
+        raise InventoryError(
+            document.problems or [InventoryProblem(file, "", "empty", "write one with `fab init --local`")]
+        )
     if not isinstance(document.value, dict):
-        problem = Problem(file, "", "expected keys such as `cluster:` and `nodes:`", "see docs/inventory.md", line=1)
+        problem = InventoryProblem(
+            file, "", "expected keys such as `cluster:` and `nodes:`", "see docs/inventory.md", line=1
+        )
         raise InventoryError([*document.problems, problem])
     sources = Sources(file, document.value, document.lines)
     problems = [*document.problems, *apply(overrides, sources)]
@@ -174,7 +178,7 @@ def _inventory(description: Description, path: Path, hosts: Mapping[str, str]) -
 
 def _read(path: Path, file: str) -> str:
     def problem(what: str, remedy: str, line: int | None = None) -> InventoryError:
-        return InventoryError([Problem(file, "", what, remedy, line=line)])
+        return InventoryError([InventoryProblem(file, "", what, remedy, line=line)])
 
     try:
         status = path.stat()
@@ -235,7 +239,7 @@ _PATTERNS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def explain(error: ValidationError, sources: Sources) -> list[Problem]:
+def explain(error: ValidationError, sources: Sources) -> list[InventoryProblem]:
     """One problem for each of pydantic's findings; the first `LISTED_PROBLEMS` in the file have a remedy."""
     details = error.errors(include_url=False, include_input=False)
     found = [detail for detail in details if not _is_consequence(detail, sources)]
@@ -256,7 +260,7 @@ def _is_consequence(detail: ErrorDetails, sources: Sources) -> bool:
     return is_misspelt(str(location[-1]), sources.at(plain_path(location[:-1])), section)
 
 
-def _explain(detail: ErrorDetails, sources: Sources) -> Problem:
+def _explain(detail: ErrorDetails, sources: Sources) -> InventoryProblem:
     location = detail["loc"]
     if detail["type"] == "union_tag_invalid":
         location = (*location, "name")

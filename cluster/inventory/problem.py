@@ -1,4 +1,4 @@
-"""What is wrong with an inventory: one `Problem` per finding, all of them in one `InventoryError`."""
+"""What is wrong with an inventory: one `InventoryProblem` per finding, all of them in one `InventoryError`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ LISTED_PROBLEMS = 200
 
 
 @dataclass(frozen=True)
-class Problem:
+class InventoryProblem:
     """One finding. `line` counts from 1; `override` is the `--set` argument that brought the value, if one did."""
 
     file: str
@@ -37,7 +37,7 @@ class Problem:
 class InventoryError(UsageError):
     """An inventory, or an override of one, that cannot be used. The message lists every problem, one a line."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[InventoryProblem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda found: (found.override is not None, found.line or 0)))
         lines = [str(problem) for problem in self.problems[:LISTED_PROBLEMS]]
         if len(self.problems) > LISTED_PROBLEMS:

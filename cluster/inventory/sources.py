@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from cluster.inventory.fields import Section
 from cluster.inventory.nodes import Node, Page, Ports
-from cluster.inventory.problem import Problem, shown
+from cluster.inventory.problem import InventoryProblem, shown
 from cluster.inventory.schema import Monitor, Storage
 from cluster.inventory.schema_keys import plain_path
 from cluster.inventory.yaml_document import KeyPath
@@ -73,12 +73,12 @@ class Sources:
                 parts[1] = name
         return ".".join(parts)
 
-    def problem(self, path: KeyPath, problem: str, remedy: str) -> Problem:
+    def problem(self, path: KeyPath, problem: str, remedy: str) -> InventoryProblem:
         """A problem with the value at `path`; where there is no such value, with the section that lacks it."""
         line, override = self.origin(path)
         value = self.at(path)
         text = None if value is self.ABSENT or isinstance(value, dict | tuple) else shown(value)
-        return Problem(self.file, self.key(path), problem, remedy, line=line, value=text, override=override)
+        return InventoryProblem(self.file, self.key(path), problem, remedy, line=line, value=text, override=override)
 
 
 def _replaced(tree: Any, path: KeyPath, value: Any) -> Any:

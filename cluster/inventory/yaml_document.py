@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from cluster.inventory.problem import Problem, shown
+from cluster.inventory.problem import InventoryProblem, shown
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of the document to a value."""
@@ -50,12 +50,12 @@ class Document:
     file: str
     value: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[InventoryProblem] = field(default_factory=list)
     _values: int = 0
 
     def _add(self, path: KeyPath, line: int | None, problem: str, remedy: str) -> None:
         key = ".".join(str(part) for part in path)
-        self.problems.append(Problem(self.file, key, problem, remedy, line=line))
+        self.problems.append(InventoryProblem(self.file, key, problem, remedy, line=line))
 
     def _build(self, node: yaml.Node, path: KeyPath) -> Any:
         line = node.start_mark.line + 1

@@ -18,7 +18,7 @@ from cluster.inventory import Task
 from cluster.metrics import instruments
 from cluster.metrics.catalogue import PARTS, STAGES
 from cluster.metrics.exporter import Exporter, serve
-from cluster.metrics.instruments import Counted, Identity, family
+from cluster.metrics.instruments import Identity, KeptCounters, family
 from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
 from cluster.server.sockets import explain
@@ -151,7 +151,7 @@ class TrainingMetrics:
         """Each worker's series, looked up once: a step comes every few milliseconds."""
         self._dropped_before: int | None = None
         """Duplicates of the coordinators before this one."""
-        self._counted = Counted()
+        self._counted = KeptCounters()
         registry.register(self._counted)
 
     def _set(self, short: str, value: float, *labels: str) -> None:

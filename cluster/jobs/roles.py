@@ -167,26 +167,26 @@ COUNTERS = (
 
 
 @dataclass(frozen=True)
-class Traffic:
+class RoleTraffic:
     """Of one role process or several: bytes sent, bytes received, packets both ways."""
 
     sent: int = 0
     received: int = 0
     packets: int = 0
 
-    def __add__(self, other: "Traffic") -> "Traffic":
-        return Traffic(self.sent + other.sent, self.received + other.received, self.packets + other.packets)
+    def __add__(self, other: "RoleTraffic") -> "RoleTraffic":
+        return RoleTraffic(self.sent + other.sent, self.received + other.received, self.packets + other.packets)
 
-    def __sub__(self, other: "Traffic") -> "Traffic":
-        return Traffic(self.sent - other.sent, self.received - other.received, self.packets - other.packets)
+    def __sub__(self, other: "RoleTraffic") -> "RoleTraffic":
+        return RoleTraffic(self.sent - other.sent, self.received - other.received, self.packets - other.packets)
 
 
-def traffic_of(task: Task, timeout_seconds: float = ANSWER_SECONDS) -> Traffic:
+def traffic_of(task: Task, timeout_seconds: float = ANSWER_SECONDS) -> RoleTraffic:
     """What a role process has sent and received so far. Raises ClusterError if it does not say in time."""
     names = [name for counter in COUNTERS for name in counter]
     samples = {sample.name: sample.value for sample in role_metrics(task.metrics_address, names, timeout_seconds)}
     try:
-        return Traffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
+        return RoleTraffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
     except KeyError as problem:
         raise ClusterError(
             f"http://{task.metrics_address}/metrics: has no {problem}: expected a role of this version of pscluster: "
@@ -198,17 +198,17 @@ def traffic_of(task: Task, timeout_seconds: float = ANSWER_SECONDS) -> Traffic:
 class WireMeter:
     """Adds up traffic over the stretches in which only training ran."""
 
-    carried: Traffic = Traffic()
+    carried: RoleTraffic = RoleTraffic()
     steps: int = 0
-    read: Callable[[], Traffic | None] = field(default=lambda: None, compare=False)
+    read: Callable[[], RoleTraffic | None] = field(default=lambda: None, compare=False)
     """The traffic so far; None where it is unknown."""
 
     @classmethod
     def of(cls, counted: Mapping[str, int]) -> "WireMeter":
         """One that continues from what was `counted`."""
-        return cls(Traffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"])
+        return cls(RoleTraffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"])
 
-    def add(self, before: Traffic | None, after: Traffic | None, steps: int) -> Traffic | None:
+    def add(self, before: RoleTraffic | None, after: RoleTraffic | None, steps: int) -> RoleTraffic | None:
         """One stretch of `steps` steps between two readings, and what it carried; None if one of them failed."""
         if before is None or after is None:
             return None

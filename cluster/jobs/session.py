@@ -23,7 +23,7 @@ from cluster.inventory.training import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
-from cluster.jobs.roles import RunAnnouncer, Traffic, cores_of, of_all, processor_of, traffic_of
+from cluster.jobs.roles import RoleTraffic, RunAnnouncer, cores_of, of_all, processor_of, traffic_of
 from cluster.jobs.run_folder import SPEAKER
 from cluster.metrics.processor import processor, usable_cores
 from cluster.server.port_guard import PortGuard
@@ -163,10 +163,10 @@ class Session(AbstractContextManager["Session"]):
         cores = {worker.node: count for worker, count in zip(self._workers, said, strict=True) if count is not None}
         return cores_of_workers(self._workers, cores)
 
-    def server_traffic(self) -> Traffic | None:
+    def server_traffic(self) -> RoleTraffic | None:
         """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
         try:
-            return sum(of_all(self.servers, traffic_of), Traffic())
+            return sum(of_all(self.servers, traffic_of), RoleTraffic())
         except ClusterError as problem:
             log.warning("bytes on the wire are not counted for a while: %s", problem)
             return None
@@ -231,7 +231,7 @@ class Solo(AbstractContextManager["Solo"]):
         """Ours."""
         return [usable_cores()]
 
-    def server_traffic(self) -> Traffic | None:
+    def server_traffic(self) -> RoleTraffic | None:
         """Nothing goes over any wire."""
         return None
 

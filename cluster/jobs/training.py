@@ -13,7 +13,7 @@ from cluster.inventory.training import Constant, OneCycle, TrainJob
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import RunKeeper
 from cluster.jobs.fit import Cursor, Fit, Plan, Update
-from cluster.jobs.modes.mode import Mode, Reply, Step, Stretch
+from cluster.jobs.modes.mode import ItemResult, Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.session import Runner
 from cluster.status.events import Consumer, EpochEnded, Planned, Stepped, TrafficCounted, Updated
@@ -64,7 +64,7 @@ class WorkSource:
         gone = set(self._mode.policy.withdrawn())
         return [identifier for identifier, grant in self._grants.items() if grant in gone] if gone else []
 
-    def read(self, outcome: Outcome) -> tuple[Update, Reply]:
+    def read(self, outcome: Outcome) -> tuple[Update, ItemResult]:
         """What an outcome says, and which update it belongs to."""
         grant = self._grants.pop(outcome.item.id)
         update = self._updates[grant.update]

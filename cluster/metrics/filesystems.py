@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Answer(Generic[T]):
+class QueryResult(Generic[T]):
     """`value` is None after a timeout or an error; `seconds` is the time the query took, or has taken so far.
 
     `waiting`: no answer yet, and too early to call the server down.
@@ -35,7 +35,7 @@ class _Question(Generic[T]):
     def __init__(self, ask: Callable[[], T]) -> None:
         self._ask = ask
         self._begin = time.monotonic()
-        self._answer: Answer[T] | None = None
+        self._answer: QueryResult[T] | None = None
         self._answered = threading.Event()
         threading.Thread(target=self._run, name="probe", daemon=True).start()
 
@@ -44,10 +44,10 @@ class _Question(Generic[T]):
             value: T | None = self._ask()
         except OSError:
             value = None
-        self._answer = Answer(value, time.monotonic() - self._begin)
+        self._answer = QueryResult(value, time.monotonic() - self._begin)
         self._answered.set()
 
-    def within(self, seconds: float) -> Answer[T] | None:
+    def within(self, seconds: float) -> QueryResult[T] | None:
         """The answer, if it comes within this time of the query's start."""
         self._answered.wait(max(0.0, seconds - self.open_seconds))
         return self._answer
@@ -66,9 +66,9 @@ class Probe(Generic[T]):
         self._ask, self._deadline_seconds, self._patience_seconds = ask, deadline_seconds, patience_seconds
         self._lock = threading.Lock()
         self._question: _Question[T] | None = None
-        self._latest: Answer[T] | None = None
+        self._latest: QueryResult[T] | None = None
 
-    def __call__(self) -> Answer[T]:
+    def __call__(self) -> QueryResult[T]:
         """The answer; the previous one while this query is open; no value after the patience or an OSError."""
         with self._lock:
             if self._question is not None and (answer := self._question.within(0.0)) is not None:
@@ -81,10 +81,10 @@ class Probe(Generic[T]):
             return answer
         so_far = question.open_seconds
         if so_far >= self._patience_seconds:
-            return Answer(None, so_far)
+            return QueryResult(None, so_far)
         if latest is None:
-            return Answer(None, so_far, waiting=True)
-        return Answer(latest.value, max(latest.seconds, so_far))
+            return QueryResult(None, so_far, waiting=True)
+        return QueryResult(latest.value, max(latest.seconds, so_far))
 
 
 MOUNTS = Path("/proc/self/mountinfo")

@@ -60,7 +60,7 @@ class Identity:
         return made
 
 
-class Counted(Collector):
+class KeptCounters(Collector):
     """Counters whose values another component keeps, by metric and labels (in the order of `Metric.label_names`)."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from cluster.models.layers import Dense, Dropout, Lstm, StepBatchNorm
 from cluster.models.network import Network, Output, Parameter, Part, Problem, Tensors
 
 
-class Cell:
+class Direction:
     """One direction: a projection of the features to `hidden` with ReLU, then an LSTM of `hidden` units."""
 
     def __init__(self, name: str, features: int, hidden: int, bias: float, backward: bool = False) -> None:
@@ -37,7 +37,7 @@ class Layer:
     """Parallel residual cells over the same inputs, summed; a bidirectional one is two cells side by side."""
 
     name: str
-    residual_cells: tuple[tuple[Cell, ...], ...]
+    residual_cells: tuple[tuple[Direction, ...], ...]
     norm: StepBatchNorm | None
 
     def parameters(self) -> list[Parameter]:
@@ -120,7 +120,9 @@ def _layer(config: ThesisModel, problem: Problem, index: int) -> Layer:
     if config.bidirectional:
         width, ways = config.hidden // 2, [("/forward", False), ("/backward", True)]
     cells = tuple(
-        tuple(Cell(f"{name}/cell{cell}{way}", features, width, config.bias_mean, backward) for way, backward in ways)
+        tuple(
+            Direction(f"{name}/cell{cell}{way}", features, width, config.bias_mean, backward) for way, backward in ways
+        )
         for cell in range(max(1, config.n_layers_in_highway))
     )
     norm = StepBatchNorm(f"{name}/norm", problem.window_steps) if config.batch_norm else None

@@ -37,7 +37,7 @@ def pi_seconds(samples: int, pis: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Timing:
     """How long `workers` took for `samples`."""
 
     seconds: float
@@ -57,7 +57,7 @@ class Times:
 
     samples: tuple[int, ...]
     workers: tuple[int, ...]
-    cells: tuple[tuple[Cell | None, ...], ...]
+    cells: tuple[tuple[Timing | None, ...], ...]
 
     @property
     def measured(self) -> bool:
@@ -87,11 +87,11 @@ def _is_done(run: Run) -> bool:
     return run.view.state == "done"
 
 
-def _cell(samples: int, workers: int, found: tuple[float, int], alone: tuple[float, int] | None) -> Cell:
+def _cell(samples: int, workers: int, found: tuple[float, int], alone: tuple[float, int] | None) -> Timing:
     seconds, runs = found
     speedup = alone[0] / seconds if alone and seconds > 0 else None
     theirs = pi_seconds(samples, workers)
-    return Cell(seconds, runs, speedup, theirs, theirs is None and is_in_table_5(samples, workers))
+    return Timing(seconds, runs, speedup, theirs, theirs is None and is_in_table_5(samples, workers))
 
 
 def _seconds(samples: int, runs: Iterable[Run]) -> tuple[float, int] | None:

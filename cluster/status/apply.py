@@ -23,7 +23,7 @@ from cluster.status.state import (
     UP,
     Pace,
     PresentStage,
-    Role,
+    RoleRecord,
     RunState,
     Training,
     Window,
@@ -128,7 +128,7 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
 
 
 def _worked(state: RunState, task: str, windows: int, taken: Sequence[float]) -> RunState:
-    role = state.roles.get(task, Role(task))
+    role = state.roles.get(task, RoleRecord(task))
     steps = (*role.latest_seconds, *taken)[-LATEST_STEPS:]
     return _role(state, task, windows=role.windows + windows, latest_seconds=steps)
 
@@ -211,7 +211,7 @@ def _restored(state: RunState, event: events.Restored) -> RunState:
 
 
 def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
-    roles: dict[str, Role] = {}
+    roles: dict[str, RoleRecord] = {}
     for task, role in state.roles.items():
         seen = event.workers.get(task)
         roles[task] = (role if seen is None else replace(role, state=seen.phase, work=seen.work)).marked(seconds)
@@ -259,7 +259,7 @@ def _noted(state: RunState, event: Event, seconds: float) -> RunState:
 def _began(state: RunState, event: events.Began) -> RunState:
     """The cluster may be another one than that of the coordinator before; what its tasks did stays."""
     processors = {node.name: node.processor for node in state.nodes}
-    roles = {task: state.roles.get(task, Role(task)) for node in event.nodes for task in node.tasks}
+    roles = {task: state.roles.get(task, RoleRecord(task)) for node in event.nodes for task in node.tasks}
     if COORDINATOR in roles:
         roles[COORDINATOR] = replace(roles[COORDINATOR], state=UP)
     training = state.training
@@ -285,7 +285,7 @@ def _opened(state: RunState, event: events.Opened, seconds: float) -> RunState:
 
 
 def _resumed(state: RunState, last: float) -> RunState:
-    spans, roles = state.spans.ended(last), dict[str, Role]()
+    spans, roles = state.spans.ended(last), dict[str, RoleRecord]()
     for task, role in state.roles.items():
         roles[task] = replace(
             role, departures_before=role.departures, state=UP if task == COORDINATOR else UNKNOWN, work=None,
@@ -299,7 +299,7 @@ def _resumed(state: RunState, last: float) -> RunState:
 
 
 def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
-    roles = dict[str, Role]()
+    roles = dict[str, RoleRecord]()
     for task, role in state.roles.items():
         rates = [sample.workers.get(task, 0.0) for sample in state.samples.kept]
         roles[task] = replace(role, work=None, windows_per_second=mean(rate for rate in rates if rate > 0))

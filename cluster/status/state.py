@@ -73,7 +73,7 @@ class PresentStage:
 
 
 @dataclass(frozen=True)
-class Role(RoleView):
+class RoleRecord(RoleView):
     """One role process, with what its speed is computed of. `windows_per_second` is its mean once the run has ended."""
 
     state: str = UNKNOWN
@@ -86,7 +86,7 @@ class Role(RoleView):
     marks: tuple[tuple[float, int], ...] = ()
     """Windows at times within the latest RATE_SECONDS."""
 
-    def marked(self, seconds: float) -> "Role":
+    def marked(self, seconds: float) -> "RoleRecord":
         """The role after a look at its windows."""
         marks = (*(self.marks if self.windows else ()), (seconds, self.windows))  # before its first window it waited
         late = sum(at <= seconds - RATE_SECONDS for at, _ in marks[1:-1])
@@ -173,7 +173,7 @@ class RunState:
     run: str = ""
     nodes: tuple[NodeView, ...] = ()
     """Without their roles."""
-    roles: Mapping[str, Role] = field(default_factory=dict)
+    roles: Mapping[str, RoleRecord] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     """Node by task."""
     state: JobState = "preparing"

@@ -14,7 +14,7 @@ from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, RoleState, Stopped, other_inventory
 from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
-from deploy.converge.change import Display
+from deploy.converge.change import DeploymentDisplay
 from deploy.converge.deployment import LOOKING, Outlook, Result
 from deploy.converge.desired import Machines
 from deploy.converge.node_table import node_rows
@@ -47,7 +47,7 @@ class View(ABC):
         self._inventory = cluster.inventory
 
     @abstractmethod
-    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+    def progress(self, quiet: bool) -> AbstractContextManager[DeploymentDisplay]:
         """The progress of a deployment, and then its warnings."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class ViewOfThisMachine(View):
         super().__init__(cluster)
         self._jobs = jobs
 
-    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+    def progress(self, quiet: bool) -> AbstractContextManager[DeploymentDisplay]:
         """See `View`."""
         return console.progress(console.Progress if quiet else console.ProgressOfRoles, "starting the supervisor")
 
@@ -152,7 +152,7 @@ class ViewOfMachines(View):
         super().__init__(cluster)
         self._machines = machines
 
-    def progress(self, quiet: bool) -> AbstractContextManager[Display]:
+    def progress(self, quiet: bool) -> AbstractContextManager[DeploymentDisplay]:
         """See `View`. One of minutes is never quiet."""
         return console.progress(console.ProgressOfNodes, "connecting")
 

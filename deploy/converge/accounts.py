@@ -9,7 +9,7 @@ from deploy.common.command_line import quoted
 from deploy.common.texts import filled
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import Answer, Found, NodeWish, Subject
+from deploy.converge.subject import Found, NodeAnswer, NodeWish, Subject
 
 _FILES = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 KEEP_COPIES = (
@@ -32,7 +32,7 @@ section gid; getent group {questions.service_uid:d}
 """
 
 
-def _read(answer: Answer) -> Mapping[str, object]:
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
     fields = answer.sections["users"].strip().split(":")
     return {
         "users": {fields[0]: (int(fields[2]), int(fields[3]))} if len(fields) > 3 else {},

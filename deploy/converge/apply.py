@@ -14,7 +14,7 @@ from typing import Any
 from cluster.errors import ClusterError
 from deploy.cluster.connector import DEADLINE_CODES, CommandResult, Connector
 from deploy.common.command_line import Words, quoted, shell
-from deploy.converge.change import SILENT, Call, Change, Display, Publish, Reconnect, Shell, Step, Upload
+from deploy.converge.change import SILENT, Call, Change, DeploymentDisplay, Publish, Reconnect, Shell, Step, Upload
 from deploy.release.scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
@@ -24,7 +24,7 @@ SMALL_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)
-class Item:
+class StepOfChange:
     """A step, and the position of the change it belongs to."""
 
     change: int
@@ -40,7 +40,7 @@ class Ran:
     seconds: float
 
 
-def batches(items: Sequence[Item]) -> Iterator[list[Item]]:
+def batches(items: Sequence[StepOfChange]) -> Iterator[list[StepOfChange]]:
     """The items in their order; those that can share one command together, the others alone."""
     for together, group in groupby(items, key=lambda item: script_of(item.step) is not None):
         chosen = list(group)
@@ -59,7 +59,7 @@ def script_of(step: Step) -> str | None:
             return None
 
 
-def batch_script(items: Sequence[Item]) -> str:
+def batch_script(items: Sequence[StepOfChange]) -> str:
     """Runs the steps in order until one fails; says after each how it ended. Every step has its own deadline."""
     lines = ["now() { cut -d' ' -f1 /proc/uptime; }"]
     for position, item in enumerate(items):
@@ -133,13 +133,15 @@ Done = Callable[[Change, float], None]
 """Called with each change that is complete and the seconds it took."""
 
 
-def apply(node: Connector, phase: str, changes: Sequence[Change], done: Done, progress: Display = SILENT) -> None:
+def apply(
+    node: Connector, phase: str, changes: Sequence[Change], done: Done, progress: DeploymentDisplay = SILENT
+) -> None:
     """Carry out changes in their order, with as many steps as possible in one command. Raises StepFailedError."""
-    items = [Item(position, step) for position, change in enumerate(changes) for step in change.steps]
+    items = [StepOfChange(position, step) for position, change in enumerate(changes) for step in change.steps]
     left = [len(change.steps) for change in changes]
     seconds = [0.0 for _ in changes]
 
-    def count(item: Item, took: float) -> None:
+    def count(item: StepOfChange, took: float) -> None:
         left[item.change] -= 1
         seconds[item.change] += took
         if not left[item.change]:
@@ -179,7 +181,7 @@ class _RefusedError(Exception):
         return tuple(said.splitlines()[-LAST_LINES:])
 
 
-def _run_batch(node: Connector, group: Sequence[Item], count: Callable[[Item, float], None]) -> Step:
+def _run_batch(node: Connector, group: Sequence[StepOfChange], count: Callable[[StepOfChange, float], None]) -> Step:
     script = batch_script(group).encode()
     seconds = sum(item.step.deadline_seconds for item in group) + 10.0
     outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=seconds, root=True)
@@ -202,7 +204,7 @@ class _OverdueError(ClusterError):
         self.step = step
 
 
-def _carry_out(node: Connector, step: Step, progress: Display) -> None:
+def _carry_out(node: Connector, step: Step, progress: DeploymentDisplay) -> None:
     match step:
         case Shell():
             content = None if step.stdin is None else step.stdin.read_bytes()

@@ -68,7 +68,7 @@ class Publish:
         return sum(file.size_bytes for file in self.files)
 
 
-class Display:
+class DeploymentDisplay:
     """What a person sees of a deployment while it runs: nothing here. Any thread may call every method."""
 
     def line(self, node: str, line: str) -> None:
@@ -81,7 +81,7 @@ class Display:
         """A line to show once the deployment has ended."""
 
 
-SILENT = Display()
+SILENT = DeploymentDisplay()
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Call:
     """Something that this process does for a node, such as asking a service manager. It raises ClusterError."""
 
     what: str
-    action: Callable[[Display], None]
+    action: Callable[[DeploymentDisplay], None]
     deadline_seconds: float = 60.0
 
 

@@ -29,7 +29,7 @@ _DATA_PROBE = "cluster.data.look"
 
 
 @dataclass(frozen=True)
-class Answer:
+class Verdict:
     """Whether something holds, and one line about it."""
 
     holds: bool
@@ -48,13 +48,13 @@ class NodeFacts:
     memory_bytes: int
     available_bytes: int
     taken_ports: Mapping[int, str]
-    guard: Answer
+    guard: Verdict
     """Against other machines."""
-    accounts: Answer
+    accounts: Verdict
     """Against other accounts of this one."""
-    privileges: Answer
+    privileges: Verdict
     """Whether roles run as an account that is not root."""
-    data: Answer
+    data: Verdict
 
 
 def gather(here: Connector, ports: Iterable[int], data_source: str | None) -> NodeFacts:
@@ -77,18 +77,18 @@ def gather(here: Connector, ports: Iterable[int], data_source: str | None) -> No
     )
 
 
-def guard_of(node: Connector) -> tuple[Answer, Answer, Answer]:
+def guard_of(node: Connector) -> tuple[Verdict, Verdict, Verdict]:
     """Whether roles keep other machines out of their ports, and other accounts, and are not root themselves."""
     found = _ask(node, _GUARD_PROBE)
     if isinstance(found, str):
-        return Answer(False, found), Answer(False, found), Answer(False, f"roles may run as root: {found}")
+        return Verdict(False, found), Verdict(False, found), Verdict(False, f"roles may run as root: {found}")
     return _answer(found["machines"]), _answer(found["accounts"]), _answer(found["privileges"])
 
 
-def recordings_of(node: Connector, data_source: str | None) -> Answer:
+def recordings_of(node: Connector, data_source: str | None) -> Verdict:
     """Whether a machine has the recordings, or finds some where none are named."""
     found = _ask(node, _DATA_PROBE, *([] if data_source is None else ["--", data_source]))
-    return Answer(False, found) if isinstance(found, str) else _answer(found)
+    return Verdict(False, found) if isinstance(found, str) else _answer(found)
 
 
 def _tensorflow_version() -> str | None:
@@ -136,8 +136,8 @@ def _ask(node: Connector, module: str, *arguments: str) -> dict[str, Any] | str:
     return found
 
 
-def _answer(found: Mapping[str, Any]) -> Answer:
-    return Answer(bool(found["holds"]), str(found["line"]))
+def _answer(found: Mapping[str, Any]) -> Verdict:
+    return Verdict(bool(found["holds"]), str(found["line"]))
 
 
 Level = Literal["ok", "warning", "problem"]
@@ -238,7 +238,7 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
     yield Finding("ok" if facts.data.holds else "problem", "data", facts.data.line)
 
 
-def open_to_accounts(tasks: Sequence[Task], accounts: Answer) -> str:
+def open_to_accounts(tasks: Sequence[Task], accounts: Verdict) -> str:
     """Who can do what where the port guard knows no accounts, and the remedy."""
     ports = ", ".join(str(port) for port in sorted(task.port for task in tasks))
     return (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import Answer, Found, NodeWish, Subject
+from deploy.converge.subject import Found, NodeAnswer, NodeWish, Subject
 
 WRONG_CLOCK_SECONDS = 60.0
 DRIFTING_CLOCK_SECONDS = 5.0
@@ -16,7 +16,7 @@ section synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
 """
 
 
-def _read(answer: Answer) -> Mapping[str, object]:
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
     clock = float(answer.sections["clock"] or 0.0)
     return {
         "clock_offset_seconds": clock - (answer.asked_seconds + answer.answered_seconds) / 2,

@@ -57,7 +57,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Release:
+class UnpackedRelease:
     """The code, unpacked beside other releases."""
 
     wheel: CodeWheel

@@ -14,7 +14,7 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import Change, Display, Resource
+from deploy.converge.change import Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.recap import Recap
@@ -153,7 +153,7 @@ def plan(desired: Desired, facts: Mapping[str, Any]) -> dict[str, dict[str, tupl
 
 
 def converge(
-    cluster: Cluster, fleet: Fleet, desired: Desired, order: Order, progress: Display,
+    cluster: Cluster, fleet: Fleet, desired: Desired, order: Order, progress: DeploymentDisplay,
     before: Callable[[Outlook], None] = lambda outlook: None,
 ) -> Result:  # fmt: skip
     """Bring the nodes to what the inventory says, and write the recap.
@@ -166,7 +166,7 @@ def converge(
     progress.line("", LOOKING)
     outlook = look(fleet, desired, order, lambda words: progress.line("", words))
     desired.refuse(outlook.survey)
-    deployment = Deployment(fleet, outlook.desired, recap, progress, begun)
+    deployment = PlanRunner(fleet, outlook.desired, recap, progress, begun)
     for failure in outlook.unfit.values():
         deployment.lose(failure)
     reason = too_few(cluster.inventory, recap.failures)
@@ -197,7 +197,7 @@ def converge(
     return Result(recap, outlook, whole, path)
 
 
-def _verify(fleet: Fleet, outlook: Outlook, deployment: "Deployment", phases: Sequence[str]) -> None:
+def _verify(fleet: Fleet, outlook: Outlook, deployment: "PlanRunner", phases: Sequence[str]) -> None:
     """Look again: a change that is still needed has not worked, whatever its exit code said."""
     names = [name for name in outlook.survey.facts if name not in deployment.recap.failures]
     seen = survey(fleet, outlook.desired.ask, names)
@@ -215,11 +215,11 @@ def _verify(fleet: Fleet, outlook: Outlook, deployment: "Deployment", phases: Se
                 deployment.lose(StepFailure(name, "verify", what, "", None, (words,), hint))
 
 
-class Deployment:
+class PlanRunner:
     """Carries out plans. A node that fails a step leaves the run; the others stay."""
 
     def __init__(
-        self, fleet: Fleet, desired: Desired, recap: Recap, progress: Display, begun: float | None = None
+        self, fleet: Fleet, desired: Desired, recap: Recap, progress: DeploymentDisplay, begun: float | None = None
     ) -> None:
         """`begun`: when the command began, by the monotonic clock; now without it."""
         self._fleet = fleet

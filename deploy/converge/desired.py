@@ -29,7 +29,7 @@ from deploy.common.command_line import quoted
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
 from deploy.converge.check import Finding, recordings_of
-from deploy.converge.code import Current, Environment, Release, ReleaseChoice, prune, prune_wheels
+from deploy.converge.code import Current, Environment, ReleaseChoice, UnpackedRelease, prune, prune_wheels
 from deploy.converge.deployment import Desired, Order, Say
 from deploy.converge.firewall import Firewall
 from deploy.converge.machine_facts import MachineFacts, Questions
@@ -48,7 +48,7 @@ from deploy.converge.resources import (
     Masked,
     MonitorFiles,
     Mounted,
-    Remembered,
+    NotedFolders,
     Running,
     UnitFiles,
 )
@@ -226,7 +226,7 @@ class Machines(Desired):
             *([units.MONITOR_PACKAGE] if watches else []),
         ]
         return (
-            Remembered(self._made_folders(serves)),
+            NotedFolders(self._made_folders(serves)),
             # Before the package: it starts the server, which should come up as it is to stay.
             *([File(storage.SETTINGS_PATH, settings.encode(), then=(_nfsd_settings(settings),))] if serves else []),
             *([Masked(storage.OLD_NFS_UNITS)] if serves else []),
@@ -277,7 +277,7 @@ class Machines(Desired):
         wheels = self.folders.seen("wheels", environment)
         return (
             Environment(environment, self.wheelhouses.get(environment), wheels),
-            Release(self.release.code, environment),
+            UnpackedRelease(self.release.code, environment),
             Current(self.release.code.key),
             *(LocalData(one, self.folders.seen("prepared", one.key)) for one in data),
         )

@@ -7,7 +7,7 @@ from deploy.common.command_line import quoted
 from deploy.common.texts import filled
 from deploy.converge.change import Change, Reconnect, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import Answer, Found, NodeWish, Subject
+from deploy.converge.subject import Found, NodeAnswer, NodeWish, Subject
 from deploy.render import firewall
 from deploy.rooted.commands import make_folder
 
@@ -29,7 +29,7 @@ command -v nft >/dev/null && nft list table inet {firewall.TABLE} 2>/dev/null | 
 """
 
 
-def _read(answer: Answer) -> Mapping[str, object]:
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
     words = answer.sections["firewall"].split()
     return {"firewall": words[-1] if words else None}
 

@@ -10,7 +10,7 @@ from deploy.common.texts import Inline, filled
 from deploy.converge.accounts import KEEP_COPIES
 from deploy.converge.change import Change, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import Answer, Subject
+from deploy.converge.subject import NodeAnswer, Subject
 
 PACKAGE_SECONDS = 900.0
 _APT = "DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -q -y"
@@ -38,7 +38,7 @@ dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}} ${{Version}}\\n' {packages}
 """
 
 
-def _read(answer: Answer) -> Mapping[str, object]:
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
     installed = (line.split() for line in answer.sections["packages"].splitlines())
     return {"packages": {words[0]: words[2] for words in installed if len(words) == 3 and words[1].startswith("ii")}}
 

@@ -11,7 +11,7 @@ from deploy.converge.apply import StepFailure
 
 
 @dataclass(frozen=True)
-class Cell:
+class NodePhase:
     """One node in one phase."""
 
     changed: int
@@ -30,7 +30,7 @@ class Recap:
     complete: bool = False
     """Whether every phase ran; a retry of an incomplete one takes all of `chosen`."""
     phases: list[str] = field(default_factory=list)
-    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    cells: dict[tuple[str, str], NodePhase] = field(default_factory=dict)
     failures: dict[str, StepFailure] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -49,8 +49,8 @@ class Recap:
         """A node's part of a phase."""
         if phase not in self.phases:
             self.phases.append(phase)
-        before = self.cells.get((node, phase), Cell(0, 0.0))
-        self.cells[node, phase] = Cell(before.changed + changed, before.seconds + seconds)
+        before = self.cells.get((node, phase), NodePhase(0, 0.0))
+        self.cells[node, phase] = NodePhase(before.changed + changed, before.seconds + seconds)
 
     def state(self, node: str) -> str:
         """`failed`, `changed` or `ok`."""

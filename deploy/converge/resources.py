@@ -144,7 +144,7 @@ def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class NotedFolders:
     """Which of the folders that a deployment makes were not there before it, for `reset`."""
 
     folders: tuple[str, ...]

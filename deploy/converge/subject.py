@@ -38,7 +38,7 @@ class NodeWish:
 
 
 @dataclass(frozen=True)
-class Answer:
+class NodeAnswer:
     """A node's answer by sections, and when it was asked and answered by our clock, in seconds since the epoch."""
 
     sections: Mapping[str, str]
@@ -50,7 +50,7 @@ def _no_script(questions: Questions) -> str:
     return ""
 
 
-def _no_facts(answer: Answer) -> Mapping[str, object]:
+def _no_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {}
 
 
@@ -75,7 +75,7 @@ class Subject:
     """The phase that its `resources` belong to."""
     script: Callable[[Questions], str] = _no_script
     """Shell that prints `section NAME` and the answer; see `fact_script`."""
-    read: Callable[[Answer], Mapping[str, object]] = _no_facts
+    read: Callable[[NodeAnswer], Mapping[str, object]] = _no_facts
     """Fields of `MachineFacts` by name; any other name goes into `MachineFacts.more`. May raise ValueError."""
     check: Callable[[NodeWish, MachineFacts], Found] = _no_findings
     """What would make a start fail on the node, and what else is worth knowing."""

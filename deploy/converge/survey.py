@@ -16,7 +16,7 @@ from deploy.cluster.fleet import Fleet
 from deploy.common.texts import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
-from deploy.converge.subject import Answer
+from deploy.converge.subject import NodeAnswer
 from deploy.converge.subjects import SUBJECTS
 
 FACTS_SECONDS = 90.0
@@ -126,7 +126,7 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
     python = sections["python"].split()
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
     booted_seconds = float(sections["clock"] or 0.0) - float((sections["boot"].split() or ["0"])[0])
-    answer = Answer(sections, asked_seconds, answered_seconds)
+    answer = NodeAnswer(sections, asked_seconds, answered_seconds)
     read: dict[str, Any] = {name: fact for one in SUBJECTS for name, fact in one.read(answer).items()}
     own = {name: read.pop(name) for name in list(read) if name not in _FIELDS}
     throttled = sections["throttled"].partition("=")[2].strip()

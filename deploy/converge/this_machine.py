@@ -17,7 +17,7 @@ from deploy.cluster.services import ClusterStatus, RoleState, other_inventory
 from deploy.common.command_line import command
 from deploy.common.file_lock import held_by
 from deploy.common.state_folder import StateFolder
-from deploy.converge.change import Call, Change, Display, Resource
+from deploy.converge.change import Call, Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
 from deploy.converge.deployment import Desired
 from deploy.converge.memory_estimate import of_inventory
@@ -150,7 +150,7 @@ class Roles:
             for number, step in enumerate(steps)
         )
 
-    def _start(self, progress: Display) -> None:
+    def _start(self, progress: DeploymentDisplay) -> None:
         """Raises ClusterError with the reason of each role that is not ready."""
         try:
             # The roles take longer to start than the probe, which therefore costs no time.

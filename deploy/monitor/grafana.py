@@ -107,7 +107,7 @@ class Figure(_Number):
         return self._stat()
 
 
-class Words(_Number):
+class LabelText(_Number):
     """The value of a label, e.g. the name of a run: the series' name instead of its value."""
 
     kind: Literal["words"]
@@ -176,20 +176,20 @@ class Rows(_Panel):
         return panel.with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=options))
 
 
-class Section(_Model):
+class PanelGroup(_Model):
     """A heading and the panels below it."""
 
     heading: str
-    panels: list[Annotated[Lines | Figure | Words | States | Rows, Field(discriminator="kind")]]
+    panels: list[Annotated[Lines | Figure | LabelText | States | Rows, Field(discriminator="kind")]]
 
 
-class Page(_Model):
+class DashboardPage(_Model):
     """A dashboard; `nodes` says how many nodes the viewer can choose."""
 
     title: str
     description: str
     nodes: Literal["none", "one", "many"] = "none"
-    sections: list[Section]
+    sections: list[PanelGroup]
 
 
 def dashboards() -> Mapping[str, str]:
@@ -198,7 +198,7 @@ def dashboards() -> Mapping[str, str]:
 
 
 def _as_json(path: Path) -> str:
-    page = Page.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    page = DashboardPage.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     content: dict[str, Any] = json.loads(json.dumps(_built(f"pscluster-{path.stem}", page), cls=JSONEncoder))
     for number, panel in enumerate(content["panels"], start=1):
         panel["id"] = number
@@ -209,7 +209,7 @@ def _as_json(path: Path) -> str:
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
-def _built(uid: str, page: Page) -> dashboard.Dashboard:
+def _built(uid: str, page: DashboardPage) -> dashboard.Dashboard:
     made = (
         builders.Dashboard(page.title)
         .uid(uid)

@@ -13,7 +13,7 @@ from cluster.logs.terminal import is_animated, say
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
 from deploy.converge.apply import StepFailure
-from deploy.converge.change import Change, Display
+from deploy.converge.change import Change, DeploymentDisplay
 from deploy.converge.check import Finding, Level
 from deploy.converge.node_table import NodeRow
 from deploy.converge.recap import Recap
@@ -254,7 +254,7 @@ def name_nodes(names: Sequence[str], everyone: Sequence[str], *, every_name: boo
     return f"{len(names)} nodes ({names[0]}, ...)"
 
 
-class Progress(Display):
+class Progress(DeploymentDisplay):
     """The progress of a deployment. This one shows nothing; `update` changes the words beside a spinner."""
 
     def __init__(self, update: Callable[[str], None] | None = None) -> None:
@@ -263,7 +263,7 @@ class Progress(Display):
         self.warnings: list[str] = []
 
     def warning(self, line: str) -> None:
-        """See `Display`."""
+        """See `DeploymentDisplay`."""
         self.warnings.append(line)
 
 
@@ -271,7 +271,7 @@ class ProgressOfRoles(Progress):
     """Which roles are ready: beside a spinner, else one line a role."""
 
     def roles(self, status: ClusterStatus) -> None:
-        """See `Display`."""
+        """See `DeploymentDisplay`."""
         if self._update is not None:
             ready = len(status.in_state(RoleState.READY))
             waiting = ", ".join(role.name for role in status.roles if role.state is not RoleState.READY)
@@ -289,7 +289,7 @@ class ProgressOfNodes(Progress):
     """What is done on which node: the last event beside a spinner, else one line an event."""
 
     def line(self, node: str, line: str) -> None:
-        """See `Display`."""
+        """See `DeploymentDisplay`."""
         (self._update or say)(f"{node}: {line}" if node else line)
 
 

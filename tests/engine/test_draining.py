@@ -12,7 +12,7 @@ from cluster.engine.messages import (
     Failed,
     Joined,
     Probed,
-    Release,
+    ReleaseWorker,
     Replied,
     Silent,
 )
@@ -24,7 +24,7 @@ def test_a_draining_worker_finishes_its_item_and_gets_no_other() -> None:
     first, second, third = items(1, 2, 3)
     core.schedule([first, second, third], 0.0)
     assert core.handle(DrainAsked(0), 0.1) == []
-    assert core.handle(Replied(0, 1, None, 0.1), 0.2) == [delivered(first, 0), Release(0)]
+    assert core.handle(Replied(0, 1, None, 0.1), 0.2) == [delivered(first, 0), ReleaseWorker(0)]
     assert (core.live, core.queued, core.workers[0].phase) == (frozenset({1}), 1, Phase.DRAINED)
     assert core.handle(Replied(1, 2, None, 0.1), 0.3) == [delivered(second, 1), Dispatch(1, third, 3)]
     assert [worker.departures for worker in core.workers.values()] == [0, 0], "it did not have to leave"
@@ -32,9 +32,9 @@ def test_a_draining_worker_finishes_its_item_and_gets_no_other() -> None:
 
 def test_an_idle_worker_is_drained_at_once_and_asked_again_too() -> None:
     core = membership(2, 0, 1)
-    assert core.handle(DrainAsked(0), 0.0) == [Release(0)]
+    assert core.handle(DrainAsked(0), 0.0) == [ReleaseWorker(0)]
     assert core.idle == [1]
-    assert core.handle(DrainAsked(0), 100.0) == [Release(0)]
+    assert core.handle(DrainAsked(0), 100.0) == [ReleaseWorker(0)]
     assert core.tick(core.timing.drained_seconds) == []
     assert core.drained == [0], "the second wish counts from its own time"
 
@@ -68,13 +68,13 @@ def test_the_last_worker_goes_on_until_another_one_is_there() -> None:
     core.schedule([first, second, third], 0.0)
     core.handle(DrainAsked(0), 0.0)
     core.handle(DrainAsked(1), 0.0)
-    assert core.handle(Replied(1, 2, None, 0.1), 0.1) == [delivered(second, 1), Release(1)]
+    assert core.handle(Replied(1, 2, None, 0.1), 0.1) == [delivered(second, 1), ReleaseWorker(1)]
     assert core.handle(Replied(0, 1, None, 0.1), 0.2) == [delivered(first, 0), Dispatch(0, third, 3)]
     assert not core.replaceable(0)
     assert core.handle(Replied(0, 3, None, 0.1), 0.3) == [delivered(third, 0)]
     assert core.idle == [0]
     core.handle(Answered(2), 0.4)
-    assert core.handle(Joined(2), 0.4) == [Release(0)]
+    assert core.handle(Joined(2), 0.4) == [ReleaseWorker(0)]
     assert core.schedule([fourth], 0.5) == [Dispatch(2, fourth, 4)]
 
 
@@ -113,7 +113,7 @@ def test_who_leaves_while_it_drains_and_comes_back_drains_no_more() -> None:
 
 def test_an_absent_worker_that_is_drained_does_not_join_before_it_has_been_ended() -> None:
     core = membership(2, 0)
-    assert core.handle(DrainAsked(1), 0.0) == [Release(1)]
+    assert core.handle(DrainAsked(1), 0.0) == [ReleaseWorker(1)]
     assert core.handle(Answered(1), 0.1) == []
     core.handle(Silent(1), 0.5)
     assert core.handle(Answered(1), 1.0) == [Add(1)]
@@ -123,4 +123,4 @@ def test_who_is_asked_while_it_joins_is_released_as_soon_as_it_is_in() -> None:
     core = membership(2, 0)
     core.handle(Answered(1), 0.0)
     assert core.handle(DrainAsked(1), 0.0) == []
-    assert core.handle(Joined(1), 0.1) == [Release(1)]
+    assert core.handle(Joined(1), 0.1) == [ReleaseWorker(1)]

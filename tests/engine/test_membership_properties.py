@@ -23,7 +23,7 @@ from cluster.engine.messages import (
     JoinFailed,
     Probed,
     ProbeSuspect,
-    Release,
+    ReleaseWorker,
     Replied,
     Silent,
 )
@@ -65,7 +65,7 @@ class Cluster(RuleBasedStateMachine):
                 case Drop(task):
                     self.defined.discard(task)
                     assert task not in self.calls, "dropped while its call is open: that blocks"
-                case Release(task):
+                case ReleaseWorker(task):
                     self.defined.discard(task)
                     assert task not in self.calls, "taken out while its call is open"
                 case Abandon(task):

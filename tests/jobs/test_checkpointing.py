@@ -12,7 +12,7 @@ from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
 from cluster.jobs.checkpointing import FOLDER, Counts, Resumption, RunKeeper, resume
 from cluster.jobs.fit import Cursor, Fit
-from cluster.jobs.roles import Traffic, WireMeter
+from cluster.jobs.roles import RoleTraffic, WireMeter
 from cluster.parameters import Layout, ParameterSpec
 from cluster.status.parts import Figures, StalenessCount
 from ps_node.optimizers.adam import Adam
@@ -35,7 +35,9 @@ def keeper(run: Path, updates: int, rolled_back: int = 0, fits: list[Fit] | None
     layout = Layout([ParameterSpec("weights", (SIZE,))])
     shards = ParameterShards(layout, state(updates), Adam(), ["/device:CPU:0"])
     counts = Counts(updates, 4, rolled_back, 2, 1.5)
-    return RunKeeper(run, JOB, DATA, shards, lambda: counts, fits or [], WireMeter(Traffic(10, 20, 0)), lambda _: None)
+    return RunKeeper(
+        run, JOB, DATA, shards, lambda: counts, fits or [], WireMeter(RoleTraffic(10, 20, 0)), lambda _: None
+    )
 
 
 def resumed(run: Path, job: TrainJob = JOB, data: str = DATA, size: int = SIZE) -> Resumption:

@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from cluster.errors import ClusterError
 from cluster.inventory.task import Task
-from cluster.jobs.roles import Traffic, WireMeter, traffic_of
+from cluster.jobs.roles import RoleTraffic, WireMeter, traffic_of
 from cluster.metrics.exporter import serve
 from tests.jobs.cluster import free_port
 
@@ -23,7 +23,7 @@ def test_reads_the_counters_and_says_what_is_missing() -> None:
         with pytest.raises(ClusterError, match="receive_packets"):
             traffic_of(server(exporter.port))
         Counter("pscluster_network_receive_packets", "", ("role",), registry=registry).labels("ps").inc(4)
-        assert traffic_of(server(exporter.port)) == Traffic(1000, 2000, 7)
+        assert traffic_of(server(exporter.port)) == RoleTraffic(1000, 2000, 7)
     finally:
         exporter.close()
 
@@ -36,7 +36,7 @@ def test_nobody_there_is_one_error() -> None:
 def test_stretches_add_up_and_one_that_was_not_read_is_left_out() -> None:
     meter = WireMeter()
     assert meter.describe() == dict.fromkeys(("pull_bytes_per_step", "push_bytes_per_step", "packets_per_step"))
-    meter.add(Traffic(0, 10, 0), Traffic(100, 50, 8), steps=4)
-    meter.add(None, Traffic(10_000, 10_000, 10_000), steps=100)
-    meter.add(Traffic(200, 100, 10), Traffic(300, 160, 22), steps=6)
+    meter.add(RoleTraffic(0, 10, 0), RoleTraffic(100, 50, 8), steps=4)
+    meter.add(None, RoleTraffic(10_000, 10_000, 10_000), steps=100)
+    meter.add(RoleTraffic(200, 100, 10), RoleTraffic(300, 160, 22), steps=6)
     assert meter.describe() == {"pull_bytes_per_step": 20.0, "push_bytes_per_step": 10.0, "packets_per_step": 2.0}

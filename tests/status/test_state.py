@@ -20,7 +20,7 @@ from cluster.status.events import (
     WorkerChanged,
 )
 from cluster.status.parts import Seen
-from cluster.status.state import LONGEST_TEXT, Pace, Role, RunState, line_of
+from cluster.status.state import LONGEST_TEXT, Pace, RoleRecord, RunState, line_of
 from cluster.status.view import RoleView, RunView, described
 from tests.status.played_run import CONFUSION, FIGURES, PARTS, RUN, Played, begun, epoch, fresh, pi, whole
 
@@ -134,7 +134,7 @@ def test_a_worker_s_story_is_told_and_drawn() -> None:
     ],
 )
 def test_lines_about_a_worker(before: str, after: Seen, lines: list[str]) -> None:
-    state = RunState(roles={"worker:9": Role("worker:9", state=before)})
+    state = RunState(roles={"worker:9": RoleRecord("worker:9", state=before)})
     changes = [line_of(change, 0.0) for change in changes_of(state, "worker:9", after)]
     assert [line[1] for line in changes if line is not None] == lines
 

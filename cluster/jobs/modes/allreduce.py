@@ -14,7 +14,7 @@ from cluster.consistency.policy import Grant, Speeds, largest_subtree, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import FUNCTION, Mode, Reply, Setup, Step, Stretch, time_after
+from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from worker_node.exchange import ExchangedVector, PartialSum
 from worker_node.gradient import GradientOfBatch, piece_sizes
@@ -104,11 +104,11 @@ class AllreduceMode(Mode):
             self._dropout_seed(batch), stretch.standardization,
         )  # fmt: skip
 
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds)
         pull, compute, push, norm = (float(value) for value in outcome.value[:4])
         figures = outcome.value[4:].reshape(-1, 2)
         loss = tree_sum([np.float32(value) for value in figures[:, 0]], lambda a, b: a + b)
         step = Step({update.batches[0]: float(loss)}, float(figures[:, 1].sum()), norm)
-        return Reply((pull, compute, push), self._job.batch_size, 0.0, step)
+        return ItemResult((pull, compute, push), self._job.batch_size, 0.0, step)

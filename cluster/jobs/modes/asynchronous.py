@@ -8,7 +8,7 @@ from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import FUNCTION, Mode, Reply, Setup, Step, Stretch, time_after
+from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
@@ -66,10 +66,10 @@ class AsynchronousMode(Mode):
             stretch.standardization, np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
 
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds)
         loss, hits, norm, staleness, forgot, pull, compute, push = (float(value) for value in outcome.value)
         self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
         step = Step({update.batches[0]: loss}, hits, norm)
-        return Reply((pull, compute, push), self._job.batch_size, staleness, step)
+        return ItemResult((pull, compute, push), self._job.batch_size, staleness, step)

@@ -13,7 +13,7 @@ from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import FUNCTION, Mode, Reply, Setup, Step, Stretch, time_after
+from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shards import ParameterShards
@@ -109,7 +109,7 @@ class LocalMode(Mode):
             np.int64(self._owner + stretch.first_id),
         )  # fmt: skip
 
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
         staleness, pull, compute, push, forgot = (float(value) for value in outcome.value[:HEAD])
@@ -117,4 +117,4 @@ class LocalMode(Mode):
         lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
         step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()))
-        return Reply((pull, compute, push), len(losses) * self._job.batch_size, staleness, step)
+        return ItemResult((pull, compute, push), len(losses) * self._job.batch_size, staleness, step)

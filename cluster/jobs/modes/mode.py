@@ -55,7 +55,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ItemResult:
     """The result of one item: seconds of pull, compute and push on its worker, windows, and the update if complete."""
 
     seconds: tuple[float, float, float]
@@ -94,7 +94,7 @@ class Mode:
         """The granted part of `update` as an item for the dispatcher."""
         raise NotImplementedError
 
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         """The figures in the first reply to a grant; also records it with the policy."""
         raise NotImplementedError
 

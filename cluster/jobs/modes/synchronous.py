@@ -14,7 +14,7 @@ from cluster.consistency.policy import Grant, subtree_sizes, tree_sum
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import Mode, Reply, Setup, Step, Stretch, time_after
+from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
 from ps_node.steps import StepShards
 from worker_node.gradient import GradientOfBatch, piece_sizes
@@ -125,7 +125,7 @@ class SynchronousMode(Mode):
             self._sizes[places], seed, stretch.standardization, function=part_function(grant.slots),
         )  # fmt: skip
 
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> Reply:
+    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         """See Mode."""
         values = [float(value) for value in outcome.value]
         windows = int(self._sizes[grant.first : grant.first + grant.slots].sum())
@@ -136,7 +136,7 @@ class SynchronousMode(Mode):
         step = None
         if self.policy.replied(grant, outcome.task, outcome.seconds):
             step = self._complete(grant.update, update, stretch)
-        return Reply((values[1], values[2], values[3]), windows, 0.0, step)
+        return ItemResult((values[1], values[2], values[3]), windows, 0.0, step)
 
     def _complete(self, number: int, update: Update, stretch: Stretch) -> Step:
         counted = self.policy.counted(number)

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.converge.deployment import Deployment
+from deploy.converge.deployment import PlanRunner
 from deploy.converge.publication import PublishedData
 from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
 from deploy.jobs.attached_job import SubmittedJobs
@@ -110,16 +110,16 @@ def test_a_retry_of_one_that_went_on_to_its_end_is_for_those_that_failed(nodes: 
 def test_a_start_that_was_interrupted_counts_as_cut_short(
     nodes: PlayedNodes, tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carried_out = Deployment._phase
+    carried_out = PlanRunner._phase
 
-    def interrupted(self: Deployment, phase: str, plans: Any) -> None:
+    def interrupted(self: PlanRunner, phase: str, plans: Any) -> None:
         if phase == "services":
             assert newest_recap(tmp_path)["complete"] is False  # what a kill would leave
             raise KeyboardInterrupt
         carried_out(self, phase, plans)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Deployment, "_phase", interrupted)
+        patch.setattr(PlanRunner, "_phase", interrupted)
         assert fab("deploy start --no-jobs").code == 130
     kept = newest_recap(tmp_path)
     assert (kept["complete"], kept["changed"]) == (False, 6)

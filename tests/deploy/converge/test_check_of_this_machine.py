@@ -10,7 +10,7 @@ from cluster.inventory.task import Task
 from cluster.inventory.training import TrainJob
 from cluster.models.thesis import ThesisModel
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
-from deploy.converge.check import Answer, NodeFacts, check_node
+from deploy.converge.check import NodeFacts, Verdict, check_node
 from deploy.converge.memory_estimate import MEGABYTE, estimate, of_inventory, of_training
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -28,10 +28,10 @@ PI_3B = NodeFacts(
     memory_bytes=1_000_000_000,
     available_bytes=800_000_000,
     taken_ports={},
-    guard=Answer(True, "socket filter"),
-    accounts=Answer(True, "roles run as pi (uid 1000)"),
-    privileges=Answer(True, "roles run as pi (uid 1000)"),
-    data=Answer(True, "synthetic recordings"),
+    guard=Verdict(True, "socket filter"),
+    accounts=Verdict(True, "roles run as pi (uid 1000)"),
+    privileges=Verdict(True, "roles run as pi (uid 1000)"),
+    data=Verdict(True, "synthetic recordings"),
 )
 
 NAMES = [f"rpi{number:02d}" for number in range(1, 17)]
@@ -130,15 +130,19 @@ def test_memory_in_use_by_others_is_a_warning_only_before_the_start() -> None:
         ({"tensorflow": None}, "tensorflow", "make .venv"),
         ({"bits": 32, "machine": "armv7l"}, "platform", "64-bit x86_64 and aarch64 only"),
         ({"machine": "riscv64"}, "platform", "only"),
-        ({"guard": Answer(False, "Operation not permitted")}, "port guard", "open to the whole network"),
+        ({"guard": Verdict(False, "Operation not permitted")}, "port guard", "open to the whole network"),
         (
-            {"accounts": Answer(False, "as pi (uid 1000): no gate before the port: Function not implemented")},
+            {"accounts": Verdict(False, "as pi (uid 1000): no gate before the port: Function not implemented")},
             "accounts",
             "any account of this machine can run code as pi (uid 1000): no gate before the port: Function not "
             "implemented; it needs only to connect to port 2222, 2223, 2224: share",
         ),
-        ({"privileges": Answer(False, "roles run as root (uid 0): no map")}, "privileges", "roles run as root (uid 0)"),
-        ({"data": Answer(False, "x.zip: no such file")}, "data", "x.zip: no such file"),
+        (
+            {"privileges": Verdict(False, "roles run as root (uid 0): no map")},
+            "privileges",
+            "roles run as root (uid 0)",
+        ),
+        ({"data": Verdict(False, "x.zip: no such file")}, "data", "x.zip: no such file"),
     ],
 )
 def test_each_other_obstacle_has_its_line(change: dict[str, object], subject: str, words: str) -> None:

@@ -12,7 +12,7 @@ from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
-from deploy.converge.subject import Answer, Found, NodeWish, Subject
+from deploy.converge.subject import Found, NodeAnswer, NodeWish, Subject
 from deploy.converge.subjects import SUBJECTS, reset_script
 from deploy.converge.survey import fact_script, read_facts
 from tests.deploy.converge.pi import thesis, untouched, wish_for
@@ -33,7 +33,7 @@ class Overcommit:
         return (Change("overcommit", "vm.overcommit_memory", "change", f"to {self.wanted}", steps),)
 
 
-def _read(answer: Answer) -> Mapping[str, object]:
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
     return {"overcommit": int(answer.sections["overcommit"])}
 
 

@@ -22,7 +22,7 @@ from deploy.converge.resources import (
     Folder,
     FstabLines,
     Mounted,
-    Remembered,
+    NotedFolders,
     Running,
     own_fstab_lines,
 )
@@ -134,12 +134,12 @@ def test_the_account_is_made_once() -> None:
 
 
 def test_folders_are_remembered_once_for_each_set_of_them() -> None:
-    noted = Remembered(("/mnt", "/mnt/x"))
+    noted = NotedFolders(("/mnt", "/mnt/x"))
     (change,) = noted.changes(untouched())
     path = change.subject
     kept = {path: FileFact("file", 0o644, "root", "root", b"# /mnt /mnt/x\n/mnt/x\n")}
     assert noted.changes(untouched(files=kept)) == ()
-    assert Remembered(("/mnt", "/mnt/y")).changes(untouched(files=kept)) != ()
+    assert NotedFolders(("/mnt", "/mnt/y")).changes(untouched(files=kept)) != ()
 
 
 def test_what_is_not_there_need_not_be_removed() -> None:
@@ -181,7 +181,7 @@ def test_a_value_is_a_word_of_its_script(tmp_path: Path) -> None:
         Mounted(awkward, awkward, automount=True),
         Running(awkward),
         FstabLines((f"x {awkward} nfs4 ro 0 0",)),
-        Remembered((awkward,)),
+        NotedFolders((awkward,)),
     )
     for resource in resources:
         for step in [step for change in resource.changes(facts) for step in change.steps]:

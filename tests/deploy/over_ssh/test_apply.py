@@ -9,8 +9,18 @@ import pytest
 
 from deploy.cluster.connection import NodeConnection
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import SILENT, Change, Display, Publish, PublishedFile, Reconnect, Shell, Step, Upload
-from deploy.converge.deployment import PHASES, Deployment
+from deploy.converge.change import (
+    SILENT,
+    Change,
+    DeploymentDisplay,
+    Publish,
+    PublishedFile,
+    Reconnect,
+    Shell,
+    Step,
+    Upload,
+)
+from deploy.converge.deployment import PHASES, PlanRunner
 from deploy.converge.recap import Recap
 from tests.deploy.converge.pi import thesis, wish_for
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
@@ -19,7 +29,7 @@ from tests.deploy.over_ssh.sshd import Sshd, running_sshd
 pytestmark = pytest.mark.usefixtures("sudo")
 
 
-class Collecting(Display):
+class Collecting(DeploymentDisplay):
     """Collects the lines."""
 
     def __init__(self, told: list[tuple[str, str]]) -> None:
@@ -152,7 +162,7 @@ def deploy(
     pinned = trusting(folder, *dict.fromkeys(server for _, server in places))
     recap = Recap("start", "thesis", tuple(name for name, _ in places))
     with fleet_of(pinned, places, parallel) as fleet:
-        deployment = Deployment(fleet, wish_for(thesis()), recap, Collecting(told))
+        deployment = PlanRunner(fleet, wish_for(thesis()), recap, Collecting(told))
         plans: Mapping[str, dict[str, tuple[Change, ...]]] = {
             phase: {name: (change(*steps_of(name)), change(*steps_of(name))) for name, _ in places}
             for phase in ("prepare", "code")
@@ -212,7 +222,7 @@ def test_who_is_lost_when_decides_whether_roles_are_started(
         "services": {"rpi11": (change(Shell("start", f"touch {tmp_path}/started")),)},
     }
     with fleet_of(trusting(tmp_path, sshd), [("rpi01", sshd), ("rpi11", sshd)]) as fleet:
-        deployment = Deployment(fleet, wish_for(thesis()), recap, SILENT)
+        deployment = PlanRunner(fleet, wish_for(thesis()), recap, SILENT)
         assert deployment.carry_out(plans) is (note == "")
     assert " ".join(recap.notes).startswith(note)
     assert recap.failed == (doomed,)
