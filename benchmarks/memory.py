@@ -80,7 +80,7 @@ class Sampler:
             for name, process_id in self._process_ids.items():
                 try:
                     self.samples[name].append(anonymous_bytes(process_id))
-                except OSError:  # it died: the job that needs it says so
+                except OSError:  # it died: the job that needs it reports that
                     return
             if self._stop.wait(self._every_seconds):
                 return

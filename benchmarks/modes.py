@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def plan(given: argparse.Namespace) -> tuple[int, Sequence[int]]:
-    """Epochs and seeds: quick has fewer of both, and every variant all the same."""
+    """Epochs and seeds: quick has fewer of both; every variant has the same."""
     epochs, seeds = (QUICK_EPOCHS, SEEDS[:1]) if given.quick else (EPOCHS, SEEDS)
     return given.epochs or epochs, given.seeds or seeds
 

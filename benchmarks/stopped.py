@@ -1,7 +1,7 @@
 """How long no update comes when half of the workers stop at once: 16 of 32, with the shipped timing.
 
 Lean role processes on this machine, two parameter servers; the updates pull and push 27,590 values. Every other worker
-is sent SIGSTOP at the same moment, in the middle of the run, and goes on 25 s later. What is measured is the longest
+is sent SIGSTOP at the same moment, in the middle of the run, and continues 25 s later. What is measured is the longest
 time from one update's outcome to the next one's meanwhile. Every round is a cluster of its own, and each update that
 was scheduled has to be applied once.
 """

@@ -33,7 +33,7 @@ class Spent:
 
     @classmethod
     def now(cls, updates: int) -> "Spent":
-        """So much so far."""
+        """The counts and clocks of this moment."""
         return cls(updates, time.monotonic(), time.process_time(), _by_thread())
 
 

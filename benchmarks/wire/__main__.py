@@ -45,7 +45,7 @@ def _last_line(output: bytes) -> str:
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Ours with fp16 in `bytes_per_step`, `packets_per_step` and `.._over_ours`; null where a variant has no figures.
 
-    What moves the same values as ours with fp32 is held against that: `.._over_ours_fp32`, and two float32 vectors.
+    What moves the same values as ours with fp32 is compared with that: `.._over_ours_fp32`, and two float32 vectors.
     """
     of = {row["variant"]: row for row in rows}
     ours, fp32, tutorial, read_once = of["ours_fp16"], of["ours"], of["tutorial"], of["read_once"]

@@ -28,7 +28,7 @@ RECORDING = re.compile(r"RawData/acc_exp(\d+)_user(\d+)\.txt")
 
 @dataclass(frozen=True)
 class Segment:
-    """A labelled stretch: rows `[start, stop)` of a recording, zero-based; `line` is where labels.txt says so."""
+    """A labelled stretch: rows `[start, stop)` of a recording, zero-based; `line` is its line in labels.txt."""
 
     experiment: int
     subject: int

@@ -20,7 +20,7 @@ from cluster.data.store import store
 from cluster.errors import DataError
 
 CHECKSUM_SUFFIX = ".sha256"
-"""What `sha256sum FILE > FILE.sha256` leaves beside a file is held against the file."""
+"""What `sha256sum FILE > FILE.sha256` leaves beside a file is checked against the file."""
 SHORT_KEY = 16
 """Hexadecimal digits of the key in a folder's name: 64 bits."""
 

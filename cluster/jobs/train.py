@@ -214,7 +214,7 @@ class TrainRun(Job):
     def _cut(self, session: Session | Solo) -> None:
         """Give the job a number of micro-batches: that of the user or of the run, or one that suits these workers."""
         if isinstance(self.job.micro_batches, int):
-            found = MicroBatches(self.job.micro_batches, "jobs.train.micro_batches says so")
+            found = MicroBatches(self.job.micro_batches, "set by jobs.train.micro_batches")
         elif self.resumption is not None:
             found = MicroBatches(self.resumption.micro_batches, "the run began with it")
         else:

@@ -1,6 +1,6 @@
-"""Phrases that riddle, the plain words for each, and how often each file still has one.
+"""Phrases that riddle, and the plain words for each.
 
-`python -m tests.habits.plain_english --write` counts again and writes `plain_english_left.txt`.
+`python -m tests.habits.plain_english FILE...` prints those of the files.
 """
 
 import argparse
@@ -13,10 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-LEFT = Path(__file__).with_name("plain_english_left.txt")
-GENERATED = ("docs/inventory.md", "docs/metrics.md", "docs/page.md")
-"""Pages that a program writes, whole or in part: their sentences come from the product's modules."""
-
 BETTER = {
     r"(?:is|are|was|were|be|been|being|get|gets) told": "is notified, reads, shows, reports",
     r"told": "reported, notified",
@@ -96,31 +92,15 @@ def files(patterns: tuple[str, ...]) -> Iterator[Path]:
 
 
 def name(path: Path) -> str:
-    """A file's path in the project, as the list has it."""
+    """A file's path in the project."""
     return path.relative_to(PROJECT).as_posix()
 
 
-def counted() -> Counter[str]:
-    """How often each listed file has one of the phrases: product, benchmarks, tools, generated pages; without zeros."""
-    paths = [*files(PRODUCT), *(PROJECT / page for page in GENERATED)]
-    return +Counter({name(path): len(found(path)) for path in paths})
-
-
-def left() -> dict[str, int]:
-    """The list in the repository: how often each file may still have one."""
-    rows = (line.rsplit(" ", 1) for line in LEFT.read_text(encoding="utf-8").splitlines())
-    return {path: int(count) for path, count in rows}
-
-
 def main() -> None:
-    """Prints the phrases of the files that are named, or writes the list."""
+    """Prints the phrases of the files that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="count again and write the list")
-    parser.add_argument("file", nargs="*", type=Path, help="files whose phrases are printed")
-    chosen = parser.parse_args()
-    if chosen.write:
-        LEFT.write_text("".join(f"{path} {count}\n" for path, count in sorted(counted().items())), encoding="utf-8")
-    for path in chosen.file:
+    parser.add_argument("file", nargs="+", type=Path, help="files whose phrases are printed")
+    for path in parser.parse_args().file:
         for phrase, times in Counter(found(path)).items():
             print(f"{path}: {times} x {phrase!r}: {better(phrase)}")
 
