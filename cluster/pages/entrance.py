@@ -64,9 +64,11 @@ class Entrance:
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def close(self) -> None:
-        """Accept no more."""
+        """Accept no more, and cut what is still open; the loop closes those sockets in its next turn."""
         self._loop.remove_reader(self._door.listener)
         self._sweeping.cancel()
+        for connection in [one for one in self._connections if one.made]:
+            self._end(connection)
 
     def _accept(self) -> None:
         for accepted, client in self._accepted():

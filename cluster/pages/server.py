@@ -315,6 +315,7 @@ class PageServer:
             await self._server.serve(sockets=[])  # which come through the entrance
         finally:
             entrance.close()
+            await asyncio.sleep(0)
 
 
 async def _unknown(_request: Request, _problem: Exception) -> Response:

@@ -16,10 +16,7 @@ from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
 from deploy.converge.change import DeploymentDisplay
 from deploy.converge.deployment import LOOKING, Outlook, Result
-from deploy.converge.desired import Machines
-from deploy.converge.node_table import node_rows
 from deploy.converge.survey import survey
-from deploy.converge.systemd import role_states
 from deploy.converge.this_machine import plan_start
 from deploy.jobs.services import JobServices, coordinator_metrics
 from deploy.terminal import console
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from cluster.inventory import Task
+    from deploy.converge.desired import Machines
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class ViewOfThisMachine(View):
 class ViewOfMachines(View):
     """`View` of a cluster of machines: its nodes."""
 
-    def __init__(self, cluster: Cluster, machines: Callable[[], Machines]) -> None:
+    def __init__(self, cluster: Cluster, machines: "Callable[[], Machines]") -> None:
         super().__init__(cluster)
         self._machines = machines
 
@@ -172,6 +170,9 @@ class ViewOfMachines(View):
 
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """See `View`."""
+        from deploy.converge.node_table import node_rows
+        from deploy.converge.systemd import role_states
+
         machines = self._machines()
         with waiting_for(LOOKING, quiet=with_job):
             seen = survey(fleet, machines.ask, names)

@@ -1,16 +1,18 @@
 """`status`: what each node is, in one row. Pure."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deploy.cluster.services import RoleState, RoleStatus
-from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import MEGABYTE
 from deploy.converge.survey import Survey
 from deploy.converge.systemd import role_states
 from deploy.render.storage import fstab_lines
 from deploy.render.units import MONITOR_UNIT
+
+if TYPE_CHECKING:
+    from deploy.converge.desired import Machines
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class NodeRow:
         return {**asdict(self), "well": self.well}
 
 
-def node_rows(wish: Machines, survey: Survey[MachineFacts]) -> tuple[NodeRow, ...]:
+def node_rows(wish: "Machines", survey: Survey[MachineFacts]) -> tuple[NodeRow, ...]:
     """A row for every node that was asked, in the order of the inventory."""
     roles = role_states(wish.inventory, survey).roles
     return tuple(
@@ -49,7 +51,7 @@ def node_rows(wish: Machines, survey: Survey[MachineFacts]) -> tuple[NodeRow, ..
     )
 
 
-def _row(wish: Machines, survey: Survey[MachineFacts], name: str, roles: tuple[RoleStatus, ...]) -> NodeRow:
+def _row(wish: "Machines", survey: Survey[MachineFacts], name: str, roles: tuple[RoleStatus, ...]) -> NodeRow:
     address = wish.inventory.hosts[name]
     if name in survey.lost:
         reason = survey.lost[name].last_lines[0]

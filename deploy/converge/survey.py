@@ -17,7 +17,6 @@ from deploy.common.texts import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
 from deploy.converge.subject import NodeAnswer
-from deploy.converge.subjects import SUBJECTS
 
 FACTS_SECONDS = 90.0
 """For one question; a Pi 3 that is busy training answers within ten."""
@@ -90,6 +89,8 @@ def failure_of(name: str, error: ClusterError) -> StepFailure:
 
 def fact_script(questions: Questions) -> str:
     """The one question. One script and few processes: on a Pi 3 each costs some ten milliseconds."""
+    from deploy.converge.subjects import SUBJECTS  # which a cluster on one machine never asks for
+
     return filled(
         "converge/ask.sh",
         places=places,
@@ -122,6 +123,8 @@ def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> Ma
 
 
 def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: float) -> MachineFacts:
+    from deploy.converge.subjects import SUBJECTS
+
     system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
     python = sections["python"].split()
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
