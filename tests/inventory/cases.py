@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster.inventory import Inventory, InventoryError, Machine, Problem
+from cluster.inventory import Inventory, InventoryError, InventoryProblem, Machine
 from cluster.inventory.loading import loads
 
 PROJECT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def read(text: str, overrides: Sequence[str] = (), on: Machine | None = None) ->
     return loads(text, "mine.yaml", overrides, path=Path("mine.yaml"), machine=on or machine())
 
 
-def problems(text: str, overrides: Sequence[str] = (), on: Machine | None = None) -> tuple[Problem, ...]:
+def problems(text: str, overrides: Sequence[str] = (), on: Machine | None = None) -> tuple[InventoryProblem, ...]:
     """What is wrong with the text; nothing when it can be read."""
     try:
         read(text, overrides, on)
@@ -57,7 +57,7 @@ def problems(text: str, overrides: Sequence[str] = (), on: Machine | None = None
     return ()
 
 
-def only(text: str, overrides: Sequence[str] = (), on: Machine | None = None) -> Problem:
+def only(text: str, overrides: Sequence[str] = (), on: Machine | None = None) -> InventoryProblem:
     """The one thing wrong with the text."""
     found = problems(text, overrides, on)
     assert len(found) == 1, "\n".join(str(problem) for problem in found) or "no problem found"
