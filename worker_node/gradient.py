@@ -31,12 +31,6 @@ class BatchGradient(PieceGradient):
     norm: Any
 
 
-def cross_entropy(logits: Any, classes: Any, class_count: int, label_smoothing: float) -> Any:
-    """Loss of each window, float32 (n,), against labels smoothed by `label_smoothing` spread over all classes."""
-    labels = tf.one_hot(classes, class_count) * (1.0 - label_smoothing) + label_smoothing / class_count
-    return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
-
-
 def piece_sizes(batch_size: int, micro_batches: int) -> list[int]:
     """Windows of each micro-batch: equal to within one, and the same on every worker."""
     borders = [batch_size * k // micro_batches for k in range(micro_batches + 1)]
@@ -57,20 +51,23 @@ class GradientOfBatch:
         self._piece = tf.function(self._of_piece, autograph=False)
 
     def _of_piece(self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any) -> tuple[Any, ...]:
-        layout, job = self._network.layout, self._job
+        layout, job, objective = self._network.layout, self._job, self._network.objective
+        share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
+        windows, classes = self._network.augmented(windows, classes, seed)
         with tf.GradientTape() as tape:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))
             output = self._network.apply(named, windows, training=True, seed=seed)
-            losses = cross_entropy(output.logits, classes, self._network.problem.classes, job.label_smoothing)
+            losses = objective.losses(classes, output.logits, smoothing=job.label_smoothing)
             loss = tf.reduce_sum(losses) / job.batch_size
+            if output.penalty is not None:
+                loss += share * output.penalty
         gradient = tape.gradient(loss, trained)
-        hits = tf.reduce_sum(tf.cast(tf.equal(tf.argmax(output.logits, 1, tf.int32), classes), tf.float32))
+        hits = objective.hits(classes, output.logits)
         measured = [
             tf.reshape(output.statistics[slot.spec.name], [-1]) for slot in layout.slots if not slot.spec.trained
         ]
         new = tf.concat(measured, 0) if measured else tf.zeros([0])
-        share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
         if job.l2:
             gradient += (share * job.l2) * (self._decayed * trained)
         return loss, hits, gradient, new * share

@@ -12,17 +12,17 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from cluster.models.layers import BidirectionalLstm, Dense
-from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Network, Output, Problem, Tensors
 from cluster.models.residual import ResidualModel
 
-PROBLEM = Problem(window_steps=128, channels=9, classes=6)
+PROBLEM = Problem((128, 9), 6)
 BATCH = 32
 HIDDEN, LAYERS = 28, 2
 PARAMETERS = 29_182
 LEARNING_RATE = 1e-3
 
 
-class ResidualBidirectional(Network):
+class ResidualBidirectional(BuiltIn):
     """The network as the engine trains it: a pure function of the flat vector."""
 
     @classmethod

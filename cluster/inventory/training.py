@@ -159,6 +159,10 @@ class _Keys(Section):
         description=f"how updates meet: {', '.join(f'`{name}` {mode.summary}' for name, mode in MODES.items())}",
     )
     data: DataSettings = DataSettings()
+    app: Text | None = Field(
+        None,
+        description="a Python file, or a folder with `app.py`, that brings a model, data or both ([apps](apps.md))",
+    )
     model: ModelConfig = MODELS[SECTION_NAMES["model"]].Options()
     epochs: int = Field(30, ge=1, le=100_000, description="passes over the training windows")
     batch_size: int = Field(100, ge=1, le=65_536, description="windows of one update")

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cluster.apps import App, network_of
+from cluster.apps import load as load_app
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.engine.chaos import ChaosPlan
@@ -21,7 +23,7 @@ from cluster.inventory.training import MicroBatches, TrainJob, auto_micro_batche
 from cluster.jobs import checkpointing, evaluate
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
-from cluster.jobs.evaluate import Evaluator, figures_computed
+from cluster.jobs.evaluate import Evaluation, Evaluator, figures_computed
 from cluster.jobs.fit import Fit, Plan, Rows
 from cluster.jobs.job_metrics import TrainingMetrics
 from cluster.jobs.lifecycle import Job
@@ -32,7 +34,7 @@ from cluster.jobs.session import Runner, Session, Solo
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, store
 from cluster.jobs.training import DivergedError, Trainer
-from cluster.models.network import build
+from cluster.models.network import Network, Problem, build
 from cluster.status.events import BatchesCut, Diverged, Restored, StageBegan, UpdatesCounted, Validating
 from cluster.status.parts import Figures
 from ps_node.shard import VectorState
@@ -83,19 +85,14 @@ class TrainRun(Job):
             raise UsageError(
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
+        app = load_app(Path(job.app)) if job.app is not None else None
         self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit)
         known = slice(self.dataset.train_windows)
         self.train_rows, self.validation_rows = split_validation(
             self.dataset.subjects()[known], job.validation_subjects, job.seed, self.dataset.classes()[known]
         )
         self._plan(self.train_rows)
-        self.network = self.report.network = build(
-            job.model,
-            window_steps=self.dataset.window_steps,
-            channels=self.dataset.channels,
-            classes=len(self.dataset.labels),
-            keep_probability=job.keep_probability,
-        )
+        self.network = self.report.network = self._network(app)
         try:
             self.network.layout.shards(len(self.inventory.of_role("ps")) if job.facts.needs_roles() else 1)
         except ValueError as problem:
@@ -104,6 +101,20 @@ class TrainRun(Job):
             self.resumption = self._resumption(self.resumed)
         self.standardization = Standardization.of(self.dataset, self.train_rows)
         self.cancel.check()
+
+    def _network(self, app: App | None) -> Network:
+        """The app's model, or the built-in one that the job names. Raises UsageError."""
+        dataset, job = self.dataset, self.job
+        if app is not None and app.has_model:
+            problem = Problem(dataset.input_shape, dataset.outputs, job.keep_probability, dataset.inputs.dtype)
+            return network_of(app, problem, dataset.targets.shape, job.seed)
+        return build(
+            job.model,
+            window_steps=dataset.window_steps,
+            channels=dataset.channels,
+            classes=dataset.outputs,
+            keep_probability=job.keep_probability,
+        )
 
     def _resumption(self, run: Path) -> Resumption | None:
         found, refused = checkpointing.resume(run, self.job, self.dataset.sha256, self.network.layout.size)
@@ -128,13 +139,13 @@ class TrainRun(Job):
             if self.resumed is not None:
                 done = [fit.epochs_done for fit in self.report.fits]
                 self.stream.emit(Restored(*[*done, 0, 0][:2]))
-            mode, runner = self._placed(session, folder)
+            mode, runner, evaluation = self._placed(session, folder)
             self._say_what(session)
             self.report.same_bits = reproducible(self.job, session.processors())
             self.report.wire.read = session.server_traffic
             self._totals = mode.shards.totals
             self._count_updates()
-            evaluator = Evaluator(runner, len(self.dataset.labels))
+            evaluator = Evaluator(runner, evaluation)
             used = self._trained(runner, mode, evaluator, folder)
             if not self.report.fits[0].scheduled:
                 return
@@ -152,7 +163,7 @@ class TrainRun(Job):
             return Session(self.inventory, self.cancel, self.metrics, self.display)
         return Solo(self.inventory, self.cancel, self.metrics)
 
-    def _placed(self, session: Session | Solo, folder: RunFolder) -> tuple[Mode, Runner]:
+    def _placed(self, session: Session | Solo, folder: RunFolder) -> tuple[Mode, Runner, Evaluation]:
         """The parameters on their places, every function traced, and the workers in the cluster."""
         job, network = self.job, self.network
         state = self.resumption.state if self.resumption else VectorState(network.initial(job.seed))
@@ -175,8 +186,9 @@ class TrainRun(Job):
         with self.display.busy("placing the parameters, tracing the network"):
             mode = mode_of(Setup(job, network, windows, state, places, session.workers, speeds))
             functions |= mode.functions
-            functions[evaluate.FUNCTION] = evaluate.traced(network, windows, mode.shards)
-        return mode, runner or session.dispatch(functions, job.deadline_seconds, saboteur)
+            evaluation = Evaluation(network, windows, mode.shards)
+            functions[evaluate.FUNCTION] = evaluation.function
+        return mode, runner or session.dispatch(functions, job.deadline_seconds, saboteur), evaluation
 
     def _trained(self, runner: Runner, mode: Mode, evaluator: Evaluator, folder: RunFolder) -> Fit:
         """The fit to be used, with checkpoints on the way."""
@@ -187,7 +199,7 @@ class TrainRun(Job):
         with keeper:
             trainer = Trainer(
                 runner, mode, self.job, self.cancel, self.stream.emit, self.report.wire, keeper,
-                classes=len(self.dataset.labels),
+                objective=self.network.objective,
             )  # fmt: skip
             try:
                 used = self._fits(trainer, evaluator, mode.shards)
@@ -201,15 +213,13 @@ class TrainRun(Job):
 
     def _test(self, evaluator: Evaluator, used: Fit) -> None:
         """A cancelled run is tested too, which makes a result of it, but only while the person still waits."""
-        final, confusion = evaluate.tested(
-            evaluator, self.dataset, self.standardization, self.stream.emit, self.cancel.overdue
-        )
-        if int(confusion.sum()) < self.dataset.test_windows:
+        found = evaluate.tested(evaluator, self.dataset, self.standardization, self.stream.emit, self.cancel.overdue)
+        if found.examples < self.dataset.test_windows:
             self.display.say("test: interrupted, no figures; run `fab job evaluate`")
             return
-        self.report.final, self.report.confusion = final, confusion
-        if final is not None:
-            self.stream.emit(figures_computed("test", final, self.dataset.labels, confusion, used.epoch))
+        self.report.final, self.report.confusion = found.figures, found.confusion
+        if found.figures is not None:
+            self.stream.emit(figures_computed("test", found, self.dataset.labels, used.epoch))
 
     def _cut(self, session: Session | Solo) -> None:
         """Give the job a number of micro-batches: that of the user or of the run, or one that suits these workers."""
@@ -299,12 +309,12 @@ class TrainRun(Job):
     def _validate(self, evaluator: Evaluator, fit: Fit) -> Figures | None:
         """Figures of the parameters as they are on the held-out people."""
         self.stream.emit(Validating(True))
-        found, confusion = evaluator(self.validation_rows, self.standardization, stop=lambda: self.cancel.asked)
-        if found is not None and not self.cancel.asked:
-            labels, epoch = self.dataset.labels, fit.cursor.epoch + 1
-            self.stream.emit(figures_computed("validation", found, labels, confusion, epoch))
+        found = evaluator(self.validation_rows, self.standardization, stop=lambda: self.cancel.asked)
+        if found.figures is not None and not self.cancel.asked:
+            epoch = fit.cursor.epoch + 1
+            self.stream.emit(figures_computed("validation", found, self.dataset.labels, epoch))
         self.stream.emit(Validating(False))
-        return found
+        return found.figures
 
     def _say_what(self, session: Session | Solo) -> None:
         described, cut = self.network.describe(), self.report.micro_batches

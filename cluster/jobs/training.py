@@ -4,7 +4,7 @@ import statistics as stats
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import cos, isfinite, log, pi
+from math import cos, isfinite, pi
 
 from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
@@ -16,6 +16,7 @@ from cluster.jobs.fit import Cursor, Fit, Plan, Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.session import Runner
+from cluster.models.objective import Objective
 from cluster.status.events import Consumer, EpochEnded, Planned, Stepped, TrafficCounted, Updated
 from cluster.status.parts import PARTS, Figures
 from cluster.status.state import Pace
@@ -76,11 +77,11 @@ class Trainer:
 
     def __init__(
         self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, emit: Consumer, wire: WireMeter,
-        keeper: RunKeeper, classes: int,
+        keeper: RunKeeper, objective: Objective,
     ) -> None:  # fmt: skip
         self._runner, self._mode, self._job = runner, mode, job
         self._cancel, self._emit, self._wire, self._keeper = cancel, emit, wire, keeper
-        self._classes = classes
+        self._objective = objective
         self.consistent = True
         """Whether every update that was begun is known to be applied: if not, nothing may be kept."""
 
@@ -116,7 +117,7 @@ class Trainer:
             now = time.monotonic()
             pace = pace.advanced(epoch + 1, now)
             ended = EpochEnded(
-                stage, epoch + 1, mean, accuracy=fit.hits / (len(fit.losses) * plan.batch_size),
+                stage, epoch + 1, mean, accuracy=fit.hits / (len(fit.losses) * plan.batch_size) if self._objective.guesses else None,
                 rate=self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1),
                 windows_per_second=(fit.windows - windows) / max(1e-9, fit.train_seconds - seconds),
                 seconds_left=pace.remaining_seconds(now) or 0.0, validation=validation,
@@ -225,8 +226,8 @@ class Trainer:
         fit.hits += step.hits
 
     def _refuse_divergence(self, mean: float, plan: Plan, epoch: int) -> None:
-        guessing = log(max(2, self._classes))
-        if mean > DIVERGED * guessing:
+        guessing = self._objective.loss_of_guessing
+        if guessing is not None and mean > DIVERGED * guessing:
             last = (epoch + 1) * plan.per_epoch - 1
             rate = self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1)
             raise DivergedError(

@@ -7,7 +7,7 @@ from pydantic import Field
 from cluster.inventory.fields import Choice
 from cluster.lazy import tf
 from cluster.models.layers import BidirectionalLstm, Convolution, Dense, Dropout
-from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Problem, Tensors
 
 TAPS, STRIDE = 5, 2
 
@@ -21,7 +21,7 @@ class ConvolutionalModel(Choice):
     layers: int = Field(2, ge=1, le=8, description="bi-LSTM layers")
 
 
-class ConvolutionalLstm(Network):
+class ConvolutionalLstm(BuiltIn):
     """Convolutions with ReLU, bi-LSTM layers, the mean over time, a head."""
 
     name = "conv-lstm"

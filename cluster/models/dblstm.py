@@ -10,7 +10,7 @@ from pydantic import Field
 from cluster.inventory.fields import Choice
 from cluster.lazy import tf
 from cluster.models.layers import BidirectionalLstm, Dense, Dropout, Lstm
-from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Problem, Tensors
 
 WIDE, NARROW = 128, 64
 
@@ -21,7 +21,7 @@ class DeepBidirectionalModel(Choice):
     name: Literal["dblstm"] = Field("dblstm", description="which network this is")
 
 
-class DeepBidirectional(Network):
+class DeepBidirectional(BuiltIn):
     """Fixed widths: only the shape of the windows varies."""
 
     name = "dblstm"

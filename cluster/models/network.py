@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from cluster.inventory.extensions import MODELS, ModelFacts
 from cluster.inventory.fields import Choice
 from cluster.lazy import np, tf
+from cluster.models.objective import Classification, Objective
 from cluster.parameters import Layout, ParameterSpec, Vector
 
 if TYPE_CHECKING:
@@ -103,45 +104,58 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Problem:
-    """What a network is for: windows of shape (window_steps, channels), each of one of `classes` activities.
+    """What a network is for: examples of shape `input_shape`, and how many numbers it answers each one with.
 
-    `keep_probability` is the share of units its dropout keeps in training; 1 drops none.
+    The built-in networks take windows, (steps, channels), and answer with a number for each activity.
+    `keep_probability` is the share of units their dropout keeps in training; 1 drops none.
     """
 
-    window_steps: int
-    channels: int
-    classes: int
+    input_shape: tuple[int, ...]
+    outputs: int
     keep_probability: float = 1.0
+    input_dtype: str = "float32"
+
+    @property
+    def window_steps(self) -> int:
+        """Samples of a window."""
+        return self.input_shape[0]
+
+    @property
+    def channels(self) -> int:
+        """Values of a sample."""
+        return self.input_shape[-1]
+
+    @property
+    def classes(self) -> int:
+        """Activities to choose from."""
+        return self.outputs
 
 
 @dataclass(frozen=True)
 class Output:
     """What a network says about a batch.
 
-    `logits` has shape (batch, classes). `statistics` holds by name, for each untrained parameter, what this batch
-    measured (empty outside training); the owner of the vector averages it into the running value.
+    `logits` has shape (batch, classes), or whatever the task asks for. `statistics` holds by name, for each untrained
+    parameter, what this batch measured (empty outside training); the owner of the vector averages it into the running
+    value. `penalty` is what the network adds to the mean loss (regularization), a scalar.
     """
 
     logits: tf.Tensor
     statistics: dict[str, tf.Tensor] = field(default_factory=dict)
+    penalty: tf.Tensor | None = None
 
 
-class Network(ModelFacts, ABC):
-    """A network without state: parameters come in, logits go out, and nothing is remembered between calls."""
+class Network(ABC):
+    """A network without state: parameters come in, answers go out, and nothing is remembered between calls."""
 
-    def __init__(self, config: Choice, problem: Problem, parts: Sequence[Part]) -> None:
-        self.config = config
-        self.problem = problem
-        parameters = [parameter for part in parts for parameter in part.parameters()]
-        self.layout = Layout(parameters)
-        self._initializers = {parameter.name: parameter.initial for parameter in parameters}
+    layout: Layout
+    problem: Problem
+    objective: Objective
+    """What its answers are for: the loss and the figures."""
 
+    @abstractmethod
     def initial(self, seed: int) -> Vector:
-        """The flat float32 vector of shape (layout.size,) to start from; equal seeds give equal bits anywhere."""
-        specs = [slot.spec for slot in self.layout.slots]
-        return self.layout.pack(
-            {spec.name: self._initializers[spec.name](Draws(seed, k), spec.shape) for k, spec in enumerate(specs)}
-        )
+        """The flat float32 vector of shape (layout.size,) to start from; equal seeds give equal bits."""
 
     def unpack(self, flat: tf.Tensor) -> dict[str, tf.Tensor]:
         """The named tensors in a flat vector of shape (layout.size,), differentiable with respect to it."""
@@ -153,13 +167,41 @@ class Network(ModelFacts, ABC):
 
     @abstractmethod
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
-        """Logits for standardized windows of shape (batch, window_steps, channels).
+        """Answers for a batch of examples, (batch, *input_shape); windows come standardized.
 
         `seed`, int32 of shape (2,), decides the dropout masks and nothing else; equal seeds drop equal elements.
         """
 
+    def augmented(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """A training batch as the network wants to see it; the built-in ones take it as it is."""
+        del seed
+        return inputs, targets
+
+    @abstractmethod
     def describe(self) -> dict[str, object]:
         """The `model` entry of `result.json`: every knob, and how many values are trained and averaged."""
+
+
+class BuiltIn(Network, ModelFacts):
+    """A network of this folder, put together from parts; the job's section `model` chooses and configures it."""
+
+    def __init__(self, config: Choice, problem: Problem, parts: Sequence[Part]) -> None:
+        self.config = config
+        self.problem = problem
+        self.objective = Classification(problem.outputs)
+        parameters = [parameter for part in parts for parameter in part.parameters()]
+        self.layout = Layout(parameters)
+        self._initializers = {parameter.name: parameter.initial for parameter in parameters}
+
+    def initial(self, seed: int) -> Vector:
+        """See Network; the bits are equal on every machine."""
+        specs = [slot.spec for slot in self.layout.slots]
+        return self.layout.pack(
+            {spec.name: self._initializers[spec.name](Draws(seed, k), spec.shape) for k, spec in enumerate(specs)}
+        )
+
+    def describe(self) -> dict[str, object]:
+        """See Network."""
         return {
             **self.config.model_dump(),
             "parameters": self.layout.trained_size,
@@ -170,10 +212,11 @@ class Network(ModelFacts, ABC):
         }
 
 
-def build(config: Choice, *, window_steps: int, channels: int, classes: int, keep_probability: float = 1.0) -> Network:
+def build(config: Choice, *, window_steps: int, channels: int, classes: int, keep_probability: float = 1.0) -> BuiltIn:
     """The network of a job's section `model`, for windows of shape (window_steps, channels).
 
     `keep_probability` is the share of units its dropout keeps in training. Every valid `config` can be built.
     """
-    network: Network = MODELS[config.name](config, Problem(window_steps, channels, classes, keep_probability))  # type: ignore[call-arg, assignment]
+    problem = Problem((window_steps, channels), classes, keep_probability)
+    network: BuiltIn = MODELS[config.name](config, problem)  # type: ignore[call-arg, assignment]
     return network

@@ -7,7 +7,7 @@ from pydantic import Field
 from cluster.inventory.fields import Choice
 from cluster.lazy import tf
 from cluster.models.layers import BidirectionalLstm, Dense, Dropout, LayerNorm
-from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Problem, Tensors
 
 
 class ResidualModel(Choice):
@@ -18,7 +18,7 @@ class ResidualModel(Choice):
     layers: int = Field(3, ge=1, le=8, description="residual layers")
 
 
-class Residual(Network):
+class Residual(BuiltIn):
     """A linear projection to 2 * hidden, `layers` residual bi-LSTM layers, a last norm, the mean over time, a head."""
 
     name = "residual"

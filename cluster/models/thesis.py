@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from cluster.inventory.fields import Choice
 from cluster.lazy import tf
 from cluster.models.layers import Dense, Dropout, Lstm, StepBatchNorm
-from cluster.models.network import Network, Output, Parameter, Part, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Parameter, Part, Problem, Tensors
 
 
 class Direction:
@@ -78,7 +78,7 @@ class ThesisModel(Choice):
         return hidden
 
 
-class Thesis(Network):
+class Thesis(BuiltIn):
     """`n_stacked_layers` layers, `hidden` wide; the head reads the state each direction ends in."""
 
     name = "thesis"

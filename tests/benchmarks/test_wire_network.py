@@ -10,7 +10,7 @@ from benchmarks.wire.network import PARAMETERS, PROBLEM, ResidualBidirectional, 
 from cluster.models.network import Problem
 from tests.models.yardstick import TOLERANCE, perturbed
 
-SMALL = Problem(window_steps=9, channels=PROBLEM.channels, classes=PROBLEM.classes)
+SMALL = Problem((9, PROBLEM.channels), PROBLEM.classes)
 
 
 def test_both_have_29182_parameters() -> None:

@@ -1,0 +1,170 @@
+"""An app: what a Python file offers, found by name, and how its functions are called."""
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cluster.errors import ClusterError, UsageError
+
+ENTRY = "app.py"
+"""The file of a folder that is imported."""
+
+TAKES = {
+    "model": ("input_shape", "outputs"),
+    "init": ("seed",),
+    "forward": ("parameters", "statistics", "x", "training", "seed"),
+    "data": ("folder",),
+    "loss": ("y", "outputs"),
+    "metrics": ("y", "outputs"),
+    "augment": ("x", "y", "seed"),
+}
+"""The functions of an app and what they take."""
+
+TASKS = ("classification", "multilabel", "regression")
+LONGEST_REASON = 300
+
+
+class AppError(UsageError):
+    """An app that cannot be used: the message names its file, the function and the remedy."""
+
+
+@dataclass(frozen=True)
+class App:
+    """An imported app. `file` is the imported one, `folder` the one it lies in; a function it leaves out is None."""
+
+    file: Path
+    task: str
+    functions: dict[str, Callable[..., Any]]
+
+    @property
+    def folder(self) -> Path:
+        """Where the app's other files are."""
+        return self.file.parent
+
+    @property
+    def has_model(self) -> bool:
+        """Whether it brings a model; an app with data() alone trains a built-in one."""
+        return self.has("model") or self.has("init")
+
+    def has(self, name: str) -> bool:
+        """Whether the app has this function."""
+        return name in self.functions
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """The function's answer. Raises AppError, also for whatever the function raises."""
+        with self.blamed(name):
+            return self.functions[name](*arguments)
+
+    @contextmanager
+    def blamed(self, name: str) -> Iterator[None]:
+        """What goes wrong inside is the app's mistake in `name`: one line, with the app's own file and line."""
+        try:
+            yield
+        except ClusterError:
+            raise
+        except Exception as problem:
+            raise AppError(f"{_where(problem, self.file)}: {name}() failed: {_reason(problem)}") from problem
+
+
+def load(path: Path) -> App:
+    """Import the app in a file or folder. Raises AppError in one line for whatever is wrong with it."""
+    file = path / ENTRY if path.is_dir() else path
+    if not file.is_file():
+        raise AppError(f"{path}: expected a Python file, or a folder with {ENTRY}, got {_kind(path)}")
+    module = _imported(file.resolve())
+    found = {name: value for name in TAKES if (value := getattr(module, name, None)) is not None}
+    for name, value in found.items():
+        _check(file, name, value)
+    if "model" in found and ("init" in found or "forward" in found):
+        raise AppError(f"{file}: expected model(), or init() and forward(), got both: keep one of them")
+    if ("init" in found) != ("forward" in found):
+        there, missing = ("init", "forward") if "init" in found else ("forward", "init")
+        raise AppError(f"{file}: {there}() without {missing}(): a model without Keras needs both")
+    if not {"model", "init", "data"} & set(found):
+        names = [name for name in vars(module) if not name.startswith("_")]
+        close = [f"{match[0]} looks like {name}" for name in ("model", "data", "init")
+                 if (match := get_close_matches(name, names, 1))]  # fmt: skip
+        hint = f" ({'; '.join(close)})" if close else ""
+        raise AppError(f"{file}: expected a function model(input_shape, outputs), or init() and forward(){hint}")
+    task = getattr(module, "task", TASKS[0])
+    if task not in TASKS:
+        raise AppError(f"{file}: task: expected {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}")
+    return App(file, task, found)
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return f"a folder without {ENTRY}"
+    return "something else" if path.exists() else "nothing there"
+
+
+def _imported(file: Path) -> ModuleType:
+    name = f"pscluster_app_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise AppError(f"{file}: expected a Python file that ends in .py: rename it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # the folder may be a run's copy, or read-only
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as problem:
+        del sys.modules[name]
+        if isinstance(problem, ModuleNotFoundError):
+            remedy = f": add {problem.name} to requirements.txt beside {file.name}, or lay the module there"
+        elif isinstance(problem, SystemExit):
+            remedy = ': an app is imported, not run: put what it does under `if __name__ == "__main__":`'
+        else:
+            remedy = ""
+        raise AppError(f"{_where(problem, file)}: cannot be imported: {_reason(problem)}{remedy}") from problem
+    finally:
+        sys.dont_write_bytecode = before
+    return module
+
+
+def _check(file: Path, name: str, value: Any) -> None:
+    wanted = TAKES[name]
+    shown = f"{name}({', '.join(wanted)})"
+    if not callable(value):
+        raise AppError(f"{file}: {name}: expected a function {shown}, got {type(value).__name__}")
+    if inspect.iscoroutinefunction(value):
+        raise AppError(f"{file}: {name}: expected a plain function {shown}, got an async one")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*wanted)
+    except TypeError:
+        raise AppError(f"{file}: {name}: expected a function {shown}, got {name}{signature}") from None
+
+
+def _where(problem: BaseException, file: Path) -> str:
+    """The app's file and line nearest to the problem."""
+    if isinstance(problem, SyntaxError) and problem.filename:
+        return f"{problem.filename}:{problem.lineno}"
+    folder = str(file.resolve().parent)
+    lines = [frame for frame in traceback.extract_tb(problem.__traceback__)
+             if frame.filename.startswith(folder)]  # fmt: skip
+    return f"{lines[-1].filename}:{lines[-1].lineno}" if lines else str(file)
+
+
+def _reason(problem: BaseException) -> str:
+    """Kind and text of a foreign exception in one line. Keras and TensorFlow write paragraphs: the first one counts."""
+    if isinstance(problem, SyntaxError):
+        return f"SyntaxError: {problem.msg}"
+    text = " ".join(part for part in str(problem).strip().split("\n\n")[0].split())
+    shown = text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+    return f"{type(problem).__name__}: {shown}" if shown else type(problem).__name__

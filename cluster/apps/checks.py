@@ -1,0 +1,135 @@
+"""What a traced model may not contain, found before a worker sees it: each with its name and a remedy."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.apps.app import App, AppError
+from cluster.models.network import Network
+from cluster.models.objective import Classification, Multilabel
+
+import tensorflow as tf  # isort: skip
+from tensorflow.python.framework import kernels  # isort: skip
+
+PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+RANDOM_OPS = {
+    *("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "Multinomial"),
+    *("RandomGamma", "RandomPoissonV2", "ParameterizedTruncatedNormal", "RngReadAndSkip", "RngSkip"),
+}
+"""Ops that draw from a state of their process."""
+
+NO_KERNEL_NEEDED = {"Placeholder", "_Arg", "_Retval", "PartitionedCall", "StatefulPartitionedCall"}
+
+
+def check(app: App, network: Network, targets: tuple[int, ...]) -> None:
+    """Trace the model twice and look at the graphs. `targets` is the shape of one example's target.
+
+    Raises AppError.
+    """
+    first, answers = _traced(app, network)
+    _refuse_captures(app, network, first)
+    for node in _nodes(first.graph):
+        _refuse_op(app, node.op, node.name)
+    second, _ = _traced(app, network)
+    if _contents(first.graph) != _contents(second.graph):
+        raise AppError(
+            f"{app.file}: the model computes something else each time it is traced: it reads a clock, numpy.random, "
+            "random or a counter of its own; draw with keras.random and a SeedGenerator, or from `seed`"
+        )
+    _refuse_shape(app, network, tuple(answers), targets)
+
+
+def _traced(app: App, network: Network) -> tuple[Any, tuple[int | None, ...]]:
+    problem, shapes = network.problem, []
+
+    def forward(vector: Any, inputs: Any, seed: Any) -> Any:
+        output = network.apply(network.unpack(vector), inputs, training=True, seed=seed)
+        shapes.append(tuple(output.logits.shape))
+        extra = [] if output.penalty is None else [output.penalty]
+        return [output.logits, *output.statistics.values(), *extra]
+
+    with app.blamed("model" if app.has("model") else "forward"):
+        concrete = tf.function(forward, autograph=False).get_concrete_function(
+            tf.TensorSpec([network.layout.size], tf.float32),
+            tf.TensorSpec([None, *problem.input_shape], problem.input_dtype),
+            tf.TensorSpec([2], tf.int32),
+        )
+    return concrete, shapes[0]
+
+
+def _refuse_captures(app: App, network: Network, concrete: Any) -> None:
+    for captured, _ in concrete.graph.captures:
+        if captured.dtype == tf.resource:
+            names = [v.name for v in concrete.graph.variables if v.handle is captured]
+            raise AppError(
+                f"{app.file}: the model uses the variable {names[0] if names else captured} that is none of its "
+                "weights: make it with self.add_weight, or hand it to a layer that the model knows"
+            )
+        raise AppError(
+            f"{app.file}: the model uses a tensor of shape {tuple(captured.shape)} made outside of its call: make it a "
+            "NumPy array, or a weight with trainable=False"
+        )
+    del network
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
+
+
+def _refuse_op(app: App, op: str, name: str) -> None:
+    if op in PYTHON_OPS:
+        raise AppError(
+            f"{app.file}: the model calls Python while it computes ({name}: tf.py_function or tf.numpy_function): "
+            "workers run graphs without Python; write it with TensorFlow or keras.ops"
+        )
+    if op in RANDOM_OPS:
+        raise AppError(
+            f"{app.file}: the model draws random numbers with {op} ({name}), whose state is that of a process: use "
+            "keras.random with a SeedGenerator, or tf.random.stateless_* with `seed`"
+        )
+    if op in NO_KERNEL_NEEDED or op.startswith("__inference") or op.startswith("__forward"):
+        return
+    if not hasattr(tf.raw_ops, op) and not op.startswith("_"):
+        raise AppError(
+            f"{app.file}: the model uses the op {op} ({name}), which is none of TensorFlow's: workers have no kernel "
+            "for it; write it with TensorFlow's own"
+        )
+    registered = kernels.get_registered_kernels_for_op(op).kernel
+    if registered and not any(kernel.device_type in ("CPU", "DEFAULT") for kernel in registered):
+        raise AppError(f"{app.file}: the model uses the op {op} ({name}), which has no kernel for a CPU")
+
+
+def _contents(graph: Any) -> list[tuple[str, bytes]]:
+    """Ops and constants in order: names of functions differ from one tracing to the next."""
+    return [
+        (node.op if not node.op.startswith("__") else "call", node.attr["value"].SerializeToString())
+        for node in _nodes(graph)
+    ]
+
+
+def _refuse_shape(app: App, network: Network, answers: tuple[int | None, ...], targets: tuple[int, ...]) -> None:
+    objective, outputs = network.objective, network.problem.outputs
+    where = f"{app.file}: {'model' if app.has('model') else 'forward'}()"
+    if objective.loss is not None and not isinstance(objective, Classification | Multilabel):
+        return
+    if isinstance(objective, Classification):
+        wanted: tuple[int, ...] = (*targets, outputs)
+        kind = f"for {outputs} classes"
+    elif isinstance(objective, Multilabel):
+        wanted, kind = (outputs,), f"for {outputs} labels"
+    else:
+        if None not in answers[1:] and int(np.prod(answers[1:])) == outputs:  # type: ignore[arg-type]
+            return
+        wanted, kind = (outputs,), f"for {outputs} numbers"
+    if len(answers) != len(wanted) + 1 or any(
+        got is not None and got != need for got, need in zip(answers[1:], wanted, strict=True)
+    ):
+        raise AppError(
+            f"{where}: expected answers of shape (batch, {', '.join(map(str, wanted))}) {kind} (task {objective.task}), "
+            f"got (batch, {', '.join(map(str, answers[1:]))}): end the model in `outputs` units, or change `task`"
+        )

@@ -1,0 +1,237 @@
+"""A Keras model as a network of the engine: its weights become slices of the flat vector, its call a pure function.
+
+Keras keeps three kinds of values that are not trained. Seeds of random generators: each gets a seed of its own from
+that of the micro-batch, so that who computes it does not matter. Values that a call changes, such as the moving averages
+of BatchNormalization: they go into the vector's statistics. Values that no call changes, such as a frozen layer's
+weights: they are constants of the graph.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.apps.app import App, AppError
+from cluster.apps.networks import described
+from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.objective import Objective
+from cluster.parameters import Layout, ParameterSpec, Vector
+
+import tensorflow as tf  # isort: skip
+
+STATISTICS_RATE = 0.1
+"""By how much the owner of the vector moves a statistic towards what a worker pushes (`ps_node.steps`)."""
+
+MOST_FROZEN_BYTES = 64 << 20
+"""Constants travel to each worker in every function: TensorFlow's graphs end at 2 GiB, and a Pi's memory before that."""
+
+SEED_STATE = "seed_generator_state"
+
+
+class KerasNetwork(Network):
+    """See the module."""
+
+    def __init__(self, app: App, problem: Problem, objective: Objective, seed: int) -> None:
+        """Build the app's model with `seed`. Raises AppError for what cannot be trained here."""
+        self.app, self.problem, self.objective, self._seed = app, problem, objective, seed
+        self.model = self._built(seed)
+        self._refuse()
+        if _ends_in_probabilities(self.model):
+            self.objective = replace(objective, probabilities=True)
+        self._names = _unique([variable.path for variable in self.model.trainable_variables])
+        rest = self.model.non_trainable_variables
+        self._changed = self._changing(rest)
+        rest_names = _unique([variable.path for variable in rest])
+        self._statistics = {k: rest_names[k] for k in self._changed}
+        specs = [
+            ParameterSpec(name, tuple(variable.shape), decayed=len(variable.shape) > 1)
+            for name, variable in zip(self._names, self.model.trainable_variables, strict=True)
+        ]
+        specs += [
+            ParameterSpec(name, tuple(rest[k].shape), trained=False, decayed=False)
+            for k, name in self._statistics.items()
+        ]
+        self.layout = Layout(specs)
+        self.frozen = {
+            name: np.asarray(variable)
+            for k, (name, variable) in enumerate(zip(rest_names, rest, strict=True))
+            if k not in self._changed and not _is_seed(variable)
+        }
+        self._rest_names = rest_names
+        self._refuse_large_constants()
+
+    def _built(self, seed: int) -> Any:
+        keras.utils.set_random_seed(seed % 2**32)
+        model = self.app.call("model", self.problem.input_shape, self.problem.outputs)
+        if not isinstance(model, keras.Model):
+            raise AppError(
+                f"{self.app.file}: model(): expected a keras.Model of Keras {keras.__version__}, got "
+                f"{type(model).__module__}.{type(model).__name__}: return keras.Model(inputs, outputs), a Sequential or "
+                "a subclass of keras.Model"
+            )
+        batch = keras.KerasTensor((None, *self.problem.input_shape), dtype=self.problem.input_dtype)
+        if len(getattr(model, "inputs", None) or [batch]) != 1:
+            raise AppError(f"{self.app.file}: model(): expected one input, got {len(model.inputs)}: concatenate them")
+        with self.app.blamed("model"):
+            answers = model(batch)
+        if not isinstance(answers, keras.KerasTensor):
+            raise AppError(
+                f"{self.app.file}: model(): expected one tensor as its answer, got a {type(answers).__name__}: "
+                "concatenate the outputs and take them apart in loss()"
+            )
+        return model
+
+    def _refuse(self) -> None:
+        file = self.app.file
+        if not self.model.trainable_variables:
+            raise AppError(f"{file}: model(): it has no weight to train: set trainable = True on a layer")
+        for variable in self.model.trainable_variables:
+            if variable.dtype != "float32":
+                raise AppError(
+                    f"{file}: model(): weight {variable.path} is {variable.dtype}: expected float32 weights; for a "
+                    'faster computation in half precision use dtype="mixed_float16" or "mixed_bfloat16"'
+                )
+        for layer in self.model._flatten_layers():
+            if getattr(layer, "stateful", False):
+                raise AppError(
+                    f"{file}: model(): layer {layer.name} is stateful: its state would depend on which worker saw which "
+                    "example before; leave out stateful=True"
+                )
+
+    def _changing(self, rest: Sequence[Any]) -> list[int]:
+        """Which of the values that are not trained a training call changes. Raises AppError for what cannot travel."""
+        shape = (2, *self.problem.input_shape)
+        with tf.Graph().as_default():
+            inputs = tf.zeros(shape, self.problem.input_dtype)
+            variables = [*self.model.trainable_variables, *rest]
+            given = [tf.compat.v1.placeholder(variable.dtype, variable.shape) for variable in variables]
+            with self.app.blamed("model"), keras.StatelessScope(
+                state_mapping=list(zip(variables, given, strict=True)), collect_losses=True
+            ) as scope:  # fmt: skip
+                self.model(inputs, training=True)
+            after = [scope.get_current_value(variable) for variable in variables]
+        trained = len(self.model.trainable_variables)
+        for variable, before, now in zip(variables[:trained], given, after, strict=False):
+            if now is not before:
+                raise AppError(
+                    f"{self.app.file}: model(): a call assigns weight {variable.path}, which is trained: make it "
+                    "trainable=False, or leave the assignment out"
+                )
+        changed = [
+            k for k, variable in enumerate(rest) if after[trained + k] is not given[trained + k]
+            and not _is_seed(variable)
+        ]  # fmt: skip
+        for k in changed:
+            if rest[k].dtype != "float32":
+                raise AppError(
+                    f"{self.app.file}: model(): a call changes {rest[k].path}, which is {rest[k].dtype}: workers share "
+                    "such values as float32 averages; make it float32, or leave it out"
+                )
+        return changed
+
+    def _refuse_large_constants(self) -> None:
+        size = sum(value.nbytes for value in self.frozen.values())
+        if size > MOST_FROZEN_BYTES:
+            largest = max(self.frozen, key=lambda name: self.frozen[name].nbytes)
+            raise AppError(
+                f"{self.app.file}: model(): {size >> 20} MiB of weights are frozen, more than {MOST_FROZEN_BYTES >> 20} "
+                f"(the largest is {largest}): train them too, or compute what they answer once, in data()"
+            )
+
+    def initial(self, seed: int) -> Vector:
+        """See Network; the bits are those of Keras's initializers on this machine."""
+        model = self.model if seed == self._seed else self._built(seed)
+        rest = model.non_trainable_variables
+        values = dict(zip(self._names, map(np.asarray, model.trainable_variables), strict=True))
+        values |= {name: np.asarray(rest[k]) for k, name in self._statistics.items()}
+        return self.layout.pack(values)
+
+    def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
+        """See Network."""
+        rest, sites = [], 0
+        for name, variable in zip(self._rest_names, self.model.non_trainable_variables, strict=True):
+            if _is_seed(variable):
+                own = tf.random.experimental.stateless_fold_in(seed, sites, alg="philox")
+                rest.append(tf.cast(tf.bitcast(own, tf.uint32), variable.dtype))
+                sites += 1
+            elif name in self.frozen:
+                rest.append(tf.constant(self.frozen[name]))
+            else:
+                rest.append(parameters[name])
+        variables = [*self.model.trainable_variables, *self.model.non_trainable_variables]
+        given = [*(parameters[name] for name in self._names), *rest]
+        with self.app.blamed("model"), keras.StatelessScope(
+            state_mapping=list(zip(variables, given, strict=True)), collect_losses=True
+        ) as scope:  # fmt: skip
+            answers = tf.cast(self.model(windows, training=training), tf.float32)
+            penalties = self.model.losses
+        if not training:
+            return Output(answers)
+        # The owner moves a statistic by STATISTICS_RATE towards what is pushed: push where that lands on Keras's value.
+        statistics = {}
+        for k, name in self._statistics.items():
+            before, now = parameters[name], scope.get_current_value(self.model.non_trainable_variables[k])
+            statistics[name] = tf.stop_gradient(before + (now - before) / STATISTICS_RATE)
+        return Output(answers, statistics, tf.add_n(penalties) if penalties else None)
+
+    def augmented(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """See Network: what the app's augment() makes of them."""
+        return augmented(self.app, inputs, targets, seed)
+
+    def describe(self) -> dict[str, object]:
+        """See Network."""
+        return described(self.app, self)
+
+    def filled(self, vector: Vector) -> Any:
+        """A Keras model with the values of a flat vector (layout.size,)."""
+        model, values = self._built(self._seed), self.layout.unpack(vector)
+        for name, variable in zip(self._names, model.trainable_variables, strict=True):
+            variable.assign(values[name])
+        rest = model.non_trainable_variables
+        for k, name in self._statistics.items():
+            rest[k].assign(values[name])
+        for name, variable in zip(self._rest_names, rest, strict=True):
+            if name in self.frozen:
+                variable.assign(self.frozen[name])
+        return model
+
+
+AUGMENTATION = 0x5EED
+"""Folded into the seed of a micro-batch for augment(): dropout sites count from 0."""
+
+
+def augmented(app: App, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A batch as the app's augment() makes it. Raises AppError."""
+    if not app.has("augment"):
+        return inputs, targets
+    own = tf.random.experimental.stateless_fold_in(seed, AUGMENTATION, alg="philox")
+    found = app.call("augment", inputs, targets, own)
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise AppError(f"{app.file}: augment(): expected (x, y), got {type(found).__name__}")
+    return found
+
+
+def _is_seed(variable: Any) -> bool:
+    return bool(variable.path.endswith(SEED_STATE))
+
+
+def _unique(paths: Sequence[str]) -> list[str]:
+    """The paths with a number behind those that came before: subclassed models may repeat a layer's name."""
+    seen: dict[str, int] = {}
+    names = []
+    for path in paths:
+        seen[path] = seen.get(path, 0) + 1
+        names.append(path if seen[path] == 1 else f"{path}#{seen[path]}")
+    return names
+
+
+def _ends_in_probabilities(model: Any) -> bool:
+    """Whether the last layer is a softmax or a sigmoid, as people write it who think of probabilities."""
+    last = model.layers[-1] if model.layers else None
+    if isinstance(last, keras.layers.Softmax):
+        return True
+    activation = getattr(last, "activation", None)
+    return activation in (keras.activations.softmax, keras.activations.sigmoid)

@@ -1,0 +1,93 @@
+"""A model without Keras: init(seed) names its arrays, forward() computes with them."""
+
+from typing import Any
+
+import numpy as np
+
+import cluster.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.apps.app import App, AppError
+from cluster.apps.keras_network import STATISTICS_RATE, augmented
+from cluster.apps.networks import described
+from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.objective import Objective
+from cluster.parameters import Layout, ParameterSpec, Vector
+
+import tensorflow as tf  # isort: skip
+
+
+class PlainNetwork(Network):
+    """init(seed) answers with {name: array}, or with two such: parameters, and statistics that no gradient trains.
+
+    forward(parameters, statistics, x, training, seed) answers with the outputs, or in training with (outputs, new
+    statistics).
+    """
+
+    def __init__(self, app: App, problem: Problem, objective: Objective, seed: int) -> None:
+        """Raises AppError for arrays that cannot travel."""
+        self.app, self.problem, self.objective = app, problem, objective
+        trained, statistics = self._arrays(seed)
+        self._statistics = tuple(statistics)
+        specs = [ParameterSpec(name, value.shape, decayed=value.ndim > 1) for name, value in trained.items()]
+        specs += [ParameterSpec(name, value.shape, False, decayed=False) for name, value in statistics.items()]
+        self.layout = Layout(specs)
+
+    def _arrays(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = self.app.call("init", seed)
+        pair = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+        parts = [self._checked(part, which) for part, which in zip(pair, ("parameters", "statistics"), strict=True)]
+        both = sorted(set(parts[0]) & set(parts[1]))
+        if both:
+            raise AppError(f"{self.app.file}: init(): {both[0]!r} is a parameter and a statistic: rename one")
+        if not parts[0]:
+            raise AppError(f"{self.app.file}: init(): expected at least one array to train, got none")
+        return parts[0], parts[1]
+
+    def _checked(self, part: Any, which: str) -> dict[str, Any]:
+        where = f"{self.app.file}: init()"
+        if not isinstance(part, dict):
+            raise AppError(f"{where}: expected {{name: array}} as its {which}, got {type(part).__name__}")
+        found = {}
+        for name, value in part.items():
+            if not isinstance(name, str) or not name:
+                raise AppError(f"{where}: expected names that are text, got {name!r}")
+            array = np.asarray(value)
+            if array.dtype.kind not in "fiu" or not array.size:
+                raise AppError(f"{where}: {name}: expected an array of numbers, got {array.dtype} of {array.shape}")
+            if not np.isfinite(array).all():
+                raise AppError(f"{where}: {name}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
+            found[name] = array.astype(np.float32)
+        return found
+
+    def initial(self, seed: int) -> Vector:
+        """See Network."""
+        trained, statistics = self._arrays(seed)
+        return self.layout.pack({**trained, **statistics})
+
+    def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
+        """See Network."""
+        statistics = {name: parameters[name] for name in self._statistics}
+        trained = {name: value for name, value in parameters.items() if name not in statistics}
+        found = self.app.call("forward", trained, dict(statistics), windows, training, seed)
+        answers, new = found if isinstance(found, tuple) and len(found) == 2 else (found, statistics)
+        if not isinstance(answers, tf.Tensor):
+            raise AppError(f"{self.app.file}: forward(): expected a tensor, got {type(answers).__name__}")
+        if not training:
+            return Output(tf.cast(answers, tf.float32))
+        if not isinstance(new, dict) or set(new) != set(statistics):
+            raise AppError(
+                f"{self.app.file}: forward(): expected the statistics {', '.join(statistics) or '(none)'}, got "
+                f"{', '.join(new) if isinstance(new, dict) else type(new).__name__}"
+            )
+        pushed = {
+            name: tf.stop_gradient(before + (tf.cast(new[name], tf.float32) - before) / STATISTICS_RATE)
+            for name, before in statistics.items()
+        }
+        return Output(tf.cast(answers, tf.float32), pushed)
+
+    def augmented(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """See Network: what the app's augment() makes of them."""
+        return augmented(self.app, inputs, targets, seed)
+
+    def describe(self) -> dict[str, object]:
+        """See Network."""
+        return described(self.app, self)
