@@ -115,12 +115,9 @@ def figures(confusion: NDArray[np.int64], loss_sum: float) -> Figures:
     f1 = np.divide(2 * precision * recall, total, out=np.zeros_like(hits), where=total > 0)
     there, weights = true > 0, true / windows
     found = {"f1": f1, "precision": precision, "recall": recall}
-    return Figures(
-        accuracy=float(hits.sum() / windows),
-        **{f"{name}_macro": float(values[there].mean()) for name, values in found.items()},
-        **{f"{name}_weighted": float((values * weights).sum()) for name, values in found.items()},
-        loss=loss_sum / windows,
-    )
+    averages = {f"{name}_macro": float(values[there].mean()) for name, values in found.items()}
+    averages |= {f"{name}_weighted": float((values * weights).sum()) for name, values in found.items()}
+    return Figures(loss=loss_sum / windows, accuracy=float(hits.sum() / windows), others={}, **averages)
 
 
 def figures_computed(

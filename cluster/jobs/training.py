@@ -111,7 +111,7 @@ class Trainer:
             if self._cancel.asked:
                 break  # with the validation half done, if at all
             fit.epochs_done = epoch + 1
-            if validation is None or fit.selected is None or validation.accuracy > fit.selected.accuracy:
+            if validation is None or validation.better_than(fit.selected):
                 fit.vector, fit.epoch, fit.selected = self._mode.shards.read(), epoch + 1, validation
             now = time.monotonic()
             pace = pace.advanced(epoch + 1, now)
