@@ -92,7 +92,7 @@ def _refuse_op(app: App, op: str, name: str) -> None:
             f"{app.file}: the model draws random numbers with {op} ({name}), whose state is that of a process: use "
             "keras.random with a SeedGenerator, or tf.random.stateless_* with `seed`"
         )
-    if op in NO_KERNEL_NEEDED or op.startswith("__inference") or op.startswith("__forward"):
+    if op in NO_KERNEL_NEEDED or op.startswith("__"):
         return
     if not hasattr(tf.raw_ops, op) and not op.startswith("_"):
         raise AppError(
@@ -130,6 +130,7 @@ def _refuse_shape(app: App, network: Network, answers: tuple[int | None, ...], t
         got is not None and got != need for got, need in zip(answers[1:], wanted, strict=True)
     ):
         raise AppError(
-            f"{where}: expected answers of shape (batch, {', '.join(map(str, wanted))}) {kind} (task {objective.task}), "
-            f"got (batch, {', '.join(map(str, answers[1:]))}): end the model in `outputs` units, or change `task`"
+            f"{where}: expected answers of shape (batch, {', '.join(map(str, wanted))}) {kind} (task "
+            f"{objective.task}), got (batch, {', '.join(map(str, answers[1:]))}): end the model in `outputs` units, or "
+            "change `task`"
         )

@@ -1,9 +1,9 @@
 """A Keras model as a network of the engine: its weights become slices of the flat vector, its call a pure function.
 
 Keras keeps three kinds of values that are not trained. Seeds of random generators: each gets a seed of its own from
-that of the micro-batch, so that who computes it does not matter. Values that a call changes, such as the moving averages
-of BatchNormalization: they go into the vector's statistics. Values that no call changes, such as a frozen layer's
-weights: they are constants of the graph.
+that of the micro-batch, so that who computes it does not matter. Values that a call changes, such as the moving
+averages of BatchNormalization: they go into the vector's statistics. Values that no call changes, such as a frozen
+layer's weights: they are constants of the graph.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ STATISTICS_RATE = 0.1
 """By how much the owner of the vector moves a statistic towards what a worker pushes (`ps_node.steps`)."""
 
 MOST_FROZEN_BYTES = 64 << 20
-"""Constants travel to each worker in every function: TensorFlow's graphs end at 2 GiB, and a Pi's memory before that."""
+"""Constants travel to each worker in every function: a graph ends at 2 GiB, and a Pi's memory before that."""
 
 SEED_STATE = "seed_generator_state"
 
@@ -69,8 +69,8 @@ class KerasNetwork(Network):
         if not isinstance(model, keras.Model):
             raise AppError(
                 f"{self.app.file}: model(): expected a keras.Model of Keras {keras.__version__}, got "
-                f"{type(model).__module__}.{type(model).__name__}: return keras.Model(inputs, outputs), a Sequential or "
-                "a subclass of keras.Model"
+                f"{type(model).__module__}.{type(model).__name__}: return keras.Model(inputs, outputs), a Sequential "
+                "or a subclass of keras.Model"
             )
         batch = keras.KerasTensor((None, *self.problem.input_shape), dtype=self.problem.input_dtype)
         if len(getattr(model, "inputs", None) or [batch]) != 1:
@@ -97,8 +97,8 @@ class KerasNetwork(Network):
         for layer in self.model._flatten_layers():
             if getattr(layer, "stateful", False):
                 raise AppError(
-                    f"{file}: model(): layer {layer.name} is stateful: its state would depend on which worker saw which "
-                    "example before; leave out stateful=True"
+                    f"{file}: model(): layer {layer.name} is stateful: its state would depend on which worker saw "
+                    "which example before; leave out stateful=True"
                 )
 
     def _changing(self, rest: Sequence[Any]) -> list[int]:
@@ -137,8 +137,9 @@ class KerasNetwork(Network):
         if size > MOST_FROZEN_BYTES:
             largest = max(self.frozen, key=lambda name: self.frozen[name].nbytes)
             raise AppError(
-                f"{self.app.file}: model(): {size >> 20} MiB of weights are frozen, more than {MOST_FROZEN_BYTES >> 20} "
-                f"(the largest is {largest}): train them too, or compute what they answer once, in data()"
+                f"{self.app.file}: model(): {size >> 20} MiB of weights are frozen, more than "
+                f"{MOST_FROZEN_BYTES >> 20} (the largest is {largest}): train them too, or compute what they answer "
+                "once, in data()"
             )
 
     def initial(self, seed: int) -> Vector:

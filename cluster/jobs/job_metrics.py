@@ -170,7 +170,8 @@ class TrainingMetrics:
                 self._figures("train", event.loss, event.accuracy)
             case events.FiguresComputed(split, figures):
                 self._figures(split, figures.loss, figures.accuracy)
-                self._set("train_f1_macro_ratio", figures.f1_macro, split)
+                if figures.f1_macro is not None:
+                    self._set("train_f1_macro_ratio", figures.f1_macro, split)
             case events.UpdatesCounted():
                 self._totals(event)
             case events.TrafficCounted(sent, received):  # what a parameter server sends is what others pull
@@ -209,9 +210,10 @@ class TrainingMetrics:
         }.items():
             self._counted.set(short, value, *OURS)
 
-    def _figures(self, split: str, loss: float, accuracy: float) -> None:
+    def _figures(self, split: str, loss: float, accuracy: float | None) -> None:
         self._set("train_loss", loss, split)
-        self._set("train_accuracy_ratio", accuracy, split)
+        if accuracy is not None:
+            self._set("train_accuracy_ratio", accuracy, split)
 
 
 class PiMetrics:

@@ -14,6 +14,7 @@ from cluster.logs.screen import Screen, coloured, words
 from cluster.logs.terminal import is_animated
 from cluster.status import events
 from cluster.status.events import Event
+from cluster.status.parts import written
 from cluster.status.state import Pace
 
 log = logging.getLogger(__name__)
@@ -134,6 +135,7 @@ class Terminal:
         self._bar: Bar | None = None
         self._busy = ExitStack()
         self._epoch, self._epochs, self._latest = 0, 0, ""
+        self._unit = "windows"
 
     def consume(self, event: Event) -> None:
         """See Stream."""
@@ -143,6 +145,8 @@ class Terminal:
             case events.Updated():
                 facts = f"epoch {self._epoch + 1}/{self._epochs}  loss {event.loss:.2f}{self._latest}"
                 self._set(event.done, facts)
+            case events.Opened(unit=unit):
+                self._unit = unit
             case events.PointsDrawn():
                 self._latest = f"{event.estimate:.7f} +- {event.standard_error:.7f}"
             case events.Advanced(done):
@@ -158,6 +162,9 @@ class Terminal:
                     self._busy.enter_context(self._display.busy("validation"))
             case events.EpochEnded():
                 self._say_epoch(event)
+            case events.StoppedEarly(stage, epoch):
+                self._close()
+                self._display.say(f"{stage}: stopped early after epoch {epoch}: {event.why()}")
             case events.FiguresComputed("test", figures):
                 self._close()
                 self._display.say(f"test: {figures.line()}")
@@ -176,12 +183,15 @@ class Terminal:
             self._bar = None
 
     def _say_epoch(self, event: events.EpochEnded) -> None:
-        held_out = event.validation.accuracy if event.validation is not None else None
-        shown = "" if held_out is None else f"  validation accuracy {held_out:.4f}"
-        self._latest = f"  {event.windows_per_second:,.0f} windows/s"
-        self._latest += "" if held_out is None else f"  val. {held_out:.3f}"
+        held_out = event.validation
+        shown = "" if event.accuracy is None else f"  accuracy {event.accuracy:.4f}"
+        shown += "" if held_out is None else f"  validation {held_out.headline()}"
+        self._latest = f"  {event.windows_per_second:,.0f} {self._unit}/s"
+        if held_out is not None:
+            value = held_out.loss if held_out.accuracy is None else held_out.accuracy
+            self._latest += f"  val. {value:.3f}"
         self._epoch = event.epoch
         self._display.say(
-            f"{event.stage}: epoch {event.epoch:>3}/{self._epochs}  {event.windows_per_second:>6,.0f} windows/s  "
-            f"loss {event.loss:.4f}  accuracy {event.accuracy:.4f}{shown}  {event.seconds_left:.0f} s left"
+            f"{event.stage}: epoch {event.epoch:>3}/{self._epochs}  {event.windows_per_second:>6,.0f} {self._unit}/s  "
+            f"loss {written(event.loss)}{shown}  {event.seconds_left:.0f} s left"
         )

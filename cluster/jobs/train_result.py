@@ -25,7 +25,7 @@ from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import ChaosLog, latest_calibration
 from cluster.models.network import Network, build
 from cluster.parameters import Vector
-from cluster.status.parts import Figures
+from cluster.status.parts import FIGURE_KEYS, Figures
 from worker_node.recordings import Standardization
 
 DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")
@@ -106,7 +106,7 @@ def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
 
 def describe_figures(figures: Figures | None) -> dict[str, Any]:
     """The figures, or a null for each of them."""
-    return figures.describe() if figures is not None else dict.fromkeys(Figures.__dataclass_fields__)
+    return figures.describe() if figures is not None else dict.fromkeys(FIGURE_KEYS)
 
 
 def digest_of(vector: NDArray[np.float32]) -> str:

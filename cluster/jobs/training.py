@@ -112,12 +112,13 @@ class Trainer:
             if self._cancel.asked:
                 break  # with the validation half done, if at all
             fit.epochs_done = epoch + 1
-            if validation is None or fit.selected is None or validation.accuracy > fit.selected.accuracy:
+            if validation is None or validation.better_than(fit.selected):
                 fit.vector, fit.epoch, fit.selected = self._mode.shards.read(), epoch + 1, validation
             now = time.monotonic()
             pace = pace.advanced(epoch + 1, now)
+            accuracy = fit.hits / (len(fit.losses) * plan.batch_size) if self._objective.guesses else None
             ended = EpochEnded(
-                stage, epoch + 1, mean, accuracy=fit.hits / (len(fit.losses) * plan.batch_size) if self._objective.guesses else None,
+                stage, epoch + 1, mean, accuracy=accuracy,
                 rate=self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1),
                 windows_per_second=(fit.windows - windows) / max(1e-9, fit.train_seconds - seconds),
                 seconds_left=pace.remaining_seconds(now) or 0.0, validation=validation,

@@ -91,16 +91,15 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
         case events.FiguresComputed(split):
             others = {known: found for known, found in state.evaluations.items() if known != split}
             return replace(state, evaluations={**others, split: (seconds, event)})
+        case events.StoppedEarly():
+            return _training(_noted(state, event, seconds), stopped=(seconds, event))
         case events.UpdatesCounted(applied, dropped, rolled_back, resumptions):
             return _counted_training(
                 state, updates_applied=applied, duplicates_dropped=dropped, rolled_back=rolled_back,
                 resumptions=resumptions,
             )  # fmt: skip
-        case events.TrafficCounted(sent, received, steps):
-            return _counted_training(
-                state, pulled_bytes=count.pulled_bytes + sent, pushed_bytes=count.pushed_bytes + received,
-                counted_steps=count.counted_steps + steps,
-            )  # fmt: skip
+        case events.TrafficCounted():
+            return _carried(state, event, count)
         case events.CheckpointWritten():
             return _counted_training(_noted(state, event, seconds), checkpoints=count.checkpoints + 1)
         case events.StageBegan(name, total, unit):
@@ -193,21 +192,30 @@ def _counted_training(state: RunState, **changes: Any) -> RunState:
     return state if state.training is None else _training(state, count=replace(state.training.count, **changes))
 
 
+def _carried(state: RunState, event: events.TrafficCounted, count: TrainCount) -> RunState:
+    return _counted_training(
+        state, pulled_bytes=count.pulled_bytes + event.sent_bytes,
+        pushed_bytes=count.pushed_bytes + event.received_bytes, counted_steps=count.counted_steps + event.steps,
+    )  # fmt: skip
+
+
 def _restored(state: RunState, event: events.Restored) -> RunState:
     """Epochs behind the checkpoint never happened; their lines stay in the event log as words."""
     kept = {"train": event.train_epochs, "refit": event.refit_epochs}
 
-    def lost(epoch: events.EpochEnded) -> bool:
-        return epoch.epoch > kept.get(epoch.stage, 0)
+    def lost(found: events.EpochEnded | events.StoppedEarly) -> bool:
+        return found.epoch > kept.get(found.stage, 0)
 
     lines = tuple(
         (at, events.Noted(*found))
-        if isinstance(line, events.EpochEnded) and lost(line) and (found := line_of(line, at))
+        if isinstance(line, events.EpochEnded | events.StoppedEarly) and lost(line) and (found := line_of(line, at))
         else (at, line)
         for at, line in state.lines
     )
     epochs = tuple((at, epoch) for at, epoch in (state.training.epochs if state.training else ()) if not lost(epoch))
-    return _training(replace(state, lines=lines), epochs=epochs)
+    stopped = state.training.stopped if state.training is not None else None
+    stopped = None if stopped is None or lost(stopped[1]) else stopped
+    return _training(replace(state, lines=lines), epochs=epochs, stopped=stopped)
 
 
 def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
@@ -281,7 +289,7 @@ def _began(state: RunState, event: events.Began) -> RunState:
 def _opened(state: RunState, event: events.Opened, seconds: float) -> RunState:
     if not state.run:
         state = _noted(state, event, seconds)
-    return replace(_training(state, parameters=event.parameters), run=event.run, state="running")
+    return replace(_training(state, parameters=event.parameters), run=event.run, unit=event.unit, state="running")
 
 
 def _resumed(state: RunState, last: float) -> RunState:

@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cluster.status.parts import (
+    ClassCount,
     Count,
     Figures,
+    MixUp,
     Moment,
     Name,
     NodeTasks,
@@ -49,11 +51,15 @@ class Began:
 
 @dataclass(frozen=True)
 class Opened:
-    """The job has its folder, whose name is the id of the run. `parameters`: values that are trained."""
+    """The job has its folder, whose name is the id of the run. `parameters`: values that are trained.
+
+    `unit`: what its workers work off, in the plural: `windows` of recordings, `examples` of other data.
+    """
 
     run: Name
     job: Name
     parameters: Count | None = None
+    unit: Annotated[Name, Field(min_length=1)] = "windows"
 
 
 @dataclass(frozen=True)
@@ -160,13 +166,14 @@ class Updated:
 class EpochEnded:
     """An epoch is finished. Loss and accuracy are those of its batches as they were trained.
 
-    `rate` is the learning rate of its last update; `validation` is null where nothing was held out.
+    `accuracy` is null where the task has none. `rate` is the learning rate of its last update; `validation` is null
+    where nothing was held out.
     """
 
     stage: Name
     epoch: Count
     loss: Number
-    accuracy: Number
+    accuracy: Number | None
     rate: Number
     windows_per_second: Number
     seconds_left: Seconds
@@ -175,18 +182,41 @@ class EpochEnded:
 
 @dataclass(frozen=True)
 class FiguresComputed:
-    """The model was evaluated on `split`, `validation` or `test`. `rows`: windows by true and predicted class."""
+    """The model was evaluated on `split`, `validation` or `test`. `rows`: examples by true and predicted class.
+
+    Both `labels` and `rows` are empty where there is no such matrix: of a regression, of several labels at once, and of
+    more classes than a matrix shows. `counts`: of each label then, if it is known. `mix_ups`: the most frequent ones.
+    """
 
     split: Name
     figures: Figures
-    labels: tuple[Name, ...]
-    rows: tuple[tuple[Count, ...], ...]
+    labels: tuple[Name, ...] = ()
+    rows: tuple[tuple[Count, ...], ...] = ()
     epoch: Count | None = None
+    counts: tuple[ClassCount, ...] = ()
+    mix_ups: tuple[MixUp, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ValueError where the matrix does not have a row and a column for each label."""
         if {len(self.labels)} != {len(self.rows), *map(len, self.rows)}:
             raise ValueError(f"expected {len(self.labels)} rows and columns, got {[len(row) for row in self.rows]}")
+
+
+@dataclass(frozen=True)
+class StoppedEarly:
+    """A fit ends after `epoch`, because its held-out figures have not got better for `patience` epochs.
+
+    `best_epoch` is the one whose parameters are used.
+    """
+
+    stage: Name
+    epoch: Count
+    best_epoch: Count
+    patience: Count
+
+    def why(self) -> str:
+        """In words."""
+        return f"no better for {self.patience} epoch{'s' * (self.patience != 1)} (best: epoch {self.best_epoch})"
 
 
 @dataclass(frozen=True)
@@ -332,9 +362,9 @@ class Counted:
 
 Event = (
     Began | Opened | Resumed | Restored | Ended | Noted | StageBegan | Advanced | Validating | BatchesCut | Planned
-    | Stepped | Updated | EpochEnded | FiguresComputed | UpdatesCounted | TrafficCounted | CheckpointWritten | Diverged
-    | Evaluated | PointsDrawn | Estimated | Calibrated | FaultInjected | Looked | WorkerChanged | RoleSeen
-    | Sampled | TimelineKept | Counted
+    | Stepped | Updated | EpochEnded | FiguresComputed | StoppedEarly | UpdatesCounted | TrafficCounted
+    | CheckpointWritten | Diverged | Evaluated | PointsDrawn | Estimated | Calibrated | FaultInjected | Looked
+    | WorkerChanged | RoleSeen | Sampled | TimelineKept | Counted
 )  # fmt: skip
 
 Consumer = Callable[[Event], None]

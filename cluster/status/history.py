@@ -37,6 +37,7 @@ KEPT: Mapping[str, type[Event]] = {
     "began": events.Began, "opened": events.Opened, "resumed": events.Resumed, "restored": events.Restored,
     "ended": events.Ended, "noted": events.Noted, "stage": events.StageBegan, "cut": events.BatchesCut,
     "planned": events.Planned, "epoch": events.EpochEnded, "figures": events.FiguresComputed,
+    "stopped": events.StoppedEarly,
     "totals": events.UpdatesCounted, "traffic": events.TrafficCounted, "checkpoint": events.CheckpointWritten,
     "diverged": events.Diverged, "estimated": events.Estimated, "calibrated": events.Calibrated,
     "fault": events.FaultInjected, "worker": events.WorkerChanged, "sampled": events.Sampled,
@@ -191,11 +192,13 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
     )  # fmt: skip
     found: list[Stamped] = list(state.lines)
     if state.run and not any(isinstance(event, events.Opened) for _, event in found):
-        found.append((0.0, events.Opened(state.run, state.job, training.parameters if training else None)))
+        found.append((0.0, events.Opened(state.run, state.job, training.parameters if training else None, state.unit)))
     shown = {(at, event.stage, event.epoch) for at, event in found if isinstance(event, events.EpochEnded)}
     for at, epoch in training.epochs if training else ():
         if (at, epoch.stage, epoch.epoch) not in shown:
             found.append((at, epoch))
+    if training and training.stopped and training.stopped not in found:
+        found.append(training.stopped)
     found += state.evaluations.values()
     found += [
         (sample.seconds, events.Sampled(
@@ -283,8 +286,8 @@ def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
         epoch = view.confusion.epoch if view.confusion is not None and view.confusion.split == "test" else None
         confusion = ConfusionView("test", tuple(labels), tuple(tuple(row) for row in rows), epoch)
         view = replace(view, confusion=confusion)
-    if final.get("accuracy") is not None:
-        known = {key: float(value) for key, value in final.items() if value is not None}
+    known = {str(key): float(value) for key, value in final.items() if isinstance(value, int | float)}
+    if "loss" in known:
         view = replace(view, figures={**view.figures, "test": known})
     if view.train is not None:
         view = replace(view, train=_train(view.train, result))

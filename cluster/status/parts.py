@@ -2,8 +2,9 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Annotated
 
 from pydantic import AwareDatetime, Field
@@ -19,26 +20,97 @@ Text = Annotated[str, Field(max_length=20_000)]
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))]
 
 
-@dataclass(frozen=True)
+FIGURE_KEYS = (
+    "accuracy", "f1_macro", "f1_weighted", "precision_macro", "precision_weighted", "recall_macro", "recall_weighted",
+    "loss",
+)  # fmt: skip
+"""The figures that every task may have, in the order of `result.json`."""
+MOST_OTHERS = 32
+LONGEST_OTHER = 100
+"""Characters of the name of another figure."""
+_TAKEN = frozenset({*FIGURE_KEYS, "epoch"})
+_IN_A_LINE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Figures of a classification: macro is the mean over the classes, weighted that over the windows."""
+    """What an evaluation found. None stands for a figure that has no meaning for the task.
 
-    accuracy: Number
-    f1_macro: Number
-    f1_weighted: Number
-    precision_macro: Number
-    precision_weighted: Number
-    recall_macro: Number
-    recall_weighted: Number
+    Of a classification, macro is the mean over the classes and weighted that over the examples. `others` are figures
+    that only this task or this app has, by name, e.g. `mae` of a regression. One that is not finite is left out.
+    """
+
     loss: Number
+    accuracy: Number | None = None
+    f1_macro: Number | None = None
+    f1_weighted: Number | None = None
+    precision_macro: Number | None = None
+    precision_weighted: Number | None = None
+    recall_macro: Number | None = None
+    recall_weighted: Number | None = None
+    others: Mapping[Name, Number] = field(default_factory=dict, hash=False)
 
-    def describe(self) -> dict[str, float]:
-        """The entry of `result.json`."""
-        return asdict(self)
+    def __post_init__(self) -> None:
+        """Raises ValueError for a name in `others` that is a key of `describe`, too long, empty, or one too many."""
+        taken = sorted(_TAKEN & self.others.keys())
+        if taken:
+            raise ValueError(f"expected other figures under names of their own, got {', '.join(taken)}")
+        if len(self.others) > MOST_OTHERS:
+            raise ValueError(f"expected at most {MOST_OTHERS} other figures, got {len(self.others)}")
+        wrong = [name for name in self.others if not 0 < len(name) <= LONGEST_OTHER]
+        if wrong:
+            raise ValueError(f"expected names of 1 to {LONGEST_OTHER} characters, got one of {len(wrong[0])}")
+        known = {name: float(value) for name, value in self.others.items() if isfinite(value)}
+        object.__setattr__(self, "others", known)
+
+    def describe(self) -> dict[str, float | None]:
+        """The entry of `result.json`: a key for each usual figure, null where it has no meaning, then the others."""
+        return {**{key: getattr(self, key) for key in FIGURE_KEYS}, **self.others}
 
     def line(self) -> str:
-        """Accuracy and macro F1 in words."""
-        return f"accuracy {self.accuracy:.4f}, macro F1 {self.f1_macro:.4f}"
+        """Accuracy and macro F1 in words, or the loss where there is neither; then the first of the others."""
+        usual = {"accuracy": self.accuracy, "macro F1": self.f1_macro}
+        known = {name: value for name, value in usual.items() if value is not None} or {"loss": self.loss}
+        more = len(self.others) - _IN_A_LINE
+        shown = [f"{name} {written(value)}" for name, value in (*known.items(), *[*self.others.items()][:_IN_A_LINE])]
+        return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])])
+
+    def headline(self) -> str:
+        """The one figure that stands for all: the accuracy, or the loss where there is none."""
+        name, value = ("loss", self.loss) if self.accuracy is None else ("accuracy", self.accuracy)
+        return f"{name} {written(value)}"
+
+    def better_than(self, other: "Figures | None") -> bool:
+        """Whether the accuracy is higher, or, where one of them has none, the loss is lower."""
+        if other is None:
+            return True
+        if self.accuracy is not None and other.accuracy is not None:
+            return self.accuracy > other.accuracy
+        return self.loss < other.loss
+
+
+def written(value: float) -> str:
+    """Four decimals, as `0.8125`; four digits that matter where those would say too little or too much."""
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """Examples of a class, or with a label: named so rightly, named so wrongly, and missed."""
+
+    label: Name
+    right: Count
+    wrong: Count
+    missed: Count
+
+
+@dataclass(frozen=True)
+class MixUp:
+    """Examples of one class that were taken for another."""
+
+    true: Name
+    predicted: Name
+    examples: Count
 
 
 @dataclass(frozen=True)

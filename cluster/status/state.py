@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 
 from cluster.status import events
-from cluster.status.events import EpochEnded, Event, FiguresComputed, Stamped
-from cluster.status.parts import PARTS, STALENESS_BOUNDS, TrainCount
+from cluster.status.events import EpochEnded, Event, FiguresComputed, Stamped, StoppedEarly
+from cluster.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, written
 from cluster.status.thinning import Estimates, Samples, Spans, StampedEpoch, mean
 from cluster.status.view import (
     ConfusionView,
@@ -112,10 +112,15 @@ class RoleRecord(RoleView):
 def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
     """The entry of the picture for an epoch that ended at this second."""
     of = event.validation
-    held_out = (None, None, None) if of is None else (of.loss, of.accuracy, of.f1_macro)
-    return EpochView(
-        event.stage, event.epoch, event.loss, event.accuracy, event.rate, event.windows_per_second, seconds, *held_out
-    )
+    made = EpochView(
+        event.stage, event.epoch, event.loss, event.accuracy, event.rate, event.windows_per_second, seconds
+    )  # fmt: skip
+    if of is None:
+        return made
+    return replace(
+        made, validation_loss=of.loss, validation_accuracy=of.accuracy, validation_f1_macro=of.f1_macro,
+        validation_others=dict(of.others),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,7 @@ class Training:
     parts: tuple[Mapping[str, float], ...] = ()
     """Of the latest steps of this coordinator."""
     count: TrainCount = field(default_factory=TrainCount)
+    stopped: tuple[float, StoppedEarly] | None = None
 
     def part_seconds(self) -> Mapping[str, float]:
         """Means of the latest steps."""
@@ -149,6 +155,7 @@ class Training:
             dict(self.part_seconds()), tuple(epoch_view(*epoch) for epoch in self.epochs), staleness,
             count.pulled_bytes / steps if steps else None, count.pushed_bytes / steps if steps else None,
             count.updates_applied, count.duplicates_dropped, count.rolled_back, count.resumptions, count.checkpoints,
+            None if self.stopped is None else self.stopped[1].why(),
         )  # fmt: skip
 
 
@@ -171,6 +178,8 @@ class RunState:
     job: str = ""
     started: datetime | None = None
     run: str = ""
+    unit: str = "windows"
+    """What the workers work off."""
     nodes: tuple[NodeView, ...] = ()
     """Without their roles."""
     roles: Mapping[str, RoleRecord] = field(default_factory=dict)
@@ -215,11 +224,16 @@ class RunState:
         figures = {split: found.figures.describe() for split, (_, found) in self.evaluations.items()}
         if epochs:
             figures["train"] = {"loss": epochs[-1][1].loss, "accuracy": epochs[-1][1].accuracy}
-        return figures
+        return {
+            split: {name: value for name, value in found.items() if value is not None}
+            for split, found in figures.items()
+        }
 
     def confusion(self) -> ConfusionView | None:
         """The matrix of the latest evaluation."""
         for _, found in reversed(self.evaluations.values()):
+            if not found.rows:
+                return None
             return ConfusionView(found.split, found.labels, found.rows, found.epoch)
         return None
 
@@ -266,8 +280,10 @@ def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
         case events.StageBegan(name, total, unit):
             return "stage", f"{name}: {total:,} {unit}" if total else name
         case events.EpochEnded(stage, epoch, loss, validation=held_out):
-            shown = "" if held_out is None else f", validation accuracy {held_out.accuracy:.4f}"
-            return "stage", f"{stage}: epoch {epoch}, loss {loss:.4f}{shown}"
+            shown = "" if held_out is None else f", validation {held_out.headline()}"
+            return "stage", f"{stage}: epoch {epoch}, loss {written(loss)}{shown}"
+        case events.StoppedEarly(stage, epoch):
+            return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
         case events.CheckpointWritten(taken, size, updates):
             return "checkpoint", f"checkpoint of {updates:,} updates, {size / 1e6:.1f} MB in {taken:.2f} s"
         case events.Diverged(reason):

@@ -3,7 +3,7 @@
 Every field is plain data; `described` gives it as JSON. What is not known (yet) is None or empty.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 SCHEMA = 1
@@ -75,8 +75,8 @@ class EpochView:
     """Its number, from 1."""
     loss: float
     """Mean training loss."""
-    accuracy: float
-    """On the training windows, while they were trained on."""
+    accuracy: float | None
+    """On the training windows, while they were trained on; null where the task has none."""
     learning_rate: float
     """Of its last update."""
     windows_per_second: float
@@ -89,6 +89,8 @@ class EpochView:
     """Share of the held-out windows that were classified correctly."""
     validation_f1_macro: float | None = None
     """Mean of the F1 of each class on the held-out windows."""
+    validation_others: dict[str, float] = field(default_factory=dict)
+    """Further figures of the task or the app on the held-out windows, by name."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,8 @@ class TrainView:
     """Times that another coordinator resumed the run."""
     checkpoints: int = 0
     """Checkpoints that were written."""
+    stopped_early: str | None = None
+    """Why a fit ended before its last epoch, e.g. `no better for 5 epochs (best: epoch 7)`."""
 
 
 @dataclass(frozen=True)

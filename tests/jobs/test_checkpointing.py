@@ -50,7 +50,7 @@ def resumed(run: Path, job: TrainJob = JOB, data: str = DATA, size: int = SIZE) 
 def test_all_there_is_comes_back(tmp_path: Path) -> None:
     fit = Fit(
         vector=np.full(SIZE, 7.0, np.float32), first_id=3, epoch=2,
-        selected=Figures(0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.7, 1.5),
+        selected=Figures(loss=1.5, accuracy=0.5, f1_macro=0.4, recall_weighted=0.7, others={"top 5": 0.25}),
         epochs_done=4, scheduled=90, windows=1800, train_seconds=12.5, cursor=Cursor(4, True, 1),
         losses={80: 1.25, 81: 0.5}, hits=33.0, staleness=StalenessCount((85, 5, 0, 0, 0, 0, 0, 0, 0), 5.0, 2.0),
     )  # fmt: skip

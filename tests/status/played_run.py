@@ -19,15 +19,16 @@ from cluster.status.events import (
     Updated,
 )
 from cluster.status.history import is_kept
-from cluster.status.parts import Figures, NodeTasks, Seen
+from cluster.status.parts import FIGURE_KEYS, Figures, NodeTasks, Seen
 from cluster.status.state import RunState
 from cluster.status.view import ConfusionView, EpochView, RunView
 
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 RUN = "20260101T000000Z-train"
 PARTS = {"pull": 0.1, "compute": 0.6, "push": 0.2, "wait": 0.1}
-FIGURES = Figures(0.9, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.4)
-HELD_OUT = Figures(0.75, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.6)
+AVERAGES = [key for key in FIGURE_KEYS if key not in ("accuracy", "loss")]
+FIGURES = Figures(loss=0.4, accuracy=0.9, others={}, **dict.fromkeys(AVERAGES, 0.8))
+HELD_OUT = Figures(loss=0.6, accuracy=0.75, others={}, **dict.fromkeys(AVERAGES, 0.7))
 MATRIX = FiguresComputed("validation", FIGURES, ("sit", "walk"), ((5, 1), (0, 4)), 1)
 CONFUSION = ConfusionView("validation", ("sit", "walk"), ((5, 1), (0, 4)), 1)
 BOTH = ("worker:0", "worker:1")

@@ -27,6 +27,7 @@ from cluster.status.events import (
     Restored,
     Resumed,
     Stamped,
+    StoppedEarly,
     TrafficCounted,
     UpdatesCounted,
 )
@@ -43,6 +44,7 @@ from cluster.status.history import (
     read_events,
     read_run,
 )
+from cluster.status.parts import ClassCount, Figures, MixUp
 from cluster.status.view import RunView
 from tests.status.played_run import FIGURES, RUN, STARTED, Played, begun, ended, epoch, fresh, pi, whole
 
@@ -103,10 +105,14 @@ def test_what_was_appended_one_by_one_comes_back_too(tmp_path: Path) -> None:
     same(replay(read_events(tmp_path)).view(60.0), everything.view(60.0))
 
 
+REGRESSION = Figures(loss=2.5, others={"r2": 0.5, "mae": 1.25})
+COUNTS, MIX_UPS = (ClassCount("rain", 5, 1, 2),), (MixUp("rain", "snow", 2),)
 ONE_OF_EACH: list[Stamped] = [
     (1.5, Noted("warning", "hot")), (2.0, Planned(3, 1, 0.01)), (3.0, UpdatesCounted(5, 1, 2, 1)),
     (4.0, TrafficCounted(1000, 2000, 5)), (5.0, CheckpointWritten(0.2, 4096, 5)), (6.0, Diverged("the loss is nan")),
     (7.0, FaultInjected("kill-worker", "worker:1")), (8.0, Calibrated({"worker:0": 2e6})), (9.0, Restored(1, 0)),
+    (10.0, StoppedEarly("train", 12, 7, 5)),
+    (11.0, FiguresComputed("test", REGRESSION, counts=COUNTS, mix_ups=MIX_UPS)),
 ]  # fmt: skip
 
 
@@ -132,7 +138,7 @@ def test_an_epoch_is_a_line_with_what_a_script_wants(tmp_path: Path) -> None:
         "loss": 0.5, "accuracy": 0.8, "rate": 0.01, "windows_per_second": 20.0, "seconds_left": 12.0,
         "validation": {**FIGURES.describe(), "accuracy": 0.75, "f1_macro": 0.7, "f1_weighted": 0.7,
                        "precision_macro": 0.7, "precision_weighted": 0.7, "recall_macro": 0.7,
-                       "recall_weighted": 0.7, "loss": 0.6},
+                       "recall_weighted": 0.7, "loss": 0.6, "others": {}},
     }  # fmt: skip
 
 

@@ -12,9 +12,11 @@ from cluster.status.events import (
     Ended,
     Noted,
     Opened,
+    Restored,
     RoleSeen,
     StageBegan,
     Stepped,
+    StoppedEarly,
     Updated,
     Validating,
     WorkerChanged,
@@ -22,7 +24,7 @@ from cluster.status.events import (
 from cluster.status.parts import Seen
 from cluster.status.state import LONGEST_TEXT, Pace, RoleRecord, RunState, line_of
 from cluster.status.view import RoleView, RunView, described
-from tests.status.played_run import CONFUSION, FIGURES, PARTS, RUN, Played, begun, epoch, fresh, pi, whole
+from tests.status.played_run import CONFUSION, FIGURES, PARTS, RUN, Played, begun, ended, epoch, fresh, pi, whole
 
 
 def role(view: RunView, task: str) -> RoleView:
@@ -248,3 +250,18 @@ def test_the_time_left_is_that_of_the_speed_seen() -> None:
     later = resumed.advanced(70, 15.0)
     assert later.remaining_seconds(15.0) == pytest.approx(15.0)
     assert Pace(total=100).advanced(100, 1.0).remaining_seconds(2.0) is None
+
+
+def test_a_fit_that_stopped_early_says_why_until_its_end_is_rolled_back() -> None:
+    played = whole()
+    played.emit(ended(2), 61.0)
+    played.emit(StoppedEarly("train", 2, 1, 1), 61.0)
+    view = played.view(62.0)
+    assert view.train is not None
+    assert view.train.stopped_early == "no better for 1 epoch (best: epoch 1)"
+    assert view.events[-1].text == "train: stopped early after epoch 2: no better for 1 epoch (best: epoch 1)"
+    played.emit(Restored(1, 0), 100.0)
+    again = played.view(101.0)
+    assert again.train is not None
+    assert again.train.stopped_early is None
+    assert view.events[-1].text in {event.text for event in again.events}
