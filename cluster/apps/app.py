@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -31,6 +32,9 @@ TAKES = {
 
 TASKS = ("classification", "multilabel", "regression")
 LONGEST_REASON = 300
+WRAPPED = "Exception encountered when calling"
+"""How Keras begins a message around that of a layer."""
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class AppError(UsageError):
@@ -157,7 +161,7 @@ def _where(problem: BaseException, file: Path) -> str:
         return f"{problem.filename}:{problem.lineno}"
     folder = str(file.resolve().parent)
     lines = [frame for frame in traceback.extract_tb(problem.__traceback__)
-             if frame.filename.startswith(folder)]  # fmt: skip
+             if frame.filename.startswith(folder) and "site-packages" not in frame.filename]  # fmt: skip
     return f"{lines[-1].filename}:{lines[-1].lineno}" if lines else str(file)
 
 
@@ -165,6 +169,7 @@ def _reason(problem: BaseException) -> str:
     """Kind and text of a foreign exception in one line. Keras and TensorFlow write paragraphs: the first one counts."""
     if isinstance(problem, SyntaxError):
         return f"SyntaxError: {problem.msg}"
-    text = " ".join(part for part in str(problem).strip().split("\n\n")[0].split())
+    paragraphs = [part for part in ANSI.sub("", str(problem)).strip().split("\n\n") if not part.startswith(WRAPPED)]
+    text = " ".join((paragraphs or [""])[0].split())
     shown = text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
     return f"{type(problem).__name__}: {shown}" if shown else type(problem).__name__

@@ -29,7 +29,7 @@ def check(app: App, network: Network, targets: tuple[int, ...]) -> None:
     Raises AppError.
     """
     first, answers = _traced(app, network)
-    _refuse_captures(app, network, first)
+    _refuse_captures(app, first)
     for node in _nodes(first.graph):
         _refuse_op(app, node.op, node.name)
     second, _ = _traced(app, network)
@@ -59,8 +59,10 @@ def _traced(app: App, network: Network) -> tuple[Any, tuple[int | None, ...]]:
     return concrete, shapes[0]
 
 
-def _refuse_captures(app: App, network: Network, concrete: Any) -> None:
-    for captured, _ in concrete.graph.captures:
+def _refuse_captures(app: App, concrete: Any) -> None:
+    for captured, inside in concrete.graph.captures:
+        if inside.op.type == "Const":
+            continue  # a small one, which TensorFlow writes into the graph
         if captured.dtype == tf.resource:
             names = [v.name for v in concrete.graph.variables if v.handle is captured]
             raise AppError(
@@ -71,7 +73,6 @@ def _refuse_captures(app: App, network: Network, concrete: Any) -> None:
             f"{app.file}: the model uses a tensor of shape {tuple(captured.shape)} made outside of its call: make it a "
             "NumPy array, or a weight with trainable=False"
         )
-    del network
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -104,12 +105,15 @@ def _refuse_op(app: App, op: str, name: str) -> None:
         raise AppError(f"{app.file}: the model uses the op {op} ({name}), which has no kernel for a CPU")
 
 
-def _contents(graph: Any) -> list[tuple[str, bytes]]:
-    """Ops and constants in order: names of functions differ from one tracing to the next."""
-    return [
-        (node.op if not node.op.startswith("__") else "call", node.attr["value"].SerializeToString())
-        for node in _nodes(graph)
-    ]
+def _contents(graph: Any) -> list[Any]:
+    """Ops and constants, without names: those of functions differ from one tracing to the next, and so their order."""
+    definition = graph.as_graph_def()
+    functions = sorted(_ops(function.node_def) for function in definition.library.function)
+    return [_ops(definition.node), *functions]
+
+
+def _ops(nodes: Any) -> list[tuple[str, bytes]]:
+    return [("call" if node.op.startswith("__") else node.op, node.attr["value"].SerializeToString()) for node in nodes]
 
 
 def _refuse_shape(app: App, network: Network, answers: tuple[int | None, ...], targets: tuple[int, ...]) -> None:

@@ -103,27 +103,28 @@ class KerasNetwork(Network):
 
     def _changing(self, rest: Sequence[Any]) -> list[int]:
         """Which of the values that are not trained a training call changes. Raises AppError for what cannot travel."""
-        shape = (2, *self.problem.input_shape)
-        with tf.Graph().as_default():
-            inputs = tf.zeros(shape, self.problem.input_dtype)
-            variables = [*self.model.trainable_variables, *rest]
-            given = [tf.compat.v1.placeholder(variable.dtype, variable.shape) for variable in variables]
-            with self.app.blamed("model"), keras.StatelessScope(
-                state_mapping=list(zip(variables, given, strict=True)), collect_losses=True
-            ) as scope:  # fmt: skip
-                self.model(inputs, training=True)
-            after = [scope.get_current_value(variable) for variable in variables]
+        variables = [*self.model.trainable_variables, *rest]
+        changes: list[bool] = []
+
+        def called(inputs: Any, *given: Any) -> Any:
+            mapping = list(zip(variables, given, strict=True))
+            with self.app.blamed("model"), keras.StatelessScope(state_mapping=mapping, collect_losses=True) as scope:
+                answers = self.model(inputs, training=True)
+            changes.extend(scope.get_current_value(variable) is not before for variable, before in mapping)
+            return answers
+
+        tf.function(called, autograph=False).get_concrete_function(
+            tf.TensorSpec((2, *self.problem.input_shape), self.problem.input_dtype),
+            *(tf.TensorSpec(variable.shape, variable.dtype) for variable in variables),
+        )
         trained = len(self.model.trainable_variables)
-        for variable, before, now in zip(variables[:trained], given, after, strict=False):
-            if now is not before:
+        for variable, changes_it in zip(self.model.trainable_variables, changes[:trained], strict=True):
+            if changes_it:
                 raise AppError(
                     f"{self.app.file}: model(): a call assigns weight {variable.path}, which is trained: make it "
                     "trainable=False, or leave the assignment out"
                 )
-        changed = [
-            k for k, variable in enumerate(rest) if after[trained + k] is not given[trained + k]
-            and not _is_seed(variable)
-        ]  # fmt: skip
+        changed = [k for k, variable in enumerate(rest) if changes[trained + k] and not _is_seed(variable)]
         for k in changed:
             if rest[k].dtype != "float32":
                 raise AppError(

@@ -1,0 +1,109 @@
+"""A Keras model as the engine sees it: the same gradient as Keras's own, nothing captured, a model that opens again."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cluster.engine.runtime  # noqa: F401  (its options decide how graphs are optimized)
+from cluster.apps import App, network_of
+from cluster.apps.keras_network import KerasNetwork
+from cluster.inventory.training import TrainJob
+from cluster.models.network import Problem
+from tests.apps.zoo import MODELS
+from worker_node.gradient import GradientOfBatch
+
+import tensorflow as tf  # isort: skip
+import keras  # isort: skip
+
+OUTPUTS, BATCH, SEED = 4, 6, 5
+
+
+def network(name: str) -> KerasNetwork:
+    make, shape, dtype = MODELS[name]
+    app = App(Path(f"{name}.py"), "classification", {"model": make})
+    found = network_of(app, Problem(shape, OUTPUTS, input_dtype=dtype), (), SEED)
+    assert isinstance(found, KerasNetwork)
+    return found
+
+
+def batch(name: str) -> tuple[Any, Any]:
+    _, shape, dtype = MODELS[name]
+    random = np.random.default_rng(1)
+    inputs = random.normal(size=(BATCH, *shape)) if dtype == "float32" else random.integers(0, 16, (BATCH, *shape))
+    return inputs.astype(dtype), random.integers(0, OUTPUTS, BATCH).astype(np.int32)
+
+
+def gradient_in_keras(found: KerasNetwork, inputs: Any, targets: Any, seed: Any) -> tuple[float, dict[str, Any], Any]:
+    """Loss and gradients by variable as Keras computes them, with the seeds that the engine gives its generators."""
+    model = found.filled(found.initial(SEED))
+    sites = [each for each in model.non_trainable_variables if each.path.endswith("seed_generator_state")]
+    for site, variable in enumerate(sites):
+        own = tf.random.experimental.stateless_fold_in(seed, site, alg="philox")
+        variable.assign(tf.cast(tf.bitcast(own, tf.uint32), variable.dtype))
+    with tf.GradientTape() as tape:
+        answers = tf.cast(model(inputs, training=True), tf.float32)
+        ends_in_softmax = found.objective.probabilities
+        entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=not ends_in_softmax)
+        loss = entropy(targets, answers) + (tf.add_n(model.losses) if model.losses else 0.0)
+    variables = [each.value for each in model.trainable_variables]
+    gradients = tape.gradient(loss, variables)
+    dense = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
+    return float(loss), dense, model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_models_gradient_is_keras_own(name: str) -> None:
+    found, (inputs, targets), seed = network(name), batch(name), tf.constant([3, 9])
+    job = TrainJob(batch_size=BATCH, micro_batches=1, clip_norm=None, label_smoothing=0.0)
+    vector, size = found.initial(SEED), found.layout.trained_size
+    gradient_of = GradientOfBatch(found, job)
+
+    @tf.function(autograph=False)
+    def ours(trained: Any, statistics: Any) -> Any:
+        result = gradient_of(trained, statistics, tf.constant(inputs), tf.constant(targets), seed)
+        return result.loss, result.gradient, result.statistics
+
+    concrete = ours.get_concrete_function(tf.TensorSpec([size]), tf.TensorSpec([found.layout.statistics_size]))
+    assert not [each for each in concrete.captured_inputs if each.dtype == tf.resource]
+    loss, gradient, statistics = concrete(tf.constant(vector[:size]), tf.constant(vector[size:]))
+
+    theirs, gradients, model = gradient_in_keras(found, inputs, targets, seed)
+    assert float(loss) == pytest.approx(theirs, abs=1e-5)
+    expected = np.concatenate([each.ravel() for each in gradients])
+    np.testing.assert_allclose(gradient.numpy(), expected, atol=1e-5)
+    moved = vector[size:] + 0.1 * (statistics.numpy() - vector[size:])
+    names = {slot.spec.name for slot in found.layout.slots if not slot.spec.trained}
+    after = [each.numpy().ravel() for each in model.non_trainable_variables if each.path in names]
+    if after:
+        np.testing.assert_allclose(moved, np.concatenate(after), atol=1e-5)
+
+
+def test_layers_get_masks_of_their_own_and_each_micro_batch_another() -> None:
+    found, (inputs, _) = network("images"), batch("images")
+    vector = found.initial(SEED)
+
+    def answers(seed: list[int]) -> Any:
+        output = found.apply(found.unpack(vector), inputs, training=True, seed=tf.constant(seed))
+        return output.logits.numpy()
+
+    np.testing.assert_array_equal(answers([3, 9]), answers([3, 9]))
+    assert (answers([3, 9]) != answers([3, 10])).any()
+
+
+def test_frozen_layers_are_no_parameters_and_keep_their_values() -> None:
+    found = network("frozen")
+    names = {slot.spec.name for slot in found.layout.slots}
+    assert not {name for name in names if name.startswith(("first", "norm"))}
+    assert {"first/kernel", "norm/moving_mean"} <= set(found.frozen)
+    model = found.filled(found.initial(SEED) + 1.0)
+    np.testing.assert_array_equal(model.get_layer("first").kernel, found.frozen["first/kernel"])
+
+
+def test_weights_start_with_the_seed_and_biases_do_not_decay() -> None:
+    found = network("dense")
+    np.testing.assert_array_equal(found.initial(SEED), network("dense").initial(SEED))
+    assert (found.initial(SEED) != found.initial(SEED + 1)).any()
+    decayed = {slot.spec.name for slot in found.layout.slots if slot.spec.decayed}
+    assert decayed == {"dense/kernel", "dense_1/kernel", "dense_2/kernel"} or all("kernel" in name for name in decayed)
