@@ -29,7 +29,7 @@ from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import PlacedVector, VectorState
 from ps_node.shards import ParameterShards
 from worker_node.gradient import cross_entropy
-from worker_node.recordings import Standardization, WorkerWindows
+from worker_node.recordings import Standardization, WorkerWindows, standardized_channels
 
 import tensorflow as tf  # isort: skip
 
@@ -54,12 +54,11 @@ def traced(network: Network, windows: WorkerWindows, shards: PlacedVector[Any]) 
         )
         return tf.concat([tf.reshape(confusion, [-1]), [tf.reduce_sum(losses)]], 0)
 
-    channels = network.problem.channels
     return trace(
         evaluate,
         tf.TensorSpec([CHUNK], tf.int32),
         tf.TensorSpec([CHUNK], tf.float32),
-        tf.TensorSpec([2, channels], tf.float32),
+        tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
     )
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.data import Dataset, Source, find_source, open_prepared, prepare
-from cluster.data.dataset import CLASSES, MANIFEST, SUBJECTS, WINDOWS
 from cluster.data.source import PROJECT_ROOT, user_cache
 from cluster.errors import DataError
 from cluster.inventory import Inventory
@@ -54,10 +53,7 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: C
     account = account_for_roles() if inventory.one_host else None
     if account is not None:
         dataset = handed_over(dataset, account)
-    display.say(
-        f"      {dataset.train_windows:,} training and {dataset.test_windows:,} test windows of "
-        f"{dataset.window_steps} x {dataset.channels}, {len(dataset.labels)} classes"
-    )
+    display.say(f"      {dataset.summary()}")
     return dataset
 
 
@@ -74,7 +70,6 @@ def _published(inventory: Inventory, given: str | None) -> Source:
 
 
 COPIES = Path("/var/cache/pscluster/roles")
-_FILES = (WINDOWS, CLASSES, SUBJECTS, MANIFEST)
 
 
 def handed_over(dataset: Dataset, account: int, folder: Path = COPIES) -> Dataset:
@@ -85,13 +80,13 @@ def handed_over(dataset: Dataset, account: int, folder: Path = COPIES) -> Datase
 
     To be called as root. Raises DataError when it cannot be copied.
     """
-    if _everyone_reads(dataset.folder.resolve()):
+    if _everyone_reads(dataset):
         return dataset
     copy = folder / dataset.sha256
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not _is_sound(copy, dataset):
-            _replace(copy, dataset.folder, account)
+            _replace(copy, dataset, account)
     except OSError as problem:
         raise DataError(
             f"the roles run as uid {account}, which cannot read {dataset.folder}, and it cannot be copied to {folder} "
@@ -100,9 +95,10 @@ def handed_over(dataset: Dataset, account: int, folder: Path = COPIES) -> Datase
     return replace(dataset, folder=copy)
 
 
-def _everyone_reads(folder: Path) -> bool:
+def _everyone_reads(dataset: Dataset) -> bool:
+    folder = dataset.folder.resolve()
     entered = all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
-    return entered and all((folder / name).stat().st_mode & stat.S_IROTH for name in _FILES)
+    return entered and all((folder / name).stat().st_mode & stat.S_IROTH for name in dataset.files)
 
 
 def _is_sound(copy: Path, dataset: Dataset) -> bool:
@@ -112,11 +108,11 @@ def _is_sound(copy: Path, dataset: Dataset) -> bool:
         return False
 
 
-def _replace(copy: Path, original: Path, account: int) -> None:
+def _replace(copy: Path, original: Dataset, account: int) -> None:
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=copy.parent))
     try:
-        for name in _FILES:
-            shutil.copyfile(original / name, partial / name)
+        for name in original.files:
+            shutil.copyfile(original.folder / name, partial / name)
             os.chown(partial / name, 0, account)
             (partial / name).chmod(0o640)
         os.chown(partial, 0, account)

@@ -12,6 +12,7 @@ import numpy as np
 
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
+from cluster.data.dataset import CLASSIFICATION
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
 from cluster.engine.runtime import device
@@ -85,8 +86,9 @@ class TrainRun(Job):
             )
         self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit)
         known = slice(self.dataset.train_windows)
+        classes = self.dataset.classes()[known] if self.dataset.task == CLASSIFICATION else None
         self.train_rows, self.validation_rows = split_validation(
-            self.dataset.subjects()[known], job.validation_subjects, job.seed, self.dataset.classes()[known]
+            self.dataset.subjects()[known], job.validation_subjects, job.seed, classes
         )
         self._plan(self.train_rows)
         self.network = self.report.network = build(
