@@ -1,4 +1,4 @@
-"""The prepared windows in a worker's graph: mapped from the file, gathered by row, standardized."""
+"""The prepared examples in a worker's graph: mapped from the file, gathered by row, standardized where the set says."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,15 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data import Dataset
+from cluster.data.dataset import Array
 from cluster.lazy import tf
 
 CONSTANT = 1e-6
 """A channel that varies less than this is not scaled: dividing by almost zero would inflate later windows."""
+ROWS_AT_ONCE, BYTES_AT_ONCE = 512, 2**29
+"""What a sum over rows reads at a time, as float64: the smaller of both, but one example at least."""
+
+
+def standardized_channels(dataset: Dataset) -> int:
+    """Width of the tensor that graphs standardize with: the inputs' last axis, 0 for a set that is not standardized."""
+    return dataset.input_shape[-1] if dataset.standardized else 0
 
 
 @dataclass(frozen=True)
 class Standardization:
-    """Mean and standard deviation of each channel, float32 (channels,), over a model's training windows."""
+    """Mean and standard deviation of each channel, float32 (channels,), over a model's training examples.
+
+    Without channels for a set that is not standardized.
+    """
 
     mean: NDArray[np.float32]
     deviation: NDArray[np.float32]
@@ -23,13 +34,18 @@ class Standardization:
     @classmethod
     def of(cls, dataset: Dataset, rows: NDArray[np.integer]) -> "Standardization":
         """Of these rows of the data set, summed in float64 one block at a time."""
-        windows = dataset.windows()
-        total, squares, count = np.zeros(dataset.channels), np.zeros(dataset.channels), 0
-        for start in range(0, len(rows), 512):
-            block = np.asarray(windows[rows[start : start + 512]], np.float64)
-            total += block.sum((0, 1))
-            squares += (block * block).sum((0, 1))
-            count += block.shape[0] * block.shape[1]
+        channels = standardized_channels(dataset)
+        if not channels:
+            return cls(np.empty(0, np.float32), np.empty(0, np.float32))
+        inputs = dataset.windows()
+        total, squares, count = np.zeros(channels), np.zeros(channels), 0
+        all_but_last = tuple(range(len(dataset.input_shape)))
+        at_once = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // (8 * inputs[0].size)))
+        for start in range(0, len(rows), at_once):
+            block = np.asarray(inputs[rows[start : start + at_once]], np.float64)
+            total += block.sum(all_but_last)
+            squares += (block * block).sum(all_but_last)
+            count += block.size // channels
         mean = total / count
         deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0.0))
         return cls(mean.astype(np.float32), np.where(deviation < CONSTANT, 1.0, deviation).astype(np.float32))
@@ -41,25 +57,33 @@ class Standardization:
 
 @dataclass(frozen=True)
 class WorkerWindows:
-    """Reads windows on the worker that runs the graph; the data set's folder must have the same path there.
+    """Reads examples on the worker that runs the graph; the data set's folder must have the same path there.
 
-    It maps the file: all processes of the node share its pages, and the kernel can evict them.
+    It maps the files: all processes of the node share their pages, and the kernel can evict them.
     """
 
     dataset: Dataset
 
     def gather(self, rows: Any, standardization: Any) -> tuple[Any, Any]:
-        """Standardized windows float32 (n, steps, channels) and classes int32 (n,) of `rows`, int32 (n,).
+        """Inputs (n, *input_shape) and targets (n, *targets.shape) of `rows`, int32 (n,).
 
-        `standardization` is float32 (2, channels): mean and deviation.
+        Where the set is standardized the inputs are float32, less the mean and over the deviation of
+        `standardization`, float32 (2, channels); elsewhere they, and the targets, have the dtype of their file.
         """
-        count = self.dataset.train_windows + self.dataset.test_windows
-        shape = [count, self.dataset.window_steps, self.dataset.channels]
-        windows = tf.raw_ops.ImmutableConst(
-            dtype=tf.float32, shape=shape, memory_region_name=str(self.dataset.folder / "windows.f32")
+        dataset = self.dataset
+        inputs = tf.gather(self._mapped(dataset.inputs), rows)
+        if dataset.standardized:
+            inputs = (tf.cast(inputs, tf.float32) - standardization[0]) / standardization[1]
+        return inputs, tf.gather(self._mapped(dataset.targets), rows)
+
+    def gather_weights(self, rows: Any) -> Any:
+        """How much each of `rows`, int32 (n,), counts: float32 (n,); None for a set without weights."""
+        weights = self.dataset.weights
+        return None if weights is None else tf.gather(self._mapped(weights), rows)
+
+    def _mapped(self, array: Array) -> Any:
+        return tf.raw_ops.ImmutableConst(
+            dtype=tf.as_dtype(array.dtype),
+            shape=[self.dataset.rows, *array.shape],
+            memory_region_name=str(self.dataset.folder / array.file),
         )
-        classes = tf.raw_ops.ImmutableConst(
-            dtype=tf.int32, shape=[count], memory_region_name=str(self.dataset.folder / "classes.i32")
-        )
-        chosen = (tf.gather(windows, rows) - standardization[0]) / standardization[1]
-        return chosen, tf.gather(classes, rows)

@@ -15,6 +15,7 @@ from benchmarks.wire.network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidir
 from benchmarks.wire.steps import arguments, report, timed_steps
 from cluster.consistency.policy import Grant, Speeds
 from cluster.data import Dataset
+from cluster.data.dataset import CLASSES, WINDOWS, Array
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item
 from cluster.inventory import load
@@ -35,12 +36,12 @@ def dataset_in(folder: Path) -> Dataset:
     """Two batches of windows in the files that workers map."""
     features, classes = windows(2 * BATCH)
     folder.chmod(0o755)  # workers that root started are another account
-    features.astype("<f4").tofile(folder / "windows.f32")
-    classes.astype("<i4").tofile(folder / "classes.i32")
+    features.astype("<f4").tofile(folder / WINDOWS)
+    classes.astype("<i4").tofile(folder / CLASSES)
     return Dataset(
         name="noise", source="benchmarks.wire", source_sha256="", folder=folder,
-        labels=tuple(f"class {k}" for k in range(PROBLEM.classes)), window_steps=PROBLEM.window_steps,
-        channels=PROBLEM.channels, train_windows=2 * BATCH, test_windows=0, sha256="",
+        labels=tuple(f"class {k}" for k in range(PROBLEM.classes)), train_windows=2 * BATCH, test_windows=0, sha256="",
+        inputs=Array(WINDOWS, "float32", (PROBLEM.window_steps, PROBLEM.channels)), targets=Array(CLASSES, "int32", ()),
     )  # fmt: skip
 
 

@@ -43,11 +43,16 @@ class AppError(UsageError):
 
 @dataclass(frozen=True)
 class App:
-    """An imported app. `file` is the imported one, `folder` the one it lies in; a function it leaves out is None."""
+    """An imported app and the functions that it has. `file` is the imported one; None where it states no task."""
 
     file: Path
-    task: str
+    task: str | None
     functions: dict[str, Callable[..., Any]]
+
+    @property
+    def name(self) -> str:
+        """Of its folder, or of its file."""
+        return self.file.resolve().parent.name if self.file.name == ENTRY else self.file.stem
 
     @property
     def folder(self) -> Path:
@@ -99,8 +104,8 @@ def load(path: Path) -> App:
                  if (match := get_close_matches(name, names, 1))]  # fmt: skip
         hint = f" ({'; '.join(close)})" if close else ""
         raise AppError(f"{file}: expected a function model(input_shape, outputs), or init() and forward(){hint}")
-    task = getattr(module, "task", TASKS[0])
-    if task not in TASKS:
+    task = getattr(module, "task", None)
+    if task is not None and task not in TASKS:
         raise AppError(f"{file}: task: expected {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}")
     return App(file, task, found)
 

@@ -7,8 +7,10 @@ import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
+from cluster.data.dataset import Array
 from cluster.models.network import Network
-from cluster.models.objective import Classification, Multilabel
+from cluster.models.objective import OWN, Classification, Multilabel
+from cluster.status.parts import Figures
 
 import tensorflow as tf  # isort: skip
 from tensorflow.python.framework import kernels  # isort: skip
@@ -23,11 +25,8 @@ RANDOM_OPS = {
 NO_KERNEL_NEEDED = {"Placeholder", "_Arg", "_Retval", "PartitionedCall", "StatefulPartitionedCall"}
 
 
-def check(app: App, network: Network, targets: tuple[int, ...]) -> None:
-    """Trace the model twice and look at the graphs. `targets` is the shape of one example's target.
-
-    Raises AppError.
-    """
+def check(app: App, network: Network, targets: Array) -> None:
+    """Trace the model twice and look at the graphs; then the functions beside it. Raises AppError."""
     first, answers = _traced(app, network)
     _refuse_captures(app, first)
     for node in _nodes(first.graph):
@@ -38,7 +37,8 @@ def check(app: App, network: Network, targets: tuple[int, ...]) -> None:
             f"{app.file}: the model computes something else each time it is traced: it reads a clock, numpy.random, "
             "random or a counter of its own; draw with keras.random and a SeedGenerator, or from `seed`"
         )
-    _refuse_shape(app, network, tuple(answers), targets)
+    _refuse_shape(app, network, tuple(answers), targets.shape)
+    _try_functions(app, network, answers, targets)
 
 
 def _traced(app: App, network: Network) -> tuple[Any, tuple[int | None, ...]]:
@@ -138,3 +138,38 @@ def _refuse_shape(app: App, network: Network, answers: tuple[int | None, ...], t
             f"{objective.task}), got (batch, {', '.join(map(str, answers[1:]))}): end the model in `outputs` units, or "
             "change `task`"
         )
+
+
+def _try_functions(app: App, network: Network, answers: tuple[int | None, ...], targets: Array) -> None:
+    """Trace loss(), metrics() and augment(): what is wrong with them is said now, not by a worker."""
+    problem, objective = network.problem, network.objective
+
+    def called(inputs: Any, true: Any, found: Any, seed: Any) -> Any:
+        more_inputs, more_true = network.augmented(inputs, true, seed)
+        _refuse_augmented(app, (inputs, true), (more_inputs, more_true))
+        sums = objective.sums(more_true, found, tf.ones([tf.shape(true)[0]]))
+        named = {name.removeprefix(OWN): 0.0 for name in sums if name.startswith(OWN)}
+        with app.blamed("metrics"):
+            Figures(loss=0.0, others=named)
+        return [more_inputs, *sums.values()]
+
+    graph = tf.function(called, autograph=False).get_concrete_function(
+        tf.TensorSpec([None, *problem.input_shape], problem.input_dtype),
+        tf.TensorSpec([None, *targets.shape], targets.dtype),
+        tf.TensorSpec([None, *answers[1:]], tf.float32),
+        tf.TensorSpec([2], tf.int32),
+    )
+    _refuse_captures(app, graph)
+    for node in _nodes(graph.graph):
+        _refuse_op(app, node.op, node.name)
+
+
+def _refuse_augmented(app: App, before: tuple[Any, Any], after: tuple[Any, Any]) -> None:
+    for name, given, found in zip("xy", before, after, strict=True):
+        same = isinstance(found, tf.Tensor) and found.shape[1:].is_compatible_with(given.shape[1:])
+        if not same or found.dtype != given.dtype:
+            got = f"{found.dtype.name} of shape {found.shape}" if isinstance(found, tf.Tensor) else type(found).__name__
+            raise AppError(
+                f"{app.file}: augment(): expected {name} as it came, {given.dtype.name} of shape {given.shape}, got "
+                f"{got}: cast or crop it back"
+            )

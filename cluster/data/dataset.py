@@ -1,11 +1,14 @@
 """A prepared data set on disk: what its folder holds, and how it is opened and checked.
 
-`windows.f32` is raw little-endian float32 in C order from offset 0, (windows, steps, channels), training rows first;
-`classes.i32` and `subjects.i32` are raw little-endian int32. Worker processes map these files by path.
+Each file is one array, raw little-endian in C order from offset 0, one row an example, the training rows first.
+Windows of motion lie in `windows.f32`, (windows, steps, channels), and `classes.i32`; other examples in `inputs.DTYPE`
+and `targets.DTYPE`. `subjects.i32` says who was recorded, `weights.f32` how much an example counts. Worker processes
+map these files by path.
 """
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +20,41 @@ from numpy.typing import NDArray
 from cluster.data.archive import file_digest
 from cluster.errors import DataError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when the meaning of these files changes."""
-WINDOWS, CLASSES, SUBJECTS, MANIFEST = "windows.f32", "classes.i32", "subjects.i32", "manifest.json"
+WINDOWS, CLASSES, SUBJECTS, WEIGHTS, MANIFEST = (
+    "windows.f32", "classes.i32", "subjects.i32", "weights.f32", "manifest.json",
+)  # fmt: skip
+
+CLASSIFICATION, MULTILABEL, REGRESSION = TASKS = ("classification", "multilabel", "regression")
+"""What a set is for: one class of several, any number of labels at once, or numbers."""
+DTYPES = ("float16", "float32", "int8", "uint8", "int16", "uint16", "int32", "int64")
+"""What examples may be stored as: what every worker can gather."""
+LARGEST_RANK = 8
+"""Axes of one example; TensorFlow's gather takes no more."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """One file of a data set: its name, numpy's name of the dtype (little-endian), and the shape of ONE example."""
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def example_bytes(self) -> int:
+        """Bytes of one example."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Prepared windows in raw units (g and rad/s for phones), not standardized, the training rows first.
+    """Prepared examples, the training rows first.
 
+    Where `standardized` is true the inputs are in the source's own units (g and rad/s for phones) and the engine
+    standardizes each channel, which is the last axis; where it is false models get them as they are.
+    `targets` are classes, int32 of shape (); labels, uint8 of shape (labels,), each 0 or 1; or float32 numbers.
     `sha256` is over the prepared content, `source_sha256` over the bytes it was made from.
     """
 
@@ -34,35 +63,132 @@ class Dataset:
     source_sha256: str
     folder: Path
     labels: tuple[str, ...]
-    window_steps: int
-    channels: int
     train_windows: int
     test_windows: int
     sha256: str
+    inputs: Array
+    targets: Array
+    standardized: bool = True
+    task: str = CLASSIFICATION
+    weights: Array | None = None
 
-    def windows(self) -> "np.memmap[Any, np.dtype[np.float32]]":
-        """float32 (windows, steps, channels), mapped read-only."""
-        shape = (self.train_windows + self.test_windows, self.window_steps, self.channels)
-        return np.memmap(self.folder / WINDOWS, dtype="<f4", mode="r", shape=shape)
+    @property
+    def rows(self) -> int:
+        """Examples, those for training and those of the test."""
+        return self.train_windows + self.test_windows
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one example's input."""
+        return self.inputs.shape
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model answers an example with: one a label, or one a target value in a regression."""
+        return math.prod(self.targets.shape) if self.task == REGRESSION else len(self.labels)
+
+    @property
+    def window_steps(self) -> int:
+        """Steps of a window; 0 where the inputs are not of shape (steps, channels)."""
+        return self.inputs.shape[0] if len(self.inputs.shape) == 2 else 0
+
+    @property
+    def channels(self) -> int:
+        """Channels of a window; 0 where the inputs are not of shape (steps, channels)."""
+        return self.inputs.shape[1] if len(self.inputs.shape) == 2 else 0
+
+    @property
+    def holds_windows(self) -> bool:
+        """Whether the built-in networks can train on it: standardized float32 (steps, channels), each of one class."""
+        return (
+            self.task == CLASSIFICATION
+            and self.standardized
+            and self.inputs.dtype == "float32"
+            and len(self.inputs.shape) == 2
+        )
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """Every array of the set."""
+        subjects = Array(SUBJECTS, "int32", ())
+        return (self.inputs, self.targets, subjects, *(() if self.weights is None else (self.weights,)))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of all files in the folder: of the arrays, and of the manifest."""
+        return (*(array.file for array in self.arrays), MANIFEST)
+
+    def summary(self) -> str:
+        """How many examples of which shape, and what each one's target is."""
+        rows = f"{self.train_windows:,} training and {self.test_windows:,} test"
+        if self.holds_windows:
+            return f"{rows} windows of {self.window_steps} x {self.channels}, {len(self.labels)} classes"
+        shape = " x ".join(map(str, self.input_shape)) or "one number"
+        what = {CLASSIFICATION: "classes", MULTILABEL: "labels", REGRESSION: "target values"}[self.task]
+        return f"{rows} examples of {shape} {self.inputs.dtype}, {self.outputs} {what}"
+
+    def mapped(self, array: Array) -> "np.memmap[Any, np.dtype[Any]]":
+        """One of the arrays, (rows, *shape), mapped read-only."""
+        dtype = np.dtype(array.dtype).newbyteorder("<")
+        return np.memmap(self.folder / array.file, dtype=dtype, mode="r", shape=(self.rows, *array.shape))
+
+    def windows(self) -> "np.memmap[Any, np.dtype[Any]]":
+        """Inputs in their dtype, (rows, *input_shape), mapped read-only."""
+        return self.mapped(self.inputs)
+
+    def target_values(self) -> "np.memmap[Any, np.dtype[Any]]":
+        """Targets in their dtype, (rows, *targets.shape), mapped read-only."""
+        return self.mapped(self.targets)
 
     def classes(self) -> NDArray[np.int32]:
-        """Class of each window, int32 (windows,), zero-based into `labels`."""
-        return np.fromfile(self.folder / CLASSES, dtype="<i4")
+        """Class of each example of a classification, int32 (rows,), zero-based into `labels`.
+
+        Raises ValueError for another task.
+        """
+        if self.task != CLASSIFICATION:
+            raise ValueError(f"{self.source}: expected a classification, got {self.task}, which has no classes")
+        return np.fromfile(self.folder / self.targets.file, dtype="<i4")
 
     def subjects(self) -> NDArray[np.int32]:
-        """Subject of each window, int32 (windows,); -1 where the source does not say."""
+        """Group of each example, such as who was recorded, int32 (rows,); -1 where the source does not say."""
         return np.fromfile(self.folder / SUBJECTS, dtype="<i4")
 
 
-def content_digest(files: Mapping[str, str], labels: tuple[str, ...], shape: tuple[int, int, int], train: int) -> str:
-    """SHA-256 (hex) over digests of the files, labels, shape (windows, steps, channels) and training windows."""
-    described = json.dumps([sorted(files.items()), labels, shape, train], ensure_ascii=True)
-    return hashlib.sha256(described.encode()).hexdigest()
+def content_digest(files: Mapping[str, str], dataset: Dataset) -> str:
+    """SHA-256 (hex) over the digests of the files, by name, and over what makes numbers of their bytes."""
+    shape = (dataset.rows, *dataset.input_shape)
+    described: list[Any] = [sorted(files.items()), dataset.labels, shape, dataset.train_windows]
+    if dataset.inputs.file != WINDOWS:
+        described += [[array.dtype, array.shape] for array in dataset.arrays]
+        described += [dataset.task, dataset.standardized]
+    return hashlib.sha256(json.dumps(described, ensure_ascii=True).encode()).hexdigest()
+
+
+def manifest_of(dataset: Dataset, files: Mapping[str, str], preparation: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest says: `files` are digests by name, `preparation` the settings that made the set."""
+    arrays = {"inputs": dataset.inputs, "targets": dataset.targets, "weights": dataset.weights}
+    return {
+        "format": FORMAT_VERSION,
+        "name": dataset.name,
+        "source": dataset.source,
+        "source_sha256": dataset.source_sha256,
+        "preparation": dict(preparation),
+        "task": dataset.task,
+        "labels": dataset.labels,
+        "standardized": dataset.standardized,
+        **{name: array and {"file": array.file, "dtype": array.dtype, "shape": array.shape}
+           for name, array in arrays.items()},
+        "train_windows": dataset.train_windows,
+        "test_windows": dataset.test_windows,
+        "files": dict(files),
+        "sha256": dataset.sha256,
+    }  # fmt: skip
 
 
 def is_prepared(folder: Path) -> bool:
     """Whether a folder looks like a prepared data set; `open_prepared` checks its content."""
-    return (folder / MANIFEST).is_file() and any((folder / name).exists() for name in (WINDOWS, CLASSES, SUBJECTS))
+    names = (WINDOWS, CLASSES, SUBJECTS, *(f"inputs.{dtype}" for dtype in DTYPES))
+    return (folder / MANIFEST).is_file() and any((folder / name).exists() for name in names)
 
 
 def open_prepared(folder: Path) -> Dataset:
@@ -87,32 +213,58 @@ def open_prepared(folder: Path) -> Dataset:
             name=str(fields["name"]),
             source=str(fields["source"]),
             source_sha256=str(fields["source_sha256"]),
-            window_steps=int(fields["window_steps"]),
-            channels=int(fields["channels"]),
             train_windows=int(fields["train_windows"]),
             test_windows=int(fields["test_windows"]),
             sha256=str(fields["sha256"]),
+            inputs=_array(fields["inputs"]),
+            targets=_array(fields["targets"]),
+            standardized=bool(fields["standardized"]),
+            task=str(fields["task"]),
+            weights=None if fields["weights"] is None else _array(fields["weights"]),
         )
-        expected = {name: str(fields["files"][name]) for name in (WINDOWS, CLASSES, SUBJECTS)}
+        _refuse_unknown(dataset)
+        expected = {array.file: str(fields["files"][array.file]) for array in dataset.arrays}
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise DataError(f"{manifest}: damaged ({problem!r}); prepare the data again") from None
     _compare(dataset, expected)
     return dataset
 
 
+def _array(fields: Any) -> Array:
+    array = Array(str(fields["file"]), str(fields["dtype"]), tuple(int(size) for size in fields["shape"]))
+    if array.dtype not in DTYPES or len(array.shape) > LARGEST_RANK or not all(size > 0 for size in array.shape):
+        raise ValueError(f"{array.dtype} of shape {array.shape}")
+    return array
+
+
+def _refuse_unknown(dataset: Dataset) -> None:
+    """Raises ValueError for what no preparation writes; the names above all, which become paths."""
+    if dataset.inputs.file == WINDOWS:
+        known = dataset.holds_windows and dataset.targets == Array(CLASSES, "int32", ()) and dataset.weights is None
+    else:
+        named = [
+            (dataset.inputs, f"inputs.{dataset.inputs.dtype}"),
+            (dataset.targets, f"targets.{dataset.targets.dtype}"),
+        ]
+        known = all(array.file == name for array, name in named)
+        known = known and dataset.weights in (None, Array(WEIGHTS, "float32", ()))
+        known = known and dataset.task in TASKS and (dataset.task != CLASSIFICATION or dataset.targets.dtype == "int32")
+        known = known and bool(dataset.inputs.shape or not dataset.standardized)
+    if not known or min(dataset.train_windows, dataset.test_windows) < 0:
+        raise ValueError("arrays that no preparation writes")
+
+
 def _compare(dataset: Dataset, expected: Mapping[str, str]) -> None:
-    count = dataset.train_windows + dataset.test_windows
-    shape = (count, dataset.window_steps, dataset.channels)
-    sizes = {WINDOWS: 4 * count * shape[1] * shape[2], CLASSES: 4 * count, SUBJECTS: 4 * count}
-    for name, size in sizes.items():
-        path = dataset.folder / name
+    for array in dataset.arrays:
+        path = dataset.folder / array.file
+        size = dataset.rows * array.example_bytes
         try:
             found = path.stat().st_size
         except OSError as problem:
             raise DataError(f"{path}: cannot be read ({problem.strerror}); prepare the data again") from None
         if found != size:
             raise DataError(f"{path}: expected {size} bytes, got {found}; prepare the data again")
-        if file_digest(path) != expected[name]:
+        if file_digest(path) != expected[array.file]:
             raise DataError(f"{path}: its content does not match {MANIFEST}; prepare the data again")
-    if content_digest(expected, dataset.labels, shape, dataset.train_windows) != dataset.sha256:
+    if content_digest(expected, dataset) != dataset.sha256:
         raise DataError(f"{dataset.folder / MANIFEST}: its figures do not match its sha256; prepare the data again")

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,13 +15,11 @@ from cluster.data.npz import DEFAULT_WINDOW_STEPS
 from cluster.data.reader import READERS, open_set
 from cluster.data.recordings import Cutting, Report, check, silent
 from cluster.data.source import PREPARED, Source
-from cluster.data.store import store
+from cluster.data.store import SHORT_KEY, Origin, short_name, store
 from cluster.errors import DataError
 
 CHECKSUM_SUFFIX = ".sha256"
 """What `sha256sum FILE > FILE.sha256` leaves beside a file is checked against the file."""
-SHORT_KEY = 16
-"""Hexadecimal digits of the key in a folder's name: 64 bits."""
 
 
 def prepare(
@@ -53,13 +50,13 @@ def prepare(
         source_sha256 = _digest(source, opened, report)
         described = json.dumps([_preparation_sha256(), source.kind, source_sha256, settings])
         key = hashlib.sha256(described.encode()).hexdigest()
-        folder = cache / f"{_file_name(name)}-{key[:SHORT_KEY]}"
+        folder = cache / f"{short_name(name)}-{key[:SHORT_KEY]}"
         try:
             prepared = open_prepared(folder)
         except DataError:
             # Absent or damaged: either way it is made again from the source.
-            about = {"name": name, "source": where, "source_sha256": source_sha256, "preparation": settings}
-            prepared = store(check(reader.read(opened, cutting, report), where), folder, about, report)
+            origin = Origin(name, where, source_sha256, settings)
+            prepared = store(check(reader.read(opened, cutting, report), where), folder, origin, report)
     return replace(prepared, name=name, source=where)
 
 
@@ -90,11 +87,6 @@ def _preparation_sha256() -> str:
     """SHA-256 of the code that prepares: unlike a version number it changes with every filter."""
     package = Path(__file__).parent
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(package.glob("*.py")))).hexdigest()
-
-
-def _file_name(name: str) -> str:
-    """A short stand-in for a name that may hold anything a file's name may."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:40]
 
 
 @contextmanager

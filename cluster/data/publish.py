@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.data.archive import file_digest
-from cluster.data.dataset import CLASSES, MANIFEST, SUBJECTS, WINDOWS
-from cluster.data.prepare import SHORT_KEY, prepare
+from cluster.data.prepare import prepare
 from cluster.data.source import PROJECT_ROOT, find_source, user_cache
+from cluster.data.store import SHORT_KEY
 from cluster.errors import DataError
 from cluster.logs.terminal import say, say_json
 
@@ -25,7 +25,7 @@ def publishable(source: str | None, window_steps: int, window_stride: int, seed:
     """The data set of `source` (the search order for None), prepared in `cache`, as it is printed. Raises DataError."""
     found = find_source(source, os.environ, PROJECT_ROOT, user_cache())
     dataset = prepare(found, window_steps=window_steps, window_stride=window_stride, seed=seed, cache=cache)
-    paths = [dataset.folder / name for name in (WINDOWS, CLASSES, SUBJECTS, MANIFEST)]
+    paths = [dataset.folder / name for name in dataset.files]
     files = {path.name: {"sha256": file_digest(path), "bytes": path.stat().st_size} for path in paths}
     described = json.dumps(sorted((name, about["sha256"]) for name, about in files.items()))
     key = hashlib.sha256(described.encode()).hexdigest()[:SHORT_KEY]

@@ -5,100 +5,123 @@ that prepare the same source do the work twice, and the second finds the first o
 """
 
 import errno
-import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cluster.data.archive import CHUNK_BYTES
-from cluster.data.dataset import (
-    CLASSES,
-    FORMAT_VERSION,
-    MANIFEST,
-    SUBJECTS,
-    WINDOWS,
-    Dataset,
-    content_digest,
-    open_prepared,
-)
+from cluster.data.batch import Batch
+from cluster.data.columns import Columns
+from cluster.data.dataset import CLASSIFICATION, MANIFEST, Dataset, manifest_of, open_prepared
 from cluster.data.recordings import Recordings, Report
 from cluster.errors import DataError
 
 PARTIAL = ".partial-"
+ROWS_AT_ONCE = 1024
+"""Windows of motion written between two reports."""
+SHORT_KEY = 16
+"""Hexadecimal digits of the key in a folder's name: 64 bits."""
 
 
-def store(recordings: Recordings, folder: Path, about: Mapping[str, Any], report: Report) -> Dataset:
-    """Writes recordings as the prepared data set `folder`, all or nothing, and opens it.
+@dataclass(frozen=True)
+class Origin:
+    """Where a set comes from, as its manifest says it: names, a hash of the source's bytes, the settings."""
 
-    `about` gives `name`, `source`, `source_sha256` and `preparation`, the settings it was made with. A sound data set
-    already there is kept, a damaged one replaced.
-    Raises DataError when the cache cannot be written.
+    name: str
+    source: str
+    source_sha256: str = ""
+    preparation: Mapping[str, Any] = field(default_factory=dict)
+
+
+def store(recordings: Recordings, folder: Path, origin: Origin, report: Report) -> Dataset:
+    """Writes windows of motion as the prepared data set `folder`, all or nothing, and opens it.
+
+    A sound data set already there is kept, a damaged one replaced. Raises DataError when the cache cannot be written.
     """
+    count, train = len(recordings.windows), recordings.train_windows
+
+    def batches() -> Iterator[Batch]:
+        for begin, end, test in ((0, train, False), (train, count, True)):
+            for start in range(begin, end, ROWS_AT_ONCE):
+                rows = slice(start, min(start + ROWS_AT_ONCE, end))
+                yield Batch(
+                    recordings.windows[rows].astype("<f4", copy=False), recordings.classes[rows].astype("<i4"),
+                    recordings.subjects[rows].astype("<i4"), test=test,
+                )  # fmt: skip
+
+    with partial_folder(folder.parent) as partial, writing_to(partial), Columns(partial) as columns:
+        for batch in batches():
+            columns.add(batch)
+            report("writing", columns.rows, count)
+        columns.finish(CLASSIFICATION, standardized=True)
+        return publish(columns, recordings.labels, origin, folder)
+
+
+@contextmanager
+def partial_folder(cache: Path) -> Iterator[Path]:
+    """A folder in `cache` that is gone afterwards, unless `publish` gave it its name. Raises DataError."""
+    with writing_to(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        _sweep(cache)
+        partial = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}@{os.getpid()}-", dir=cache))
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(folder.parent)
-        partial = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}@{os.getpid()}-", dir=folder.parent))
-        try:
-            _write(recordings, partial, about, report)
-            _publish(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Raises DataError, with a remedy, for what the disk of this folder, in the cache or the cache, does not take."""
+    try:
+        yield
     except OSError as problem:
+        cache, room = (folder.parent, _room(folder)) if folder.name.startswith(PARTIAL) else (folder, "some room")
         raise DataError(
-            f"{folder.parent}: the prepared data cannot be written ({problem.strerror}); free "
-            f"{recordings.windows.nbytes >> 20} MiB or choose another cache folder"
+            f"{cache}: the prepared data cannot be written ({problem.strerror}); free {room} or choose another cache "
+            f"folder"
         ) from problem
-    return open_prepared(folder)
 
 
-def _write(recordings: Recordings, partial: Path, about: Mapping[str, Any], report: Report) -> None:
-    arrays = {
-        WINDOWS: recordings.windows.astype("<f4", copy=False),
-        CLASSES: recordings.classes.astype("<i4", copy=False),
-        SUBJECTS: recordings.subjects.astype("<i4", copy=False),
-    }
-    files = {name: _write_array(array, partial / name, report) for name, array in arrays.items()}
-    count, steps, channels = recordings.windows.shape
-    manifest: dict[str, Any] = {
-        "format": FORMAT_VERSION,
-        **about,
-        "labels": recordings.labels,
-        "window_steps": steps,
-        "channels": channels,
-        "train_windows": recordings.train_windows,
-        "test_windows": recordings.test_windows,
-        "files": files,
-        "sha256": content_digest(files, recordings.labels, (count, steps, channels), recordings.train_windows),
-    }
+def _room(partial: Path) -> str:
+    try:
+        written = sum(path.stat().st_size for path in partial.iterdir())
+    except OSError:
+        return "some room"
+    return f"more than the {written >> 20} MiB that it took"
+
+
+def publish(columns: Columns, labels: tuple[str, ...], origin: Origin, folder: Path | None) -> Dataset:
+    """Writes the manifest of finished columns, gives their folder its name, and opens it.
+
+    For None the name is that of the source and of the content. A sound data set already there is kept.
+    """
+    partial = columns.folder
+    dataset = columns.dataset(labels, origin.name, origin.source, origin.source_sha256)
     with (partial / MANIFEST).open("w", encoding="utf-8") as stream:
-        json.dump(manifest, stream, indent=2)
+        json.dump(manifest_of(dataset, columns.digests, origin.preparation), stream, indent=2)
         stream.flush()
         os.fsync(stream.fileno())
     partial.chmod(0o755)
     _sync_folder(partial)
+    place = folder or partial.parent / f"{short_name(origin.name)}-{dataset.sha256[:SHORT_KEY]}"
+    _rename(partial, place)
+    return open_prepared(place)
 
 
-def _write_array(array: NDArray[Any], path: Path, report: Report) -> str:
-    content = np.ascontiguousarray(array).view(np.uint8).reshape(-1).data
-    digest = hashlib.sha256(content)
-    with path.open("wb") as stream:
-        for start in range(0, len(content), CHUNK_BYTES):
-            stream.write(content[start : start + CHUNK_BYTES])
-            report("writing", min(start + CHUNK_BYTES, len(content)), len(content))
-        stream.flush()
-        os.fsync(stream.fileno())
-    return digest.hexdigest()
+def short_name(name: str) -> str:
+    """A short stand-in for a name that may hold anything a file's name may."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:40]
 
 
-def _publish(partial: Path, folder: Path) -> None:
+def _rename(partial: Path, folder: Path) -> None:
     while True:
         try:
             partial.rename(folder)

@@ -30,7 +30,7 @@ from cluster.status.parts import Figures
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import PlacedVector, VectorState
 from ps_node.shards import ParameterShards
-from worker_node.recordings import Standardization, WorkerWindows
+from worker_node.recordings import Standardization, WorkerWindows, standardized_channels
 
 import tensorflow as tf  # isort: skip
 
@@ -63,7 +63,7 @@ class Evaluation:
             evaluate,
             tf.TensorSpec([CHUNK], tf.int32),
             tf.TensorSpec([CHUNK], tf.float32),
-            tf.TensorSpec([2, network.problem.channels], tf.float32),
+            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
         )
 
     def sums(self, replies: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:

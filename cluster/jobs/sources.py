@@ -10,8 +10,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from cluster.apps import App
 from cluster.data import Dataset, Source, find_source, open_prepared, prepare
-from cluster.data.dataset import CLASSES, MANIFEST, SUBJECTS, WINDOWS
+from cluster.data.dataset import CLASSIFICATION
+from cluster.data.examples import batches_of, write_examples
+from cluster.data.recordings import Report
 from cluster.data.source import PROJECT_ROOT, user_cache
 from cluster.errors import DataError
 from cluster.inventory import Inventory
@@ -21,19 +24,14 @@ from cluster.server.accounts import account_for_roles
 from cluster.status.events import Advanced, Consumer, StageBegan
 
 
-def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer) -> Dataset:
-    """Prepare the source that `jobs.train.data` or the search order names, and announce it.
+def load_dataset(
+    inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer, app: App | None = None
+) -> Dataset:
+    """Prepare what the app's data() answers, else the source that `jobs.train.data` or the search order names.
 
-    Raises DataError, or Cancelled between two steps of the preparation.
+    Announces it. Raises DataError, AppError, or Cancelled between two steps of the preparation.
     """
     cancel.check()
-    job = inventory.jobs.train
-    given = job.data.source
-    if inventory.one_host:
-        source = find_source(given, os.environ, PROJECT_ROOT, user_cache())
-    else:
-        source = _published(inventory, given)
-    display.say(f"data: {source.why}")
     begun = set[str]()
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -43,7 +41,41 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: C
             emit(StageBegan(stage, total, "steps"))
         emit(Advanced(done))
 
-    dataset = prepare(
+    if app is not None and app.has("data"):
+        dataset = _of_app(app, inventory, display, progress)
+    else:
+        dataset = _of_source(inventory, display, progress)
+    account = account_for_roles() if inventory.one_host else None
+    if account is not None:
+        dataset = handed_over(dataset, account)
+    display.say(f"      {dataset.summary()}")
+    return dataset
+
+
+def _of_app(app: App, inventory: Inventory, display: Display, progress: Report) -> Dataset:
+    given = inventory.jobs.train.data.source
+    folder = app.folder if given is None else Path(given)
+    if not folder.exists():
+        raise DataError(f"jobs.train.data.source: expected a file or folder for data() of {app.file}, got {folder}")
+    display.say(f"data: data({folder}) of {app.file}")
+    where = f"{app.file}: data()"
+    found = app.call("data", folder)
+    batches, labels = batches_of(found, app.task or CLASSIFICATION, where)
+    with app.blamed("data"):  # an iterator of the app's runs in here
+        return write_examples(
+            batches, user_cache() / "prepared", name=app.name, source=where, task=app.task or CLASSIFICATION,
+            labels=labels, report=progress,
+        )  # fmt: skip
+
+
+def _of_source(inventory: Inventory, display: Display, progress: Report) -> Dataset:
+    job = inventory.jobs.train
+    if inventory.one_host:
+        source = find_source(job.data.source, os.environ, PROJECT_ROOT, user_cache())
+    else:
+        source = _published(inventory, job.data.source)
+    display.say(f"data: {source.why}")
+    return prepare(
         source,
         window_steps=job.data.window_steps,
         window_stride=job.data.window_stride,
@@ -51,14 +83,6 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: C
         seed=job.seed,
         progress=progress,
     )
-    account = account_for_roles() if inventory.one_host else None
-    if account is not None:
-        dataset = handed_over(dataset, account)
-    display.say(
-        f"      {dataset.train_windows:,} training and {dataset.test_windows:,} test windows of "
-        f"{dataset.window_steps} x {dataset.channels}, {len(dataset.labels)} classes"
-    )
-    return dataset
 
 
 def _published(inventory: Inventory, given: str | None) -> Source:
@@ -74,7 +98,6 @@ def _published(inventory: Inventory, given: str | None) -> Source:
 
 
 COPIES = Path("/var/cache/pscluster/roles")
-_FILES = (WINDOWS, CLASSES, SUBJECTS, MANIFEST)
 
 
 def handed_over(dataset: Dataset, account: int, folder: Path = COPIES) -> Dataset:
@@ -85,13 +108,13 @@ def handed_over(dataset: Dataset, account: int, folder: Path = COPIES) -> Datase
 
     To be called as root. Raises DataError when it cannot be copied.
     """
-    if _everyone_reads(dataset.folder.resolve()):
+    if _everyone_reads(dataset):
         return dataset
     copy = folder / dataset.sha256
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not _is_sound(copy, dataset):
-            _replace(copy, dataset.folder, account)
+            _replace(copy, dataset, account)
     except OSError as problem:
         raise DataError(
             f"the roles run as uid {account}, which cannot read {dataset.folder}, and it cannot be copied to {folder} "
@@ -100,9 +123,10 @@ def handed_over(dataset: Dataset, account: int, folder: Path = COPIES) -> Datase
     return replace(dataset, folder=copy)
 
 
-def _everyone_reads(folder: Path) -> bool:
+def _everyone_reads(dataset: Dataset) -> bool:
+    folder = dataset.folder.resolve()
     entered = all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
-    return entered and all((folder / name).stat().st_mode & stat.S_IROTH for name in _FILES)
+    return entered and all((folder / name).stat().st_mode & stat.S_IROTH for name in dataset.files)
 
 
 def _is_sound(copy: Path, dataset: Dataset) -> bool:
@@ -112,11 +136,11 @@ def _is_sound(copy: Path, dataset: Dataset) -> bool:
         return False
 
 
-def _replace(copy: Path, original: Path, account: int) -> None:
+def _replace(copy: Path, original: Dataset, account: int) -> None:
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=copy.parent))
     try:
-        for name in _FILES:
-            shutil.copyfile(original / name, partial / name)
+        for name in original.files:
+            shutil.copyfile(original.folder / name, partial / name)
             os.chown(partial / name, 0, account)
             (partial / name).chmod(0o640)
         os.chown(partial, 0, account)

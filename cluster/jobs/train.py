@@ -14,6 +14,7 @@ from cluster.apps import App, network_of
 from cluster.apps import load as load_app
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
+from cluster.data.dataset import CLASSIFICATION
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
 from cluster.engine.runtime import device
@@ -34,7 +35,7 @@ from cluster.jobs.session import Runner, Session, Solo
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, store
 from cluster.jobs.training import DivergedError, Trainer
-from cluster.models.network import Network, Problem, build
+from cluster.models.network import Network, build
 from cluster.status.events import BatchesCut, Diverged, Restored, StageBegan, UpdatesCounted, Validating
 from cluster.status.parts import Figures
 from ps_node.shard import VectorState
@@ -86,10 +87,13 @@ class TrainRun(Job):
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
         app = load_app(Path(job.app)) if job.app is not None else None
-        self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit)
+        self.dataset = self.report.dataset = load_dataset(
+            self.inventory, self.display, self.cancel, self.stream.emit, app
+        )
         known = slice(self.dataset.train_windows)
+        classes = self.dataset.classes()[known] if self.dataset.task == CLASSIFICATION else None
         self.train_rows, self.validation_rows = split_validation(
-            self.dataset.subjects()[known], job.validation_subjects, job.seed, self.dataset.classes()[known]
+            self.dataset.subjects()[known], job.validation_subjects, job.seed, classes
         )
         self._plan(self.train_rows)
         self.network = self.report.network = self._network(app)
@@ -106,8 +110,12 @@ class TrainRun(Job):
         """The app's model, or the built-in one that the job names. Raises UsageError."""
         dataset, job = self.dataset, self.job
         if app is not None and app.has_model:
-            problem = Problem(dataset.input_shape, dataset.outputs, job.keep_probability, dataset.inputs.dtype)
-            return network_of(app, problem, dataset.targets.shape, job.seed)
+            return network_of(app, dataset, job.seed)
+        if not dataset.holds_windows:
+            raise UsageError(
+                f"jobs.train.model: {job.model.name} takes standardized windows of (steps, channels), each of one "
+                f"class; {dataset.source} has {dataset.summary()}: bring a model of your own with --app"
+            )
         return build(
             job.model,
             window_steps=dataset.window_steps,

@@ -9,8 +9,8 @@ import pytest
 import cluster.engine.runtime  # noqa: F401  (its options decide how graphs are optimized)
 from cluster.apps import App, network_of
 from cluster.apps.keras_network import KerasNetwork
+from cluster.data.dataset import Array, Dataset
 from cluster.inventory.training import TrainJob
-from cluster.models.network import Problem
 from tests.apps.zoo import MODELS
 from worker_node.gradient import GradientOfBatch
 
@@ -20,10 +20,18 @@ import keras  # isort: skip
 OUTPUTS, BATCH, SEED = 4, 6, 5
 
 
+def dataset_of(shape: tuple[int, ...], dtype: str, task: str = "classification") -> Dataset:
+    """A data set that nothing reads: its description alone."""
+    labels = tuple("abcd") if task != "regression" else ()
+    targets = Array("targets", "int32", ()) if task == "classification" else Array("targets", "float32", (OUTPUTS,))
+    inputs = Array("inputs", dtype, shape)
+    return Dataset("none", "none", "", Path(), labels, 8, 4, "", inputs, targets, standardized=False, task=task)
+
+
 def network(name: str) -> KerasNetwork:
     make, shape, dtype = MODELS[name]
     app = App(Path(f"{name}.py"), "classification", {"model": make})
-    found = network_of(app, Problem(shape, OUTPUTS, input_dtype=dtype), (), SEED)
+    found = network_of(app, dataset_of(shape, dtype), SEED)
     assert isinstance(found, KerasNetwork)
     return found
 

@@ -235,3 +235,10 @@ def test_a_checksum_beside_the_source_is_held_against_it(tmp_path: Path) -> None
     beside.write_text("0" * 64 + "  own.npz\n")
     with pytest.raises(DataError, match=r"expected SHA-256 000.* got .*; fetch the file again"):
         prepare(source, cache=tmp_path / "cache")
+
+
+def test_windows_of_motion_have_the_sha256_that_older_runs_resume_by(tmp_path: Path) -> None:
+    x, y = np.arange(8 * 16 * 2, dtype=np.float32).reshape(8, 16, 2), np.arange(8) % 2
+    np.savez(tmp_path / "mine.npz", x_train=x[:6], y_train=y[:6], x_test=x[6:], y_test=y[6:])
+    found = prepare(Source("npz", tmp_path / "mine.npz", ""), cache=tmp_path / "cache").sha256
+    assert found == "e3e700736716b1c46c76af515647437e7a0e20ebe7981b83e425f9d73799635a"

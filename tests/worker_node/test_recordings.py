@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from cluster.data import Dataset, Source, prepare
-from worker_node.recordings import Standardization, WorkerWindows
+from cluster.data.examples import Data, batches_of, write_examples
+from worker_node.recordings import Standardization, WorkerWindows, standardized_channels
 
 import tensorflow as tf  # isort: skip
 
@@ -36,3 +38,35 @@ def test_a_worker_sees_standardized_windows_and_their_classes(tmp_path: Path) ->
     expected = (np.asarray(data.windows())[rows] - standardization.mean) / standardization.deviation
     np.testing.assert_allclose(windows, expected, rtol=1e-6)
     np.testing.assert_array_equal(classes, data.classes()[rows])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "int64", "float16", "float32"])
+def test_other_examples_come_as_they_are_with_their_weights(tmp_path: Path, dtype: str) -> None:
+    x = np.arange(10 * 4 * 3).reshape(10, 4, 3, 1).astype(dtype)
+    y = np.arange(20.0).reshape(10, 2)
+    given = Data(x[:8], y[:8], x[8:], y[8:], weights=np.arange(8))
+    batches, labels = batches_of(given, "regression")
+    data = write_examples(batches, tmp_path, name="x", source="x", task="regression", labels=labels)
+    worker, rows = WorkerWindows(data), np.array([9, 0, 3], np.int32)
+    nothing = Standardization.of(data, rows).packed()
+    assert nothing.dtype == np.float32
+    assert (nothing.shape, standardized_channels(data)) == ((2, 0), 0)
+    graph = tf.function(lambda rows, packed: (*worker.gather(rows, packed), worker.gather_weights(rows)))
+    inputs, targets, weights = graph(tf.constant(rows), tf.constant(nothing))
+    assert (inputs.dtype, targets.dtype, weights.dtype) == (tf.as_dtype(dtype), tf.float32, tf.float32)
+    np.testing.assert_array_equal(inputs, x[rows])
+    np.testing.assert_array_equal(targets, y[rows])
+    assert weights.numpy().tolist() == [1, 0, 3]
+
+
+def test_columns_of_a_table_are_standardized_too(tmp_path: Path) -> None:
+    x = (np.random.default_rng(2).normal(size=(30, 4)) * [1, 9, 90, 0] + 5).astype(np.float32)
+    y = np.arange(30) % 3
+    batches, labels = batches_of(Data(x[:20], y[:20], x[20:], y[20:]))
+    data = write_examples(batches, tmp_path, name="x", source="x", labels=labels, standardized=True)
+    found = Standardization.of(data, np.arange(20))
+    np.testing.assert_allclose(found.mean, x[:20].mean(0), rtol=1e-5)
+    inputs, classes = WorkerWindows(data).gather(tf.range(20), tf.constant(found.packed()))
+    np.testing.assert_allclose(np.std(inputs, 0), [1, 1, 1, 0], rtol=1e-5)
+    np.testing.assert_array_equal(classes, y[:20])
+    assert WorkerWindows(data).gather_weights(tf.range(3)) is None

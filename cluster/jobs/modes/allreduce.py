@@ -18,7 +18,7 @@ from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Str
 from cluster.models.network import Network
 from worker_node.exchange import ExchangedVector, PartialSum
 from worker_node.gradient import GradientOfBatch, piece_sizes
-from worker_node.recordings import WorkerWindows
+from worker_node.recordings import WorkerWindows, standardized_channels
 
 import tensorflow as tf  # isort: skip
 
@@ -83,7 +83,7 @@ class AllreduceMode(Mode):
             tf.TensorSpec([job.batch_size], tf.int32),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([2], tf.int32),
-            tf.TensorSpec([2, network.problem.channels], tf.float32),
+            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
         )
 
     def _subtrees(self, run: range, place: str, leaves: Sequence[Any]) -> list[PartialSum]:

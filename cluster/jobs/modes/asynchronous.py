@@ -12,7 +12,7 @@ from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Str
 from cluster.models.network import Network
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
-from worker_node.recordings import WorkerWindows
+from worker_node.recordings import WorkerWindows, standardized_channels
 from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
@@ -54,7 +54,7 @@ class AsynchronousMode(Mode):
             tf.TensorSpec([job.batch_size], tf.int32),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([2], tf.int32),
-            tf.TensorSpec([2, network.problem.channels], tf.float32),
+            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
             tf.TensorSpec([], tf.int64),
         )
 

@@ -18,7 +18,7 @@ from cluster.models.network import Network
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
-from worker_node.recordings import WorkerWindows
+from worker_node.recordings import WorkerWindows, standardized_channels
 from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
@@ -94,7 +94,7 @@ class LocalMode(Mode):
             tf.TensorSpec([None], tf.float32),
             tf.TensorSpec([None, 2], tf.int32),
             tf.TensorSpec([], tf.float32),
-            tf.TensorSpec([2, network.problem.channels], tf.float32),
+            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
             tf.TensorSpec([], tf.int64),
         )
 

@@ -18,7 +18,7 @@ from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time
 from cluster.models.network import Network
 from ps_node.steps import StepShards
 from worker_node.gradient import GradientOfBatch, piece_sizes
-from worker_node.recordings import WorkerWindows
+from worker_node.recordings import WorkerWindows, standardized_channels
 
 import tensorflow as tf  # isort: skip
 
@@ -101,7 +101,7 @@ class SynchronousMode(Mode):
             tf.TensorSpec([None], tf.int32),
             tf.TensorSpec([count], tf.int32),
             tf.TensorSpec([2], tf.int32),
-            tf.TensorSpec([2, network.problem.channels], tf.float32),
+            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
         )
 
     def _traced_settling(self) -> Traced:
