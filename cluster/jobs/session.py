@@ -181,6 +181,14 @@ def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTT
     return DRAIN_ANSWERS[dispatcher.drain(int(name.removeprefix("worker:")), seconds)]
 
 
+def one_thread_an_operation() -> None:
+    """To be called before TensorFlow computes anything here: how many cores there are must not change a result's bits.
+
+    An app's model initializes TensorFlow when it makes its first variable.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
@@ -195,8 +203,7 @@ class Solo(AbstractContextManager["Solo"]):
         """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
         self._cancel = cancel
         self._functions: Mapping[str, Callable[..., Any]] = {}
-        # One thread an operation: how many cores there are must not change a bit of the result.
-        tf.config.threading.set_intra_op_parallelism_threads(1)
+        one_thread_an_operation()
         metrics.serve(inventory.task("coordinator", 0))
 
     def __exit__(self, *_: object) -> None:

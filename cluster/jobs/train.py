@@ -31,7 +31,7 @@ from cluster.jobs.lifecycle import Job
 from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs
 from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder, latest_calibration, sabotage, speeds_of
-from cluster.jobs.session import Runner, Session, Solo
+from cluster.jobs.session import Runner, Session, Solo, one_thread_an_operation
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, store
 from cluster.jobs.training import DivergedError, Trainer
@@ -86,6 +86,7 @@ class TrainRun(Job):
             raise UsageError(
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
+        one_thread_an_operation()
         app = load_app(Path(job.app)) if job.app is not None else None
         self.dataset = self.report.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit, app
