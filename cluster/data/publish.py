@@ -16,9 +16,10 @@ from typing import Any
 from cluster.data.archive import file_digest
 from cluster.data.dataset import CLASSES, MANIFEST, SUBJECTS, WINDOWS
 from cluster.data.prepare import SHORT_KEY, prepare
-from cluster.data.source import PROJECT_ROOT, find_source, user_cache
+from cluster.data.source import PROJECT_ROOT, find_source
 from cluster.errors import DataError
 from cluster.logs.terminal import say, say_json
+from cluster.user_cache import user_cache
 
 
 def publishable(source: str | None, window_steps: int, window_stride: int, seed: int, cache: Path) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from cluster.data import Dataset, Source, find_source, open_prepared, prepare
 from cluster.data.dataset import CLASSES, MANIFEST, SUBJECTS, WINDOWS
-from cluster.data.source import PROJECT_ROOT, user_cache
+from cluster.data.source import PROJECT_ROOT
 from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from cluster.server.accounts import account_for_roles
 from cluster.status.events import Advanced, Consumer, StageBegan
+from cluster.user_cache import user_cache
 
 
 def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer) -> Dataset:
