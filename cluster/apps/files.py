@@ -3,10 +3,11 @@
 It reads names, kinds, sizes and bytes, and runs nothing: only the coordinator imports an app.
 """
 
+import ast
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,12 +66,39 @@ class AppFiles:
         """The app's `requirements.txt`; None without one."""
         return next((file.path for file in self.files if file.name == REQUIREMENTS), None)
 
+    def defines(self, name: str) -> bool:
+        """Whether `app.py` itself defines or imports the name, outside of functions and classes. Runs nothing.
+
+        False for a file that is no Python: the coordinator, which imports it, says what is wrong.
+        """
+        entry = next(file for file in self.files if file.name == ENTRY)
+        try:
+            return name in _names(ast.parse(self.content(entry)).body)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+
     def content(self, file: AppFile) -> bytes:
         """The bytes of one file. Raises UsageError if they are no longer those that were looked over."""
         found = _read(file.path, file.name)
         if hashlib.sha256(found).hexdigest() != file.sha256:
             raise UsageError(f"{file.path}: has changed while the app was read: run it again once it is written")
         return found
+
+
+def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    for one in statements:
+        match one:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                yield from (alias.asname or alias.name for alias in names)
+            case ast.Assign() | ast.AnnAssign():
+                targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+            case ast.If() | ast.Try() | ast.With():
+                handlers = [each for handler in getattr(one, "handlers", ()) for each in handler.body]
+                more = (getattr(one, "orelse", []), getattr(one, "finalbody", []))
+                yield from _names([*one.body, *handlers, *more[0], *more[1]])
 
 
 def app_path(inventory: "Inventory") -> Path | None:

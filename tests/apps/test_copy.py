@@ -9,7 +9,7 @@ import pytest
 from cluster.apps import environments
 from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, keep, kept, with_app
 from cluster.apps.files import look
-from cluster.errors import UsageError
+from cluster.errors import ClusterError, UsageError
 from cluster.inventory import Inventory, load
 
 INVENTORY = "schema: 1\ncluster: here\nnodes: [{name: pi, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
@@ -165,7 +165,7 @@ def test_the_environment_is_that_of_the_beginning_while_it_is_there(inventory: I
 
 
 def test_an_environment_that_is_gone_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(environments.ClusterError, match="name the app with --app"):
+    with pytest.raises(ClusterError, match="name the app with --app"):
         environments.continue_in(tmp_path, KEY, ["cluster", "train"])
     with pytest.raises(UsageError, match="16 hexadecimal digits"):
         environments.continue_in(tmp_path, "../../../bin", ["cluster", "train"])

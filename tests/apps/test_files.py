@@ -71,6 +71,11 @@ def _socket(path: Path) -> None:
         made.bind(str(path))
 
 
+def _linked_pipe(app: Path) -> None:
+    os.mkfifo(app / "p")
+    (app / "a").symlink_to("p")
+
+
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no entry": (lambda app: (app / "app.py").unlink(), "expected app.py"),
     "link out": (lambda app: (app / "hosts").symlink_to("/etc/hosts"), "outside of the app"),
@@ -80,7 +85,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "link to a folder": (lambda app: (app / "folder").symlink_to("parts"), "links to a folder"),
     "pipe": (lambda app: os.mkfifo(app / "pipe"), "found a special one"),
     "socket": (lambda app: _socket(app / "s"), "found a special one"),
-    "link to a pipe": (lambda app: (os.mkfifo(app / "p"), (app / "a").symlink_to("p")), "found a special one"),
+    "link to a pipe": (lambda app: _linked_pipe(app), "found a special one"),
     "line break in a name": (lambda app: (app / "a\nb.py").touch(), "printable"),
     "no UTF-8 in a name": (lambda app: Path(os.fsdecode(os.fsencode(app) + b"/\xff.py")).touch(), "printable"),
     "backslash in a name": (lambda app: (app / "a\\b.py").touch(), "backslash"),
