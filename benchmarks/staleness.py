@@ -17,13 +17,14 @@ import numpy as np
 
 from benchmarks.report import arguments, publish
 from cluster.data import find_source, prepare
-from cluster.data.source import PROJECT_ROOT, user_cache
+from cluster.data.source import PROJECT_ROOT
 from cluster.engine.runtime import trace
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Plan
 from cluster.jobs.modes.mode import optimizer_of
 from cluster.jobs.session import DEVICE
 from cluster.models.network import build
+from cluster.user_cache import user_cache
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch

@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, with_app
+from cluster.apps.environments import continue_in, environments
 from cluster.control.door import raise_limit
 from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
@@ -37,8 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument(
+        "--environment", default="", metavar="KEY", help="of an app with requirements of its own: `fab` makes it"
+    )
     add_flags(parser, "else as the inventory says")
     given = parser.parse_args(arguments)
+    given.words = sys.argv[1:] if arguments is None else list(arguments)
     log = JobLogging(for_programs=given.log_format == "json")
     raise_limit()
     with Cancel() as cancel:
@@ -64,12 +70,17 @@ def _log(given: argparse.Namespace, inventory: Inventory) -> JobLogging:
 
 def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cancel: Cancel) -> int:
     from cluster.data import find_source
-    from cluster.data.source import PROJECT_ROOT, user_cache
+    from cluster.data.source import PROJECT_ROOT
+    from cluster.user_cache import user_cache
 
     resumed = _run_to_resume(given, Path(inventory.runs))
     chaos = _faults(given)
+    app = _app(given, inventory, resumed)
+    if app is not None and app.environment:
+        continue_in(environments(inventory), app.environment, ["cluster", *given.words])
+    inventory = with_app(inventory, app)
     log.to_terminal(quiet=given.quiet)
-    if given.job != "pi":
+    if given.job != "pi" and app is None:
         # A wrong path is an error at once, not after TensorFlow is loaded.
         find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
@@ -86,6 +97,9 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
     with Display(quiet=given.quiet or log.for_programs) as display:
         going_on = () if resumed is None else (resumed,)
         job = job_of(inventory, display, cancel, *going_on, chaos=chaos)
+        job.app = app
+        for note in () if app is None else app.notes:
+            display.say(note)
         watch = StatusWatch(inventory, given.job, display.say)
         path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
     _say_where(path, given.json, log)
@@ -100,6 +114,19 @@ def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
     if given.job != "train":
         raise UsageError(f"--resume: only train can be resumed; run {given.job} again")
     return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
+
+
+def _app(given: argparse.Namespace, inventory: Inventory, resumed: Path | None) -> AppOfRun | None:
+    if given.job == "train":
+        return app_to_train(inventory, resumed, given.environment)
+    if given.job == "evaluate":
+        from cluster.jobs.run_folder import newest_model
+
+        named = inventory.jobs.evaluate.run
+        return app_to_evaluate(
+            inventory, Path(named) if named else newest_model(Path(inventory.runs)), given.environment
+        )
+    return None
 
 
 def _faults(given: argparse.Namespace) -> "ChaosPlan | None":

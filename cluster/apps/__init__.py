@@ -1,10 +1,5 @@
-"""Anyone's model and data: a Python file or folder that names its parts, and the networks made of them.
+"""Apps, a person's own model and data: how an app is found, looked over, kept with its run, read, and made a network.
 
-The room's doors are `load`, which imports an app, and `network_of`, which makes a network of its model for the engine.
-Only the coordinator imports an app; workers get graphs.
+Only the coordinator imports an app (`app.load`) and makes a network of its model (`networks.network_of`); workers get
+graphs. `files`, `copy` and `environments` need no TensorFlow: `fab` uses them too.
 """
-
-from cluster.apps.app import App, load
-from cluster.apps.networks import network_of
-
-__all__ = ["App", "load", "network_of"]

@@ -8,9 +8,10 @@ import argparse
 import os
 import sys
 
-from cluster.data.source import PROJECT_ROOT, find_source, user_cache
+from cluster.data.source import PROJECT_ROOT, find_source
 from cluster.errors import DataError
 from cluster.logs.terminal import say_json
+from cluster.user_cache import user_cache
 
 
 def look(source: str | None) -> tuple[bool, str]:

@@ -15,10 +15,11 @@ from typing import Any
 
 from cluster.data.archive import file_digest
 from cluster.data.prepare import prepare
-from cluster.data.source import PROJECT_ROOT, find_source, user_cache
+from cluster.data.source import PROJECT_ROOT, find_source
 from cluster.data.store import SHORT_KEY
 from cluster.errors import DataError
 from cluster.logs.terminal import say, say_json
+from cluster.user_cache import user_cache
 
 
 def publishable(source: str | None, window_steps: int, window_stride: int, seed: int, cache: Path) -> dict[str, Any]:

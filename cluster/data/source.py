@@ -54,12 +54,6 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
     return Source(SYNTHETIC, None, f"synthetic recordings ({looked}; --data or ${ENVIRONMENT} names your own)")
 
 
-def user_cache() -> Path:
-    """The user's cache folder, where recordings may lie and prepared windows go."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "pscluster"
-
-
 def _accepted() -> str:
     *sets, synthetic = (found.accepted for found in READERS.values())
     return f"{', '.join(sets)}, a prepared folder, or {synthetic}"

@@ -204,6 +204,11 @@ class Inventory(Description):
         """Where every node finds what all share; None where nothing is mounted."""
         return None if self.storage is None or self.one_host else f"{self.storage.mount}/shared"
 
+    @property
+    def data_folder(self) -> str | None:
+        """Where the coordinator's node writes data sets for all, and they read them; None where nothing is mounted."""
+        return None if self.storage is None or self.one_host else f"{self.storage.mount}/data"
+
     def of_role(self, role: RoleName) -> tuple[Task, ...]:
         """The role processes of one role, in order of their index."""
         return tuple(task for task in self._tasks if task.role == role)

@@ -158,6 +158,11 @@ class _Keys(Section):
         "async",
         description=f"how updates meet: {', '.join(f'`{name}` {mode.summary}' for name, mode in MODES.items())}",
     )
+    app: Text | None = Field(
+        None,
+        description="a Python file, or a folder with `app.py`, whose model and data take the place of `model` and of "
+        "the recordings; relative to the folder of the inventory; null is none",
+    )
     data: DataSettings = DataSettings()
     app: Text | None = Field(
         None,

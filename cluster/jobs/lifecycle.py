@@ -12,6 +12,7 @@ from typing import Any, Literal
 import psutil
 
 from cluster import __version__
+from cluster.apps.copy import AppOfRun
 from cluster.atomic_write import atomic_write
 from cluster.checkpoints import WriterLock
 from cluster.engine.chaos import ChaosPlan
@@ -36,6 +37,8 @@ class Job:
     """What every job is, seen from outside."""
 
     name: str
+    app: AppOfRun | None = None
+    """The app, of which the run keeps a copy; None for a built-in model."""
 
     def __init__(
         self, inventory: Inventory, display: Display, cancel: Cancel, chaos: ChaosPlan | None = None,
@@ -140,6 +143,7 @@ def _conduct(
             if crash is not None:
                 raise crash
             if not cancel.asked:
+                job.app = job.app and job.app.kept_with(folder.path)
                 job.run(folder)
         except Cancelled:
             pass

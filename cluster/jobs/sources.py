@@ -10,18 +10,19 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from cluster.apps import App
+from cluster.apps.app import App
 from cluster.data import Dataset, Source, find_source, open_prepared, prepare
 from cluster.data.dataset import CLASSIFICATION
 from cluster.data.examples import batches_of, write_examples
 from cluster.data.recordings import Report
-from cluster.data.source import PROJECT_ROOT, user_cache
+from cluster.data.source import PROJECT_ROOT
 from cluster.errors import DataError
 from cluster.inventory import Inventory
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from cluster.server.accounts import account_for_roles
 from cluster.status.events import Advanced, Consumer, StageBegan
+from cluster.user_cache import user_cache
 
 
 def load_dataset(

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cluster.apps import App, network_of
-from cluster.apps import load as load_app
+from cluster.apps.app import App
+from cluster.apps.app import load as load_app
+from cluster.apps.networks import network_of
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.data.dataset import CLASSIFICATION

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
 
 ROOT = "/opt/pscluster"
 ENVIRONMENTS = f"{ROOT}/environments"
+EXTRAS = f"{ROOT}/extras"
+"""Holds `environments` of the packages that apps and programs need besides; the coordinator's node alone."""
 RELEASES = f"{ROOT}/releases"
 CURRENT = f"{ROOT}/current"
 STATE = "/var/lib/pscluster"

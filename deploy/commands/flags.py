@@ -60,6 +60,7 @@ class Flags:
     lines: str | None = _flag("how many last lines; 20, or all with --since and --run")
     job: str | None = _flag("id of the job, as `fab job list` shows it; else the one that runs, or the newest")
     checkpoints: bool = _flag("fetch the checkpoints of the run too", False)
+    app: str | None = _flag("your own model and data: a Python file, or a folder with app.py")
     mode: str | None = _flag(f"how updates meet: {MODES.words()}")
     codec: str | None = _flag(f"numbers on the wire: {CODECS.words()}")
     model: str | None = _flag(MODELS.words())

@@ -5,6 +5,7 @@ run alone are flags of the coordinator too.
 """
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ RUNS = Path("runs")
 LARGEST = 10**15
 
 OF_DATA = {"data": "jobs.train.data.source"}
+OF_APP = {"app": "jobs.train.app"}
 OF_LOGS = {"log_format": "logging.format", "log_level": "logging.level"}
 OF_TRAIN = {
     "mode": "jobs.train.mode",
@@ -42,25 +44,29 @@ OF_TRAIN = {
     "hidden": "jobs.train.model.hidden",
     "epochs": "jobs.train.epochs",
     "seed": "jobs.train.seed",
+    **OF_APP,
     **OF_DATA,
     **OF_LOGS,
 }
-OF_EVALUATE = {"run": "jobs.evaluate.run", **OF_DATA, **OF_LOGS}
+OF_EVALUATE = {"run": "jobs.evaluate.run", **OF_APP, **OF_DATA, **OF_LOGS}
 OF_PI = {"samples": "jobs.pi.samples", "seed": "jobs.pi.seed", **OF_LOGS}
 """Flags by the keys of the inventory that they override."""
 
 NUMBERS = frozenset({"hidden", "epochs", "seed", "samples"})
+FROM_HERE = frozenset({"app"})
+"""Paths that a person types from their working folder; the key itself is relative to the inventory's."""
 
 
 @takes(
-    "inventory set_ mode codec model hidden epochs seed data refit resume run chaos json_ quiet log_format log_level"
+    "inventory set_ app mode codec model hidden epochs seed data refit resume run chaos json_ quiet log_format "
+    "log_level"
 )
 def train(flags: Flags) -> None:
     """Train the network on the cluster's workers."""
     _run("train", with_overrides(flags, OF_TRAIN), run_flags(flags))
 
 
-@takes("inventory set_ data run json_ quiet log_format log_level")
+@takes("inventory set_ app data run json_ quiet log_format log_level")
 def evaluate(flags: Flags) -> None:
     """Evaluate a trained model on the test set, on the cluster's workers."""
     _run("evaluate", with_overrides(flags, OF_EVALUATE))
@@ -177,6 +183,8 @@ def with_overrides(flags: Flags, keys: Mapping[str, str]) -> Flags:
     made = []
     for name, key in keys.items():
         value = getattr(flags, name)
+        if value and name in FROM_HERE:
+            value = os.path.abspath(os.path.expanduser(value))
         if value not in (None, False):
             number = name in NUMBERS
             made.append(f"{key}={whole_number(f'--{name}', value, 0, LARGEST) if number else json.dumps(value)}")

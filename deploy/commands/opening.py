@@ -104,6 +104,7 @@ def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.commands.views import ViewOfMachines
     from deploy.converge.code import ReleaseChoice
     from deploy.converge.desired import Machines
+    from deploy.converge.extras import NodeExtras
     from deploy.converge.publication import PublishedData
     from deploy.converge.systemd import Systemd
     from deploy.jobs.attached_job import SubmittedJobs
@@ -116,5 +117,5 @@ def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
     cluster = over_ssh(inventory, overrides, Systemd(inventory))
     machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
     data = PublishedData(inventory)
-    view, jobs = ViewOfMachines(cluster, machines), SubmittedJobs(cluster, data.bring)
+    view, jobs = ViewOfMachines(cluster, machines), SubmittedJobs(cluster, data.bring, NodeExtras(inventory).bring)
     return OpenCluster(cluster, jobs, data, view, machines, monitor_on_its_node, has_machines=True)

@@ -10,15 +10,20 @@ import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
+from cluster.errors import UsageError
 from cluster.inventory.task import Task
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command
 from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.jobs.apps import reads_its_data
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
 
 _PROBE_DEADLINE_SECONDS = 60.0
 
@@ -57,7 +62,7 @@ class NodeFacts:
     data: Verdict
 
 
-def gather(here: Connector, ports: Iterable[int], data_source: str | None) -> NodeFacts:
+def gather(here: Connector, ports: Iterable[int], inventory: "Inventory") -> NodeFacts:
     """The facts of this machine; TensorFlow is looked for and not imported, which would take many seconds."""
     memory = psutil.virtual_memory()
     guard, accounts, privileges = guard_of(here)
@@ -73,7 +78,7 @@ def gather(here: Connector, ports: Iterable[int], data_source: str | None) -> No
         guard=guard,
         accounts=accounts,
         privileges=privileges,
-        data=recordings_of(here, data_source),
+        data=data_of(inventory, here),
     )
 
 
@@ -83,6 +88,16 @@ def guard_of(node: Connector) -> tuple[Verdict, Verdict, Verdict]:
     if isinstance(found, str):
         return Verdict(False, found), Verdict(False, found), Verdict(False, f"roles may run as root: {found}")
     return _answer(found["machines"]), _answer(found["accounts"]), _answer(found["privileges"])
+
+
+def data_of(inventory: "Inventory", here: Connector) -> Verdict:
+    """Whether the trainings of the inventory have data: recordings that `here` finds, or an app that reads its own."""
+    try:
+        if reads_its_data(inventory):
+            return Verdict(True, f"read by the app {inventory.jobs.train.app}")
+    except UsageError as problem:
+        return Verdict(False, str(problem))
+    return recordings_of(here, inventory.jobs.train.data.source)
 
 
 def recordings_of(node: Connector, data_source: str | None) -> Verdict:

@@ -109,7 +109,7 @@ class ReleaseChoice:
 
 _LIST_SECONDS = 60.0
 _REMOVE_SECONDS = 600.0
-_JOB_RUNS = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", "pscluster-job@*")
+JOB_RUNS = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", "pscluster-job@*")
 
 
 def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
@@ -119,7 +119,7 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
     """
 
     def one(node: Connector) -> str:
-        if "pscluster-job@" in node.run(_JOB_RUNS).text:
+        if "pscluster-job@" in node.run(JOB_RUNS).text:
             return ""
         listing = node.run(shell(list_releases()), root=True, deadline_seconds=_LIST_SECONDS)
         try:

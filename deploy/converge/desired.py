@@ -28,7 +28,7 @@ from deploy.cluster.selection import kept_tasks
 from deploy.common.command_line import quoted
 from deploy.converge.accounts import ServiceUser
 from deploy.converge.change import Resource, Shell
-from deploy.converge.check import Finding, recordings_of
+from deploy.converge.check import Finding, data_of
 from deploy.converge.code import Current, Environment, ReleaseChoice, UnpackedRelease, prune, prune_wheels
 from deploy.converge.deployment import Desired, Order, Say
 from deploy.converge.firewall import Firewall
@@ -131,7 +131,7 @@ class Machines(Desired):
         found = self.findings(survey(fleet, self.ask))
         if not any(job in ("train", "evaluate") for job in self.inventory.jobs.order):
             return found
-        data = recordings_of(Local("this machine"), self.inventory.jobs.train.data.source)
+        data = data_of(self.inventory, Local("this machine"))
         return (*found, Finding("ok" if data.holds else "problem", "data", data.line))
 
     def supplied(self, fit: Mapping[str, MachineFacts], order: Order, update: Say) -> Self:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +19,10 @@ from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.change import Change, Publish, PublishedFile, Shell
-from deploy.converge.check import recordings_of
+from deploy.converge.check import data_of
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import MEGABYTE
+from deploy.jobs.apps import reads_its_data
 from deploy.jobs.request import needs_data
 from deploy.release.hashes import parse_sums
 from deploy.release.scripts import script
@@ -155,10 +157,10 @@ class DataHere(JobData):
 
     def refuse_missing(self) -> None:
         """See `JobData`."""
-        source = self.inventory.jobs.train.data.source
-        if source is None or not any(map(needs_data, self.inventory.jobs.order)):
+        train = self.inventory.jobs.train
+        if (train.data.source or train.app) is None or not any(map(needs_data, self.inventory.jobs.order)):
             return
-        found = recordings_of(Local("this machine"), source)
+        found = data_of(self.inventory, Local("this machine"))
         if not found.holds:
             raise UsageError(found.line)
 
@@ -170,10 +172,15 @@ class PublishedData(JobData):
     def prepared(self) -> Publication | None:
         """The data set of `jobs.train.data`, prepared now if necessary; None where the inventory names a published one.
 
+        And None for an app that reads its data itself.
+
         Raises UsageError for unusable recordings.
         """
         job = self.inventory.jobs.train
         source = job.data.source
+        with suppress(UsageError):  # the job's submission says what is wrong with the app
+            if reads_its_data(self.inventory):
+                return None
         if source is not None and source.startswith((f"{shared_folders(self.inventory).mount}/", f"{DATA}/")):
             return None
         words = [] if source is None else ["--source", source]

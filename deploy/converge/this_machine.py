@@ -213,7 +213,7 @@ class ThisMachine(Desired):
         """See `Desired`."""
         tasks = self.inventory.tasks()
         ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
-        facts = gather(next(iter(fleet.nodes.values())), ports, self.inventory.jobs.train.data.source)
+        facts = gather(next(iter(fleet.nodes.values())), ports, self.inventory)
         memory = of_inventory(self.inventory, {node.name: facts.cores for node in self.inventory.nodes})
         job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
         return check_node(tasks, self.services.state(), facts, memory, job is not None)

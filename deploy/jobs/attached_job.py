@@ -2,17 +2,20 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.fleet import Fleet
+from deploy.cluster.places import SERVICE_USER
 from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
+from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, refuse_missing_data
 from deploy.jobs.foreground_job import announce
 from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
@@ -22,6 +25,8 @@ from deploy.logs.log_merge import readable
 
 BringData = Callable[[Fleet], Sequence[str]]
 """Brings the recordings to the nodes; the overrides that name them there."""
+BringEnvironment = Callable[[Fleet, Path], str]
+"""Installs what a requirements file needs on the coordinator's node; the key of the environment."""
 
 RESULT_LINE = "result: "
 """Begins the coordinator's own last line, which names a path on the node."""
@@ -30,15 +35,17 @@ RESULT_LINE = "result: "
 class SubmittedJobs(JobServices):
     """`JobServices` of a cluster of machines: units of the coordinator's node, which outlive this command."""
 
-    def __init__(self, cluster: Cluster, bring_data: BringData) -> None:
+    def __init__(self, cluster: Cluster, bring_data: BringData, bring_environment: BringEnvironment) -> None:
         super().__init__(cluster)
         self._bring_data = bring_data
+        self._bring_environment = bring_environment
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`. A person may leave it running (130)."""
         with self._cluster.fleet() as fleet:
-            more = self._bring_data(fleet) if needs_data(job) else ()
-            return run_attached(self._jobs(fleet, more), job, flags)
+            app = self._app(fleet, job, flags)
+            more = self._data(fleet, [job], app)
+            return run_attached(self._jobs(fleet, more), job, flags, app)
 
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
         """See `JobServices`.
@@ -50,7 +57,8 @@ class SubmittedJobs(JobServices):
             self.pending.forget()
             return ExitCode.DONE
         with self._cluster.fleet() as fleet:
-            more = self._bring_data(fleet) if any(map(needs_data, order)) else ()
+            apps = {job: self._app(fleet, job, flags) for job in order}
+            more = self._data(fleet, order, *apps.values())
             jobs = self._jobs(fleet)
             submitted = self.pending.submitted
             begun = reusable(submitted, order, jobs.records()) if submitted else ()
@@ -64,7 +72,7 @@ class SubmittedJobs(JobServices):
             if begun:
                 noted(begun)
             with_overrides = [(job, more if needs_data(job) else ()) for job in order]
-            return run_in_order(jobs, with_overrides, flags, begun, noted)
+            return run_in_order(jobs, with_overrides, flags, begun, noted, apps)
 
     def running_job(self) -> None:
         """See `JobServices`: no command of this machine runs a job."""
@@ -75,16 +83,31 @@ class SubmittedJobs(JobServices):
         with self._cluster.fleet() as fleet:
             yield self._jobs(fleet)
 
+    def _app(self, fleet: Fleet, job: str, flags: Sequence[str]) -> AppOfJob:
+        return app_of_job(
+            self._cluster.inventory, job, flags, lambda requirements: self._bring_environment(fleet, requirements)
+        )
+
+    def _data(self, fleet: Fleet, jobs: Sequence[str], *apps: AppOfJob) -> Sequence[str]:
+        """The overrides that name the data of the jobs, which are on the nodes then."""
+        if not any(map(needs_data, jobs)):
+            return ()
+        if not any(app.reads_data for app in apps):
+            return self._bring_data(fleet)
+        (coordinator,) = self._cluster.inventory.of_role("coordinator")
+        refuse_missing_data(self._cluster.inventory, fleet.nodes[coordinator.node], SERVICE_USER)
+        return ()
+
     def _jobs(self, fleet: Fleet, more: Sequence[str] = ()) -> NodeJobs:
         inventory = self._cluster.inventory
         (coordinator,) = inventory.of_role("coordinator")
         return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
 
 
-def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:
+def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str], app: AppOfJob = NO_APP) -> int:
     """Submit a job and watch it to its end; its exit code, or 130 when the person leaves it running (Ctrl-C)."""
     with _hint_when_interrupted(jobs), waiting_for(f"submitting {job} to {jobs.node}"):
-        name = jobs.submit(job, flags)
+        name = jobs.submit(job, [*flags, *app.flags], app=app.files)
     announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
 
@@ -92,17 +115,20 @@ def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str]) -> int:
 def run_in_order(
     jobs: NodeJobs, order: Sequence[tuple[str, Sequence[str]]], flags: Sequence[str],
     begun: Sequence[str] = (), on_submitted: Callable[[Sequence[str]], None] = lambda ids: None,
+    apps: Mapping[str, AppOfJob] = MappingProxyType({}),
 ) -> int:  # fmt: skip
     """Submit jobs, each with its own overrides, that follow one another, and watch them; 0, or the first other code.
 
     All are submitted before the first one is watched: a person who leaves (130) leaves all of them running. `begun` are
     the ids of the first of them if an earlier call submitted those; `on_submitted` receives all ids after each one.
+    `apps` has what a job takes along, by its name.
     """
     ids = list(begun)
     with _hint_when_interrupted(jobs):
         for job, more in order[len(ids) :]:
+            app, after = apps.get(job, NO_APP), ids[-1] if ids else ""
             with waiting_for(f"submitting {job} to {jobs.node}"):
-                ids.append(jobs.submit(job, flags, after=ids[-1] if ids else "", more=more))
+                ids.append(jobs.submit(job, [*flags, *app.flags], after, more, app.files))
             on_submitted(ids)
     announce(f"{', then '.join(ids)}: on {jobs.node}; Ctrl-C leaves them running")
     for number, name in enumerate(ids, 1):

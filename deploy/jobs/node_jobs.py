@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.apps.files import AppFiles
 from cluster.errors import ClusterError, UsageError
 from deploy.cluster.connector import CommandResult, Connector, NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.places import NodePlaces
 from deploy.common.command_line import command
+from deploy.jobs.app_archive import pack
 from deploy.jobs.node_job.records import JobFolder, JobRecord, JobsRoot, JobState, is_job_id
 from deploy.jobs.request import JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
@@ -26,6 +28,8 @@ KEPT_JOBS = 50
 """A submission removes the folders of ended jobs beyond these, the oldest first. Their runs stay."""
 
 _SUBMIT_SECONDS = 60.0
+_SEND_SECONDS = 600.0
+"""For an app of 64 MiB over the slowest link."""
 _START_SECONDS = 150.0
 _CANCEL_SECONDS = 100.0
 """The unit allows 75 s between SIGINT and SIGKILL."""
@@ -51,15 +55,20 @@ class NodeJobs:
         self._places = places
         self._root = JobsRoot(Path(places.state))
 
-    def submit(self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = ()) -> str:
-        """Start a job with these flags of `python -m cluster` and `more` overrides; its id.
+    def submit(
+        self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = (), app: AppFiles | None = None
+    ) -> str:
+        """Start a job with these flags of `python -m cluster`, `more` overrides, and the files of an app; its id.
 
         With `after`, the id of another job, it begins when that one is done. Raises ClusterError with the node's reason
         for a refusal, such as another running job.
         """
         runs = self._places.runs(self.inventory)
-        request = request_of(self.inventory, job, (*self._overrides, *more), flags, runs, after)
+        digest = "" if app is None else app.digest
+        request = request_of(self.inventory, job, (*self._overrides, *more), flags, runs, after, digest)
         folder = self._new_folder(job, request)
+        if app is not None:
+            self._send(app, folder)
         unit = unit_of_job(folder.id)
         begun = self._node.run(["systemctl", "start", unit], deadline_seconds=_START_SECONDS, root=True)
         if not begun.ok:
@@ -187,6 +196,16 @@ class NodeJobs:
             f"`{command('deploy start --no-jobs', self.inventory.path)}` puts its folders right, "
             f"`{command('deploy check', self.inventory.path)}` looks at its disk"
         )
+
+    def _send(self, app: AppFiles, folder: JobFolder) -> None:
+        """As the account, whose folder it is: root would follow its links."""
+        try:
+            self._node.put(
+                pack(app), str(folder.app_archive), deadline_seconds=_SEND_SECONDS, user=self._places.user, mode=0o640
+            )
+        except BaseException:
+            self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
+            raise
 
     def _refuse(self, folder: JobFolder, begun: CommandResult) -> None:
         said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)

@@ -27,7 +27,7 @@ class JobRequest:
     `overrides` are `key=value` as for --set, `flags` further flags of `python -m cluster`. `roles` has the metrics
     address (`host:port`) of each role by its name (`ps:0`); it is empty for a job that needs none. `inventory` is the
     operator's own name of the file, for messages. With `after`, the id of another job, this one starts once that is
-    done.
+    done. `app` is the digest of the app whose archive lies beside the request; empty without one.
     """
 
     job: str
@@ -36,6 +36,7 @@ class JobRequest:
     flags: tuple[str, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     after: str = ""
+    app: str = ""
 
     def to_bytes(self) -> bytes:
         """The content of `request.json`."""
@@ -55,6 +56,7 @@ class JobRequest:
                 tuple(map(str, content["flags"])),
                 {str(name): str(address) for name, address in content["roles"].items()},
                 str(content["after"]),
+                str(content.get("app", "")),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
@@ -64,9 +66,12 @@ class JobRequest:
 
 
 def request_of(
-    inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str, after: str = ""
-) -> JobRequest:
+    inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str, after: str = "",
+    app: str = "",
+) -> JobRequest:  # fmt: skip
     """The request for `job`, whose runs lie in the node's folder `runs`; `after` is the id of a job to wait for.
+
+    `app` is the digest of the app that goes with it.
 
     A run that the operator names becomes the one of that name on the node. --json concerns the operator's output only.
     """
@@ -79,7 +84,7 @@ def request_of(
             kept[index + 1] = _on_node(kept[index + 1], runs)
     tasks = inventory.tasks() if inventory.needs_roles(job) else ()
     roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
-    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after)
+    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after, app)
 
 
 def first_id(job: str, now: datetime) -> str:

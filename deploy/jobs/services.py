@@ -19,6 +19,8 @@ from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command
 from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder, module_command
+from deploy.common.waiting import waiting_for
+from deploy.jobs.apps import app_of_job
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
 from deploy.jobs.node_job.records import JobRecord, JobState
 
@@ -108,6 +110,16 @@ class PendingJobs:
         self._path.unlink(missing_ok=True)
 
 
+def _environment_here(requirements: Path) -> str:
+    """Make the environment of a requirements file on this machine; its key, empty where ours has all of it."""
+    from deploy.release.extras import Base, environment_for, locked  # most jobs need none of it
+
+    with waiting_for(f"locking {requirements}"):
+        lock = locked(requirements, Base.of_this_process())
+    environment_for(lock, lambda line: say(line, error=True))
+    return lock.key
+
+
 def reusable(submitted: Sequence[str], order: Sequence[str], records: Sequence[JobRecord]) -> tuple[str, ...]:
     """The submitted ids if the rest of `order` can follow them, else none. Pure.
 
@@ -140,12 +152,13 @@ class ForegroundJobs(JobServices):
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`."""
         path = self._inventory.path
+        app = app_of_job(self._inventory, job, flags, _environment_here)
         settings = [word for override in self._cluster.overrides for word in ("--set", override)]
         self._folder.create()  # it is missing where no job needed roles yet
         process = JobProcess(
             name=job,
             inventory=path,
-            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags),
+            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags, *app.flags),
             environment={
                 **environment_for_any_folder(),
                 "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),

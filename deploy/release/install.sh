@@ -56,6 +56,10 @@ said=$(with_uv venv --quiet --relocatable --python "$python" "$work/environment"
         *) refuse 76 "the environment could not be installed: ${line:-uv ended without a word}" ;;
     esac
 }
+if [ -n "$base" ]; then
+    [ -d "$base" ] || refuse 77 "$base is not there: fab deploy start --no-jobs installs it"
+    for site in "$work"/environment/lib/python*/site-packages; do printf '%s\n' "$layer" >"$site/pscluster.pth"; done
+fi
 rm -rf "$work/cache" "$work/environment/.lock" "$wheels"
 touch "$work/environment/.complete"
 sync -f "$work/environment"

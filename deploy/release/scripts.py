@@ -14,13 +14,15 @@ from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from deploy.cluster.places import ROOT
+from deploy.cluster.places import EXTRAS, ROOT
 from deploy.common.texts import filled
+from deploy.release.extras import layer
 from deploy.release.hashes import KEY_DIGITS, parse_sums, sums_text
 from deploy.rooted.commands import PYTHON, file_program, listed
 
 if TYPE_CHECKING:
     from deploy.release.code_wheel import CodeWheel
+    from deploy.release.extras import Lock
     from deploy.release.wheelhouse import Wheelhouse
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
@@ -123,7 +125,9 @@ def _published(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
     return {"folder": folder, "sums": sums_text(sums).rstrip("\n")}
 
 
-def install_environment(wheelhouse: "Wheelhouse", wheels: str, *, root: str = ROOT, python: str = PYTHON) -> str:
+def install_environment(
+    wheelhouse: "Wheelhouse", wheels: str, *, root: str = ROOT, python: str = PYTHON, lock: "Lock | None" = None
+) -> str:
     """The script that installs the environment of `wheelhouse` from `wheels`, its published folder as the node sees it.
 
     The environment goes to the node's own disk: over NFS it would page 300 MB through one link. A Pi has neither a
@@ -131,13 +135,17 @@ def install_environment(wheelhouse: "Wheelhouse", wheels: str, *, root: str = RO
     wheelhouse first, then hashes and uses the copy: the server could change a file between check and use. It works in
     a folder beside the environments, renames that folder at the end, and removes the leftovers of earlier attempts
     first. A complete environment stays as it is. An installation takes minutes on a Pi (1.7 GB, 22,000 files).
+
+    With `lock`, whose wheelhouse it is, the environment is named by that and imports the common packages too.
     """
     sums = parse_sums(wheelhouse.sums())
     return script(
         "release/install.sh",
         root=root,
-        key=checked(wheelhouse.key),
+        key=checked(wheelhouse.key if lock is None else lock.key),
         wheels=wheels,
+        base="" if lock is None else lock.base.site_packages,
+        layer="" if lock is None else layer(lock.base.site_packages),
         files=listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()),
         program=file_program(),
         needed_kib=-(-wheelhouse.needed_bytes // 1024),
@@ -145,6 +153,11 @@ def install_environment(wheelhouse: "Wheelhouse", wheels: str, *, root: str = RO
         version=wheelhouse.python,
         machine=wheelhouse.machine,
     )
+
+
+def prune_extras(key: str, kept: int, *, root: str = EXTRAS) -> str:
+    """The script that keeps the environment `key`, the `kept` latest others, and those that a process holds."""
+    return script("release/prune_extras.sh", root=root, key=checked(key), most=kept + 1)
 
 
 def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> str:

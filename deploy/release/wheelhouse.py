@@ -133,7 +133,7 @@ def make_wheelhouse(
     found = open_wheelhouse(key, cache)
     if found is not None:
         return found
-    with _lock(cache / f"{key}.lock", say):
+    with one_at_a_time(cache / f"{key}.lock", say):
         found = open_wheelhouse(key, cache)
         if found is not None:
             return found
@@ -227,7 +227,8 @@ def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) ->
 
 
 @contextlib.contextmanager
-def _lock(path: Path, say: Say) -> Iterator[None]:
+def one_at_a_time(path: Path, say: Say) -> Iterator[None]:
+    """Hold the lock; wait for a process that has it, after a line to `say`."""
     waiting = False
     while True:
         try:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import cluster.engine.runtime  # noqa: F401  (its options decide how graphs are optimized)
-from cluster.apps import App, network_of
+from cluster.apps.app import App
 from cluster.apps.keras_network import KerasNetwork
+from cluster.apps.networks import network_of
 from cluster.data.dataset import Array, Dataset
 from cluster.inventory.training import TrainJob
 from tests.apps.zoo import MODELS

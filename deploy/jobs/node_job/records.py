@@ -40,6 +40,8 @@ class JobFolder:
         self.state = path / "state.json"  # the job's record; the job writes it
         self.output = path / "output.log"  # everything the job prints
         self.turn_lock = path / "turn.lock"  # a job that follows another one holds it with flock as long as it lives
+        self.app_archive = path / "app.tar"  # of the job's app; `fab job` writes it, the job unpacks it
+        self.app = path / "app"  # the app's files as long as the job lives: its run keeps a copy
         self.run_file = path / "run"  # names the folder in `runs`, as soon as the job has one
 
 

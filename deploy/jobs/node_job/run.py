@@ -1,11 +1,13 @@
 """A submitted job from its request to its end; `state.json` follows every change."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
+from shutil import rmtree
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
@@ -13,6 +15,7 @@ from cluster.server.systemd import notify
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder
+from deploy.jobs.app_archive import unpack
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
 from deploy.jobs.node_job.records import (
     JobFolder,
@@ -49,6 +52,9 @@ def run(
             )
         request = JobRequest.read(folder.request)
         with ExitStack() as held:
+            if request.app:
+                unpack(folder.app_archive, request.app, folder.app)
+                held.callback(rmtree, folder.app, ignore_errors=True)
             if request.after:
                 held.enter_context(FileLock(folder.turn_lock))
                 code = _await_turn(root, folder, request)
@@ -132,7 +138,8 @@ def _keep_state(
 
 
 def _process(folder: JobFolder, request: JobRequest, coordinator: Sequence[str]) -> JobProcess:
-    settings = [word for override in request.overrides for word in ("--set", override)]
+    overrides = [*request.overrides, *([f"jobs.train.app={json.dumps(str(folder.app))}"] if request.app else [])]
+    settings = [word for override in overrides for word in ("--set", override)]
     return JobProcess(
         name=request.job,
         inventory=Path(request.inventory),

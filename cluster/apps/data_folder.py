@@ -1,0 +1,45 @@
+"""Where the coordinator writes what an app's `data` returns, so that every worker maps it at the same path."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.user_cache import user_cache
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+KEPT = 3
+"""Data sets that stay: the one in use, and the latest others."""
+
+
+def app_data_folder(inventory: "Inventory") -> Path:
+    """The folder that holds a folder for each data set, named by its content. It need not exist yet.
+
+    On one machine it is in the user's cache. On machines it is the shared `data`, which the coordinator's node writes
+    and every other one reads.
+    """
+    if inventory.data_folder is not None:
+        return Path(inventory.data_folder)
+    return user_cache() / "prepared"
+
+
+def keep_latest(inventory: "Inventory", in_use: str) -> None:
+    """Remove all data sets on machines but `in_use` and the latest others; it becomes the latest one.
+
+    To be called by a job once it has its data set: a cluster of machines runs one job at a time. The user's cache keeps
+    what it has, which other clusters may use. What cannot be removed stays.
+    """
+    if inventory.data_folder is None:
+        return
+    folder = Path(inventory.data_folder)
+    with suppress(OSError):
+        (folder / in_use).touch()
+    try:
+        others = [path for path in folder.iterdir() if path.name != in_use and path.is_dir() and not path.is_symlink()]
+        others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        return
+    for path in others[KEPT - 1 :]:
+        shutil.rmtree(path, ignore_errors=True)

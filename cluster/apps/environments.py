@@ -1,0 +1,76 @@
+"""Environments with the packages of a person's own `requirements.txt`, beside the one that all roles run in.
+
+`fab` makes them (deploy/release/extras.py) and names each by a key. Here is where they lie, and how a process keeps the
+one it runs in: `fab` removes old ones, but none that a process holds.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError, UsageError
+from cluster.user_cache import user_cache
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+KEY = re.compile(r"[0-9a-f]{16}")
+COMPLETE = ".complete"
+"""The file that a whole environment has; a process that runs in it holds a shared flock(2) on it."""
+ON_NODES = Path("/opt/pscluster/extras/environments")
+
+
+def local_environments() -> Path:
+    """The folder of the environments of clusters on this machine."""
+    return user_cache() / "extras"
+
+
+def environments(inventory: "Inventory") -> Path:
+    """The folder of the environments on the machine where the coordinator runs."""
+    return local_environments() if inventory.one_host else ON_NODES
+
+
+def python_of(folder: Path, key: str) -> Path:
+    """The Python of the environment `key` in `folder`. Raises UsageError for a key that is none."""
+    if not KEY.fullmatch(key):
+        raise UsageError(f"{key!r:.60}: expected the key of an environment, 16 hexadecimal digits")
+    return folder / key / "bin" / "python"
+
+
+def is_there(folder: Path, key: str) -> bool:
+    """Whether the environment is whole."""
+    return python_of(folder, key).exists() and (folder / key / COMPLETE).exists()
+
+
+def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
+    """Continue as `python -m WORDS` of the environment `key`, in this very process; returns if it is that one already.
+
+    The environment is held from then on. Raises ClusterError where it is not there, or does not start.
+    """
+    python = python_of(folder, key)
+    if Path(sys.prefix).resolve() == (folder / key).resolve():
+        _hold(folder / key)
+        return
+    if not is_there(folder, key):
+        raise ClusterError(
+            f"{folder / key}: expected the environment of the app's requirements.txt, it is not there any more: name "
+            "the app with --app, so that `fab` makes it again"
+        )
+    try:
+        os.execv(python, [str(python), "-m", *words])
+    except OSError as problem:
+        raise ClusterError(
+            f"{python}: does not start ({problem.strerror}): remove {folder / key} and run it again"
+        ) from None
+
+
+def _hold(environment: Path) -> None:
+    # Being removed this moment, or on a file system without locks: nothing depends on it.
+    with contextlib.suppress(OSError):
+        # Open until the process ends, and not handed down: its children end with it.
+        fcntl.flock(os.open(environment / COMPLETE, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)

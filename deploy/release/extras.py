@@ -1,0 +1,282 @@
+"""Packages of a person's own `requirements.txt`, in an environment over the common one, whose packages it leaves alone.
+
+`locked` resolves them for one kind of machine, with every package of the common environment at its version there. What
+the common environment lacks goes into an environment of its own. Its path of imports begins with the common packages,
+so that TensorFlow and all that it needs are the same files in both. A key of the content names it.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cluster.apps.environments import COMPLETE, local_environments
+from cluster.atomic_write import atomic_write
+from cluster.errors import ClusterError, UsageError
+from deploy.cluster.places import ENVIRONMENTS
+from deploy.common.project import ROOT
+from deploy.release.code_wheel import uv_executable
+from deploy.release.hashes import KEY_DIGITS
+from deploy.release.requirements import (
+    INSTALLER,
+    NEWEST_GLIBC_MINOR,
+    Pin,
+    Target,
+    committed,
+    environment_key,
+    pins,
+)
+from deploy.release.wheelhouse import Say, one_at_a_time
+
+KEPT = 2
+"""Other environments that stay beside the one in use, the latest."""
+LOCKS = ROOT / ".cache" / "locks"
+MOST_LINES = 200
+MOST_BYTES = 64 << 10
+_LOCK_SECONDS = 300.0
+_INSTALL_SECONDS = 1800.0
+_UNSATISFIABLE = re.compile(r",? we can conclude that your requirements are unsatisfiable\.")
+_MOST_REASON_CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class Base:
+    """The common environment on one kind of machine: its key, its packages' versions by name, where they lie there."""
+
+    key: str
+    versions: Mapping[str, str]
+    site_packages: str
+    target: Target
+    here: bool = False
+    """Whether it is the one that runs now."""
+
+    @classmethod
+    def of_nodes(cls, target: Target) -> "Base":
+        """That of this checkout's release on nodes of one kind."""
+        key = environment_key(committed(), target.python, target.machine)
+        versions = {pin.name: pin.version for pin in pins(committed(), target) if pin.name != INSTALLER}
+        return cls(key, versions, f"{ENVIRONMENTS}/{key}/lib/python{target.short_python}/site-packages", target)
+
+    @classmethod
+    def of_this_process(cls) -> "Base":
+        """What the Python that runs now imports."""
+        versions = {str(canonicalize_name(one.metadata["Name"])): one.version for one in distributions()}
+        folder = sysconfig.get_path("purelib")
+        described = json.dumps([folder, sys.version, sorted(versions.items())])
+        key = hashlib.sha256(described.encode()).hexdigest()[:KEY_DIGITS]
+        return cls(key, versions, folder, Target(platform.python_version(), platform.machine()), here=True)
+
+    def constraints(self) -> str:
+        """Every package at its version there, as constraints of an installer."""
+        return "".join(f"{name}=={version}\n" for name, version in sorted(self.versions.items()))
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What has to be installed over `base`: exact versions with hashes; nothing where `base` has all of it."""
+
+    base: Base
+    pins: tuple[Pin, ...]
+
+    @property
+    def key(self) -> str:
+        """The key of its environment; empty where there is nothing to install."""
+        described = json.dumps([self.base.key, self.text]).encode()
+        return hashlib.sha256(described).hexdigest()[:KEY_DIGITS] if self.pins else ""
+
+    @property
+    def text(self) -> str:
+        """As a requirements file."""
+        return "".join(f"{pin.line()}\n" for pin in self.pins)
+
+    def wheelhouse_list(self) -> str:
+        """The list for `make_wheelhouse`: these packages, and the installer that a node needs."""
+        installer = [pin for pin in pins(committed(), self.base.target) if pin.name == INSTALLER]
+        return "".join(f"{pin.line()}\n" for pin in (*installer, *self.pins))
+
+
+def wanted(requirements: Path) -> str:
+    """The lines of a requirements file that name packages, sorted. Raises UsageError with the line of any other."""
+    try:
+        with requirements.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        lines = content.decode("utf-8-sig").splitlines()
+    except OSError as problem:
+        raise UsageError(
+            f"{requirements}: cannot be read ({problem.strerror}): check the path and its rights"
+        ) from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{requirements}: expected text in UTF-8: save it as UTF-8") from None
+    if len(content) > MOST_BYTES or len(lines) > MOST_LINES:
+        raise UsageError(
+            f"{requirements}: expected at most {MOST_LINES} lines and {MOST_BYTES >> 10} KiB, there are more: name "
+            "what you import alone, what that needs follows by itself"
+        )
+    found = set()
+    for number, line in enumerate(lines, start=1):
+        text = re.sub(r"(^|\s)#.*$", "", line).strip()
+        if not text:
+            continue
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            requirement = None
+        if requirement is None or requirement.url is not None:
+            raise UsageError(
+                f"{requirements}, line {number}: expected a package and its versions such as `pandas>=2`, got "
+                f"{text!r:.60}: options, files and addresses do not travel; leave the line out"
+            )
+        found.add(str(requirement))
+    return "".join(f"{line}\n" for line in sorted(found))
+
+
+def locked(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
+    """Resolve a requirements file for the machines of `base`, once: the same file gives the same lock from then on.
+
+    Every package of `base` keeps its version, and each other one has a wheel for the machine. Asks the index that uv is
+    configured for. Raises UsageError, which names the package and the reason, where there are no such versions, and
+    ClusterError where the index does not answer.
+    """
+    text = wanted(requirements)
+    target = base.target
+    described = json.dumps([text, base.key, target.python, target.machine]).encode()
+    path = cache / f"{hashlib.sha256(described).hexdigest()[:KEY_DIGITS]}.txt"
+    try:
+        resolved = path.read_text(encoding="utf-8")
+    except OSError:
+        resolved = _resolved(requirements, text, base)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, resolved.encode())
+    try:
+        found = pins(resolved, target)
+    except ValueError as problem:
+        raise ClusterError(f"{path}: {problem}: remove the file and run it again") from None
+    return Lock(base, tuple(pin for pin in found if pin.name not in base.versions))
+
+
+def _resolved(requirements: Path, text: str, base: Base) -> str:
+    target = base.target
+    options = ["--python", sys.executable]
+    if not base.here:
+        options += ["--python-version", target.python]
+        options += ["--python-platform", f"{target.machine}-manylinux_2_{NEWEST_GLIBC_MINOR}"]
+    with tempfile.TemporaryDirectory(prefix="pscluster-lock-") as folder:  # where no pyproject.toml configures uv
+        Path(folder, "in.txt").write_text(text, encoding="utf-8")
+        Path(folder, "base.txt").write_text(base.constraints(), encoding="utf-8")
+        ended = _uv(
+            ["pip", "compile", "in.txt", "--constraint", "base.txt", "--generate-hashes", "--only-binary", ":all:",
+             "--no-header", "--no-annotate", *options],
+            folder, _LOCK_SECONDS,
+        )  # fmt: skip
+    if ended.returncode == 0:
+        return ended.stdout
+    kind = f"CPython {target.short_python} on {target.machine}"
+    if ended.returncode == 1:
+        reason = unsatisfied(ended.stderr)
+        ours = [f"{name} {version}" for name, version in base.versions.items() if f"{name}=={version}" in reason]
+        kept = f"; {', '.join(ours)}: the cluster's own version, which stays" if ours else ""
+        raise UsageError(f"{requirements}: no versions fit {kind} and the cluster's packages: {reason}{kept}")
+    raise ClusterError(f"{requirements}: cannot be locked for {kind}: is the network there? {_words(ended.stderr)}")
+
+
+def unsatisfied(stderr: str) -> str:
+    """The reason in uv's words, in one line."""
+    said = stderr.partition("cause:")[2].partition("hint:")[0] or stderr
+    return _words(_UNSATISFIABLE.sub("", " ".join(said.split())))
+
+
+def _words(text: str) -> str:
+    line = " ".join(text.split()).removeprefix("error: ")
+    return line if len(line) <= _MOST_REASON_CHARACTERS else f"{line[:_MOST_REASON_CHARACTERS]} ..."
+
+
+def _uv(words: list[str], folder: str | Path, seconds: float) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(
+            [uv_executable(), *words, "--no-progress", "--color", "never"],
+            cwd=folder,
+            env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ClusterError(
+            f"uv {' '.join(words[:2])}: not done within {seconds:.0f} s and ended: is the network there?"
+        ) from None
+
+
+def layer(site_packages: str) -> str:
+    """The line of a `.pth` file (Python's `site`) that puts the common packages before those of the environment."""
+    before = 'next((n for n, p in enumerate(sys.path) if p.endswith("-packages")), len(sys.path))'
+    path = json.dumps(site_packages)
+    return f"import sys; {path} in sys.path or sys.path.insert({before}, {path})"
+
+
+def environment_for(lock: Lock, say: Say, folder: Path | None = None) -> Path:
+    """The Python on this machine that imports what `lock` and the Python that runs now have, installed if missing.
+
+    Of other environments in `folder` the latest stay, and those that a process holds. Raises ClusterError.
+    """
+    if not lock.pins:
+        return Path(sys.executable)
+    folder = local_environments() if folder is None else folder
+    home = folder / lock.key
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(folder / ".lock", say):
+            if not (home / COMPLETE).exists():
+                say(f"installing the {len(lock.pins)} packages of the app's requirements.txt into {home}")
+                _install(lock, home)
+            os.utime(home / COMPLETE)
+            _prune(folder, lock.key)
+    except OSError as problem:
+        raise ClusterError(
+            f"{home}: cannot be made ({problem.strerror}): free some room, or check its rights"
+        ) from None
+    return home / "bin" / "python"
+
+
+def _install(lock: Lock, home: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=home.parent, ignore_cleanup_errors=True) as work:
+        made = Path(work, "environment")
+        Path(work, "lock.txt").write_text(lock.text, encoding="utf-8")
+        python = ["--python", str(made / "bin" / "python")]
+        for words in (
+            ["venv", "--relocatable", "--python", sys.executable, str(made)],
+            ["pip", "install", *python, "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", "lock.txt"],
+        ):
+            ended = _uv(words, work, _INSTALL_SECONDS)
+            if ended.returncode != 0:
+                raise ClusterError(f"{home}: the environment cannot be installed: {_words(ended.stderr)}")
+        (site,) = made.glob("lib/python*/site-packages")
+        (site / "pscluster.pth").write_text(f"{layer(lock.base.site_packages)}\n", encoding="utf-8")
+        (made / COMPLETE).touch()
+        shutil.rmtree(home, ignore_errors=True)
+        made.rename(home)
+
+
+def _prune(folder: Path, in_use: str) -> None:
+    marks = [path for path in folder.glob(f"*/{COMPLETE}") if path.parent.name != in_use]
+    marks.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for mark in marks[KEPT:]:
+        with contextlib.suppress(OSError), mark.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a process that runs in it holds it
+            shutil.rmtree(mark.parent, ignore_errors=True)
