@@ -188,13 +188,14 @@ class Cluster:
         flags: Sequence[str] = (),
         resumed: Path | None = None,
         prefix: Sequence[str] = (),
+        program: str = "cluster",
     ) -> Iterator[Running]:
         """A job that was started, or goes on with the run `resumed`; killed if it still runs at the end.
 
-        `prefix` is a command that starts commands.
+        `prefix` is a command that starts commands, `program` the module that is the coordinator.
         """
         flags = [*flags, "--resume", str(resumed)] if resumed else flags
-        command = [*prefix, sys.executable, "-m", "cluster", job, "--inventory", str(self.inventory.path), *flags]
+        command = [*prefix, sys.executable, "-m", program, job, "--inventory", str(self.inventory.path), *flags]
         for setting in (f"runs={self.runs}", *settings):
             command += ["--set", setting]
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
@@ -213,9 +214,11 @@ class Cluster:
                 if stream:
                     stream.close()
 
-    def job(self, job: str, *settings: str, flags: Sequence[str] = (), resumed: Path | None = None) -> Done:
+    def job(
+        self, job: str, *settings: str, flags: Sequence[str] = (), resumed: Path | None = None, program: str = "cluster"
+    ) -> Done:
         """Run a job to its end."""
-        with self.begun(job, *settings, flags=flags, resumed=resumed) as running:
+        with self.begun(job, *settings, flags=flags, resumed=resumed, program=program) as running:
             return running.end()
 
 

@@ -69,12 +69,12 @@ def test_any_number_of_workers_and_servers(
     assert bits(done) == alone[others if others in alone else ()]
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(("workers", "others"), [(1, ()), (3, ()), (3, NORMALIZED)])
 def test_workers_that_exchange_gradients_among_themselves(
-    cluster: Cluster, alone: dict[tuple[str, ...], str], workers: int
+    cluster: Cluster, alone: dict[tuple[str, ...], str], workers: int, others: tuple[str, ...]
 ) -> None:
-    done = cluster.part(workers, 1).job("train", *settings(cluster, mode="allreduce"))
-    assert bits(done) == alone[()]
+    done = cluster.part(workers, 1).job("train", *settings(cluster, *others, mode="allreduce"))
+    assert bits(done) == alone[others]
     wire = done.result["wire"]
     assert wire["pull_bytes_per_step"] + wire["push_bytes_per_step"] < 100, "the parameter server has no part in it"
 

@@ -43,6 +43,7 @@ class AllreduceMode(Mode):
             setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             clip_norm=setup.job.clip_norm,
         )  # fmt: skip
+        self._sizes = np.array(piece_sizes(setup.job.batch_size, setup.job.pieces), np.int32)
         runs = runs_of(setup.job.pieces, tuple(setup.places), setup.speeds)
         self._runs = dict(zip(setup.devices, runs, strict=True))
         self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
@@ -50,19 +51,18 @@ class AllreduceMode(Mode):
     def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
         job, shards = self._job, self.shards
         gradient_of = GradientOfBatch(network, job)
-        sizes = piece_sizes(job.batch_size, job.pieces)
-        borders = np.concatenate([[0], np.cumsum(sizes)])
         working = {place: run for place, run in self._runs.items() if len(run)}
 
-        def train(rows: Any, rate: Any, seed: Any, standardization: Any) -> Any:
+        def train(rows: Any, sizes: Any, rate: Any, seed: Any, standardization: Any) -> Any:
             begin = tf.timestamp()
+            shares = [tf.reduce_sum(sizes[run.start : run.stop]) for run in working.values()]
+            rows_of = tf.split(rows, shares, num=len(shares))
             vectors = shards.gather(tuple(working))
             pulled = time_after(*(tensor for vector in vectors for tensor in vector))
             parts: list[PartialSum] = []
             figures: list[Any] = []
-            for (place, run), (trained, statistics) in zip(working.items(), vectors, strict=True):
+            for (place, run), mine, (trained, statistics) in zip(working.items(), rows_of, vectors, strict=True):
                 with tf.device(place):
-                    mine = rows[borders[run.start] : borders[run.stop]]
                     inputs, classes = windows.gather(mine, standardization)
                     pieces = gradient_of.pieces(
                         trained, statistics, inputs, classes, sizes[run.start : run.stop], len(run),
@@ -78,9 +78,12 @@ class AllreduceMode(Mode):
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
             return tf.concat([times, tf.cast(reply, tf.float64)], 0)
 
+        # Sizes come with the call, as in `sync`. Grappler multiplies a known size into the network's own constants, and
+        # the product has other bits (`docs/modes.md`).
         return trace(
             train,
-            tf.TensorSpec([job.batch_size], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([job.pieces], tf.int32),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([2], tf.int32),
             tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
@@ -100,7 +103,7 @@ class AllreduceMode(Mode):
         """See Mode."""
         batch = update.batches[0]
         return self._item(
-            stretch.first_id + grant.update, update.rows[0], np.float32(stretch.rate_of(batch)),
+            stretch.first_id + grant.update, update.rows[0], self._sizes, np.float32(stretch.rate_of(batch)),
             self._dropout_seed(batch), stretch.standardization,
         )  # fmt: skip
 
@@ -109,6 +112,6 @@ class AllreduceMode(Mode):
         self.policy.replied(grant, outcome.task, outcome.seconds)
         pull, compute, push, norm = (float(value) for value in outcome.value[:4])
         figures = outcome.value[4:].reshape(-1, 2)
-        loss = tree_sum([np.float32(value) for value in figures[:, 0]], lambda a, b: a + b)
-        step = Step({update.batches[0]: float(loss)}, float(figures[:, 1].sum()), norm)
+        loss = tree_sum([float(value) for value in figures[:, 0]], lambda a, b: a + b)
+        step = Step({update.batches[0]: loss}, float(figures[:, 1].sum()), norm)
         return ItemResult((pull, compute, push), self._job.batch_size, 0.0, step)
