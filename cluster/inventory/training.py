@@ -164,10 +164,6 @@ class _Keys(Section):
         "the recordings; relative to the folder of the inventory; null is none",
     )
     data: DataSettings = DataSettings()
-    app: Text | None = Field(
-        None,
-        description="a Python file, or a folder with `app.py`, that brings a model, data or both ([apps](apps.md))",
-    )
     model: ModelConfig = MODELS[SECTION_NAMES["model"]].Options()
     epochs: int = Field(30, ge=1, le=100_000, description="passes over the training windows")
     batch_size: int = Field(100, ge=1, le=65_536, description="windows of one update")

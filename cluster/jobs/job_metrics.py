@@ -24,6 +24,7 @@ from cluster.metrics.standard import register
 from cluster.server.sockets import explain
 from cluster.status import events
 from cluster.status.events import Consumer, Event, Stream
+from cluster.status.parts import MOST_OTHERS
 from cluster.status.state import Pace
 
 PREPARING, ENDED, VALIDATION = STAGES[0], STAGES[-1], "validation"
@@ -124,7 +125,7 @@ _GAUGES: Mapping[type, Mapping[str, str]] = {
 }
 """For each event, the gauges that show its attributes."""
 _OTHER_GAUGES = (
-    *("train_loss", "train_accuracy_ratio", "train_f1_macro_ratio", "train_loss_finite"),
+    *("train_loss", "train_accuracy_ratio", "train_f1_macro_ratio", "train_metric", "train_loss_finite"),
     *("train_checkpoint_last_success_timestamp_seconds", "train_checkpoint_interval_seconds"),
 )
 
@@ -149,6 +150,8 @@ class TrainingMetrics:
         self._set("train_checkpoint_interval_seconds", checkpoint_every_seconds)
         self._workers: dict[int, tuple[Counter, Counter, Histogram, Histogram, Mapping[str, Histogram]]] = {}
         """Each worker's series, looked up once: a step comes every few milliseconds."""
+        self._names: set[str] = set()
+        """Of the figures that only this task or app has."""
         self._dropped_before: int | None = None
         """Duplicates of the coordinators before this one."""
         self._counted = KeptCounters()
@@ -172,6 +175,7 @@ class TrainingMetrics:
                 self._figures(split, figures.loss, figures.accuracy)
                 if figures.f1_macro is not None:
                     self._set("train_f1_macro_ratio", figures.f1_macro, split)
+                self._others(split, figures.others)
             case events.UpdatesCounted():
                 self._totals(event)
             case events.TrafficCounted(sent, received):  # what a parameter server sends is what others pull
@@ -182,6 +186,17 @@ class TrainingMetrics:
                 self._set("train_checkpoint_last_success_timestamp_seconds", self._clock())
             case events.Diverged():
                 self._set("train_loss_finite", 0)
+
+    def _others(self, split: str, found: Mapping[str, float]) -> None:
+        """The first names that ever came are exported. One that comes no more leaves, rather than stand still."""
+        for name in found:
+            if len(self._names) < MOST_OTHERS:
+                self._names.add(name)
+        for name in self._names:
+            if name in found:
+                self._set("train_metric", found[name], split, name)
+            else:
+                self._gauges["train_metric"].remove(*OURS, split, name)
 
     def _step(self, step: events.Stepped) -> None:
         if step.task not in self._workers:

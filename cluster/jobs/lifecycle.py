@@ -26,6 +26,7 @@ from cluster.metrics.processor import processor
 from cluster.metrics.standard import tensorflow_version
 from cluster.pages.leave import reported
 from cluster.status.events import Ended, Event, Opened, Stream
+from cluster.status.parts import CLASSIFICATION
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,10 @@ class Job:
     name: str
     app: AppOfRun | None = None
     """The app, of which the run keeps a copy; None for a built-in model."""
+    unit = "windows"
+    """What its workers work off: `windows` of recordings, `examples` of other data. Known once it is prepared."""
+    task_type = CLASSIFICATION
+    """What it learns."""
 
     def __init__(
         self, inventory: Inventory, display: Display, cancel: Cancel, chaos: ChaosPlan | None = None,
@@ -138,7 +143,8 @@ def _conduct(
     ):
         _write_run_file(folder.path)  # only once it is resumable: `--resume` requires the log
         watch.begun(job, folder.path, resumed is not None)
-        job.stream.emit(Opened(folder.path.name, job.name, (job.result().get("model") or {}).get("parameters")))
+        parameters = (job.result().get("model") or {}).get("parameters")
+        job.stream.emit(Opened(folder.path.name, job.name, parameters, job.unit, job.task_type))
         try:
             if crash is not None:
                 raise crash

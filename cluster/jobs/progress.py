@@ -127,6 +127,11 @@ class Bar:
         self._progress.remove_task(self._task)
 
 
+def _brief(loss: float) -> str:
+    """For a bar: `0.81`; three digits that matter where that would say too little or too much."""
+    return f"{loss:.2f}" if loss == 0 or 0.05 <= abs(loss) < 1e4 else f"{loss:.3g}"
+
+
 class Terminal:
     """Shows the events of a job on a display: a bar for each stage, a line for each epoch and for the test."""
 
@@ -143,7 +148,7 @@ class Terminal:
             case events.Stepped():
                 pass
             case events.Updated():
-                facts = f"epoch {self._epoch + 1}/{self._epochs}  loss {event.loss:.2f}{self._latest}"
+                facts = f"epoch {self._epoch + 1}/{self._epochs}  loss {_brief(event.loss)}{self._latest}"
                 self._set(event.done, facts)
             case events.Opened(unit=unit):
                 self._unit = unit
@@ -185,11 +190,11 @@ class Terminal:
     def _say_epoch(self, event: events.EpochEnded) -> None:
         held_out = event.validation
         shown = "" if event.accuracy is None else f"  accuracy {event.accuracy:.4f}"
-        shown += "" if held_out is None else f"  validation {held_out.headline()}"
         self._latest = f"  {event.windows_per_second:,.0f} {self._unit}/s"
         if held_out is not None:
-            value = held_out.loss if held_out.accuracy is None else held_out.accuracy
-            self._latest += f"  val. {value:.3f}"
+            shown += f"  validation {held_out.headline()}"
+            value = _brief(held_out.loss) if held_out.accuracy is None else f"{held_out.accuracy:.3f}"
+            self._latest += f"  val. {value}"
         self._epoch = event.epoch
         self._display.say(
             f"{event.stage}: epoch {event.epoch:>3}/{self._epochs}  {event.windows_per_second:>6,.0f} {self._unit}/s  "

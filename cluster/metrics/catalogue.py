@@ -158,7 +158,7 @@ _EVERY_JOB = (
 
 _TRAINING = (
     _train_counter("train_steps_total", subject="worker", help="Updates this worker has computed, or its part of one"),
-    _train_counter("train_windows_total", subject="worker", help="Windows this worker has trained on"),
+    _train_counter("train_windows_total", subject="worker", help="Windows, or other examples, this worker trained on"),
     _train_histogram("train_step_seconds", subject="worker", labels={"part": PARTS}, buckets=STEP_BUCKETS,
                      help="Time of one step by part: pull, compute and push by the clock of the worker, wait for the "
                           "rest"),
@@ -167,13 +167,16 @@ _TRAINING = (
     _train_histogram("train_staleness_updates", subject="worker", buckets=STALENESS_BUCKETS,
                      help="Updates applied between the pull of a worker and its push"),
     _train_gauge("train_windows_per_second",
-                 help="Windows trained on per second, over the present stretch or the latest epoch"),
+                 help="Windows or other examples trained on per second, over the present stretch or the latest epoch"),
     _train_gauge("train_loss", labels={"split": ("train", "validation", "test")},
                  help="Mean loss after the latest epoch"),
     _train_gauge("train_accuracy_ratio", labels={"split": ("train", "validation", "test")},
-                 help="Accuracy after the latest epoch"),
+                 help="Accuracy after the latest epoch", where="of tasks that have one"),
     _train_gauge("train_f1_macro_ratio", labels={"split": ("validation", "test")},
-                 help="Macro F1 after the latest epoch"),
+                 help="Macro F1 after the latest epoch", where="of tasks that have one"),
+    _train_gauge("train_metric", labels={"split": ("validation", "test"), "metric": ()},
+                 help="Further figures of the task or the app after the latest epoch, at most 32 names",
+                 where="of tasks or apps that have some"),
     _train_gauge("train_latest_loss", help="Mean loss of the latest update", where="once there was an update"),
     _train_gauge("train_loss_finite",
                  help="1 while the training holds; 0 once its loss or gradient is not finite or far above guessing"),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 from markupsafe import Markup
 
-from cluster.pages.words import NOTHING, duration, figure, percent, short, significant
+from cluster.pages.words import NOTHING, RECORDINGS, duration, figure, figure_word, percent, short, significant, terms
 
 DEFINITIONS: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("charts.yaml").read_text(encoding="utf-8")
@@ -117,14 +117,24 @@ class Chart:
 
 
 def chart(
-    name: str, *series: Series, unit: str = "", labels: Iterable[str] = (), y_range: tuple[float, float] | None = None
-) -> Chart:
+    name: str, *series: Series, unit: str = RECORDINGS, labels: Iterable[str] = (),
+    y_range: tuple[float, float] | None = None,
+) -> Chart:  # fmt: skip
     """The chart of this name in `charts.yaml` with these series. `unit`: what the workers work off."""
-    found: dict[str, Any] = {
-        key: value.format(unit=unit, Unit=unit.capitalize()) if isinstance(value, str) else value
-        for key, value in DEFINITIONS[name].items()
-    }
-    return Chart(id=name, series=series, labels=tuple(labels), y_range=y_range, **found)
+    return Chart(id=name, series=series, labels=tuple(labels), y_range=y_range, **_definition(name, unit))
+
+
+def chart_of_figure(kind: str, place: int, figure: str, series: Sequence[Series], unit: str) -> Chart:
+    """The chart of a figure that only some tasks or apps have; `place` tells it from the others on its page."""
+    known = figure_word(figure)
+    meaning = f"{known.hint[:1].upper()}{known.hint[1:]}." if known.hint else ""
+    found = _definition(kind, unit, figure=known.word, meaning=meaning)
+    return Chart(id=f"{kind}-{place}", series=tuple(series), **{**found, "hint": found["hint"].strip()})
+
+
+def _definition(name: str, unit: str, **more: str) -> dict[str, Any]:
+    known = {**terms(unit), **more}
+    return {key: value.format(**known) if isinstance(value, str) else value for key, value in DEFINITIONS[name].items()}
 
 
 def written(value: float | None, unit: Unit) -> str:

@@ -8,12 +8,25 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, stdev
 
-from cluster.pages.charts import Chart, Series, chart, thinned
+from cluster.pages.charts import Chart, Series, chart, chart_of_figure, thinned
 from cluster.pages.drawing import environment
 from cluster.pages.pi_times import times_chart, times_of
 from cluster.pages.report import settings_of
+from cluster.pages.run_charts import MOST_OTHER_CHARTS, NAMING, NO_TRAINING, others_of, unit_of
 from cluster.pages.run_files import Run, number_of
-from cluster.pages.words import amount, count, duration, figure, percent, short
+from cluster.pages.words import (
+    RECORDINGS,
+    amount,
+    count,
+    duration,
+    figure,
+    figure_word,
+    glossary,
+    measure,
+    percent,
+    short,
+)
+from cluster.status.parts import FIGURE_KEYS, MOST_OTHERS
 from cluster.status.view import EpochView
 
 MOST_LINES = 6
@@ -77,7 +90,7 @@ def comparison(runs: Sequence[Run]) -> str:
     groups = groups_of(found)
     seeds = [group for group in groups if len(group.runs) > 1]
     times = times_of(runs)
-    charts = [*_curves(groups), *([times_chart(times)] if times.measured else [])]
+    charts = [*_curves(groups, _unit(found)), *([times_chart(times)] if times.measured else [])]
     return (
         environment()
         .get_template("compare.html")
@@ -90,6 +103,7 @@ def comparison(runs: Sequence[Run]) -> str:
             settings=differences(found),
             crosswise=len(found) > MOST_COLUMNS,
             times=times if times.measured else None,
+            glossary=glossary(_unit(found)),
         )
     )
 
@@ -120,11 +134,11 @@ def differences(runs: Sequence[Named]) -> list[Difference]:
 
 _PI = partial(figure, digits=7)
 _FIGURES: tuple[tuple[str, str, Written, tuple[str, ...]], ...] = (
-    ("test accuracy", "share of the test windows named correctly", partial(percent, digits=2), ("final", "accuracy")),
+    ("test accuracy", "share of the test set named correctly", partial(percent, digits=2), ("final", "accuracy")),
     ("macro F1", "precision and recall in one", figure, ("final", "f1_macro")),
-    ("test loss", "how wrong the answers are", figure, ("final", "loss")),
-    ("chosen epoch", "best on held-out people", count, ("selected", "epoch")),
-    ("windows a second", "while it trained", short, ("throughput", "windows_per_second")),
+    ("test loss", "how wrong the answers are", measure, ("final", "loss")),
+    ("chosen epoch", "best on what was held out", count, ("selected", "epoch")),
+    ("{unit} a second", "while it trained", short, ("throughput", "windows_per_second")),
     ("step", "median", duration, ("throughput", "step_seconds_p50")),
     ("staleness", "mean, in updates", figure, ("staleness", "mean")),
     ("updates applied", "", count, ("updates", "applied")),
@@ -136,6 +150,8 @@ _FIGURES: tuple[tuple[str, str, Written, tuple[str, ...]], ...] = (
     ("standard error", "of the estimate", _PI, ("standard_error",)),
 )
 """Name, hint, and where the number stands in a result."""
+AFTER_OTHERS = 3
+"""Place of the first line behind the figures of the test set."""
 
 
 def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
@@ -147,23 +163,57 @@ def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
         return Compared(name, hint, written, tuple(of(one.run) for one in runs), tuple(spreads))
 
     time = line("time", "of the whole job", duration, lambda run: run.view.elapsed_seconds or None)
-    found = [time, *(line(name, hint, written, _in_result(*keys)) for name, hint, written, keys in _FIGURES)]
+    unit = _unit(runs)
+    usual = [line(name.format(unit=unit), hint, written, _in_result(*keys)) for name, hint, written, keys in _FIGURES]
+    words = {name: figure_word(name) for name in _others(runs)}
+    others = [
+        line(word.word, word.hint or "on the test set", measure, _in_result("final", name))
+        for name, word in words.items()
+    ]
+    found = [time, *usual[:AFTER_OTHERS], *others, *usual[AFTER_OTHERS:]]
     return [one for one in found if any(value is not None for value in one.values)]
+
+
+def _unit(runs: Sequence[Named]) -> str:
+    """What the workers of these runs work off, in one word."""
+    units = {unit_of(one.run.view) for one in runs if one.run.view.job != "pi"} or {RECORDINGS}
+    return units.pop() if len(units) == 1 else "examples"
+
+
+def _others(runs: Sequence[Named]) -> list[str]:
+    """Names of the figures that only the task or the app of some run has."""
+    names = dict.fromkeys(name for one in runs for name in one.run.view.figures.get("test", {}))
+    return [name for name in names if name not in FIGURE_KEYS][:MOST_OTHERS]
 
 
 def _in_result(*keys: str) -> Callable[[Run], float | None]:
     return lambda run: number_of(run.result, *keys)
 
 
-def _curves(groups: Sequence[Group]) -> list[Chart]:
+def _curves(groups: Sequence[Group], unit: str) -> list[Chart]:
     trained = [group for group in groups if group.runs[0].run.view.train is not None]
     single = [Group((one,)) for group in groups for one in group.runs]
-    return [
-        _laid_over("compared-loss", trained, _by_epoch(lambda epoch: epoch.loss)),
-        _laid_over("compared-validation", trained, _by_epoch(lambda epoch: epoch.validation_accuracy)),
-        _laid_over("compared-accuracy", trained, _by_epoch(lambda epoch: epoch.accuracy)),
-        _laid_over("compared-throughput", single if len(single) <= MOST_LINES else [], _speeds),
+    names = [name for group in trained for one in group.runs for name in others_of(one.run.view.train or NO_TRAINING)]
+    others = [
+        chart_of_figure("compared-other", place, name, _laid_over(trained, _by_epoch(partial(_other, name))), unit)
+        for place, name in enumerate([*dict.fromkeys(names)][:MOST_OTHER_CHARTS])
     ]
+    unnamed = [group for group in trained if all(one.run.view.task_type not in NAMING for one in group.runs)]
+    usual = {
+        "compared-loss": _laid_over(trained, _by_epoch(lambda epoch: epoch.loss)),
+        "compared-held-out-loss": _laid_over(unnamed, _by_epoch(lambda epoch: epoch.validation_loss)),
+        "compared-validation": _laid_over(trained, _by_epoch(lambda epoch: epoch.validation_accuracy)),
+        "compared-accuracy": _laid_over(trained, _by_epoch(lambda epoch: epoch.accuracy)),
+    }
+    speeds = _laid_over(single if len(single) <= MOST_LINES else [], _speeds)
+    return [
+        *(chart(name, *series, unit=unit) for name, series in usual.items()), *others,
+        chart("compared-throughput", *speeds, unit=unit),
+    ]  # fmt: skip
+
+
+def _other(name: str, epoch: EpochView) -> float | None:
+    return epoch.validation_others.get(name)
 
 
 def _by_epoch(of: Callable[[EpochView], float | None]) -> Callable[[Run], Points]:
@@ -179,7 +229,7 @@ def _speeds(run: Run) -> Points:
     return [(sample.seconds, sample.windows_per_second) for sample in run.view.samples]
 
 
-def _laid_over(name: str, groups: Sequence[Group], points_of: Callable[[Run], Points]) -> Chart:
+def _laid_over(groups: Sequence[Group], points_of: Callable[[Run], Points]) -> list[Series]:
     series: list[Series] = []
     for color, group in enumerate(groups):
         lines = [points for points in (points_of(one.run) for one in group.runs) if points]
@@ -193,4 +243,4 @@ def _laid_over(name: str, groups: Sequence[Group], points_of: Callable[[Run], Po
         series += [
             Series(f"{group.name}: lowest to highest", band, color, "band"), Series(f"{group.name}: mean", mean, color)
         ]  # fmt: skip
-    return chart(name, *series)
+    return series

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from cluster.pages import panels, words
 from cluster.pages.charts import Chart
+from cluster.pages.class_tables import class_panel
 from cluster.pages.run_charts import charts_of, unit_of
 from cluster.status.view import RunView
 
@@ -60,8 +61,9 @@ class Drawing:
         """The whole document. What it needs besides lies in `static/`."""
         charts = charts_of(view)
         return self._environment.get_template("live.html").render(
-            view=view, charts=charts, layout=_layout(view, charts), fragments=self._markup(view, charts)
-        )
+            view=view, charts=charts, layout=_layout(view, charts), fragments=self._markup(view, charts),
+            classes=class_panel(view), glossary=words.glossary(unit_of(view)),
+        )  # fmt: skip
 
     def fragments(self, view: RunView) -> dict[str, str]:
         """What changes, by the name of the event that carries it; `chart-...` is JSON, the rest HTML."""
@@ -78,26 +80,20 @@ class Drawing:
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
         parts = self._parts
-        stage = view.progress.stage if view.progress else ""
+        stage = words.stage(view.progress.stage, unit_of(view)) if view.progress else ""
         made = {
-            "head": parts.head(view, words.WORDS.stages.get(stage, stage), _layout(view, charts)),
+            "head": parts.head(view, stage, _layout(view, charts)),
             "tiles": parts.tiles(panels.tiles_of(view)),
-            "picture": parts.picture(panels.picture_of(view), unit_of(view)),
+            "picture": parts.picture(panels.picture_of(view), unit_of(view), flows=view.job != "pi"),
             "log": parts.log(view.events[: -LATEST_EVENTS - 1 : -1]),
         }
-        if view.pi is None and view.job != "pi":
-            made["confusion"] = confusion_part(parts, view)
+        found = class_panel(view)
+        if found is not None:
+            made["confusion"] = parts.classes(found)
         return made
-
-
-def confusion_part(parts: Any, view: RunView) -> Any:
-    """The confusion matrix and the table of the classes, or when they come."""
-    found = view.confusion
-    if found is None:
-        return parts.confusion(None, (), ())
-    return parts.confusion(found, panels.confusion_of(found), panels.classes_of(found))
 
 
 def _layout(view: RunView, charts: list[Chart]) -> str:
     """Changes when the page has other parts than it was made with."""
-    return " ".join([view.run, view.job, *(chart.id for chart in charts)])
+    found = class_panel(view)
+    return " ".join([view.run, view.job, *(chart.id for chart in charts), found.title if found else ""])

@@ -1,10 +1,11 @@
-"""What page and report show besides charts, made of a RunView: tiles, the cluster, the classes, the progress."""
+"""What page and report show besides charts, made of a RunView: tiles, the cluster, the progress."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import pi
 
 from cluster.inventory.extensions import MODES
-from cluster.pages.run_charts import place_of, unit_of
+from cluster.pages.run_charts import NAMING, place_of, unit_of
 from cluster.pages.words import (
     NOTHING,
     Meaning,
@@ -12,16 +13,19 @@ from cluster.pages.words import (
     count,
     duration,
     figure,
+    figure_word,
     give_or_take,
+    measure,
     percent,
     rate,
     role_state,
     short,
+    terms,
 )
-from cluster.status.view import ConfusionView, NodeView, RoleView, RunView
+from cluster.status.parts import FIGURE_KEYS
+from cluster.status.view import NodeView, RoleView, RunView
 
-HEAT_STEPS = 8
-"""Shades of the confusion matrix: classes heat-0 to heat-8 of the style sheet."""
+MOST_OTHER_TILES = 4
 
 
 @dataclass(frozen=True)
@@ -65,27 +69,6 @@ class ClusterPicture:
     configured: int
     pull_bytes_per_second: float | None
     push_bytes_per_second: float | None
-
-
-@dataclass(frozen=True)
-class ClassRow:
-    """A class in the per-class table."""
-
-    name: str
-    precision: float
-    recall: float
-    f1: float
-    windows: int
-
-
-@dataclass(frozen=True)
-class ConfusionCell:
-    """Windows of one class that were given one name; `heat` is the shade, by share of the row."""
-
-    windows: int
-    share: float
-    heat: int
-    right: bool
 
 
 _ORDER = ("bad", "warning", "waiting", "well", "off")
@@ -136,10 +119,13 @@ def tiles_of(view: RunView) -> list[Tile]:
         losses = [epoch.loss for epoch in train.epochs[-1:]]
         losses += [sample.loss for sample in view.samples if sample.loss is not None]
         staleness = train.staleness.mean if train.staleness else None
+        passes = f"finished passes over the training {unit}"
+        if train.stopped_early is not None:
+            passes = f"stopped early: {train.stopped_early}"
         tiles += [
-            Tile("Epoch", f"{train.epoch} of {train.planned_epochs}", "finished passes over the training windows"),
-            Tile("Loss", figure(losses[-1] if losses else None), "how wrong it is in training; 0 is best"),
-            _accuracy_tile(view),
+            Tile("Epoch", f"{train.epoch} of {train.planned_epochs}", passes),
+            Tile("Loss", measure(losses[-1] if losses else None), "how wrong it is in training; lower is better"),
+            *_learnt_tiles(view),
             Tile("Staleness", figure(staleness, 1), "updates of others between pull and push, mean"),
         ]
     if view.pi is not None:
@@ -155,41 +141,30 @@ def tiles_of(view: RunView) -> list[Tile]:
     return tiles
 
 
-def _accuracy_tile(view: RunView) -> Tile:
-    shares = {"test": "share of the test windows named correctly", "validation": "of held-out people's windows"}
-    for split, words in shares.items():
-        if "accuracy" in view.figures.get(split, {}):
-            return Tile("Accuracy", percent(view.figures[split]["accuracy"]), words)
+def _learnt_tiles(view: RunView) -> list[Tile]:
+    """How good the model is: the accuracy where its task has one, and figures that only this task or app has."""
+    unit, held_out = unit_of(view), terms(unit_of(view))["held_out"]
+    shares = {"test": f"share of the test {unit} named correctly", "validation": f"of {held_out}"}
+    for split, hint in shares.items():
+        found = view.figures.get(split)
+        if found is not None:
+            known = [Tile("Accuracy", percent(found["accuracy"]), hint)] if "accuracy" in found else []
+            made = [*known, *other_tiles(found, f"of the test {unit}" if split == "test" else hint, MOST_OTHER_TILES)]
+            if made:
+                return made
+            return [Tile(f"{split} loss".capitalize(), measure(found.get("loss")), f"{hint}; lower is better")]
+    if view.task_type not in NAMING:
+        return []
     if view.train is None or not view.train.epochs:
-        return Tile("Accuracy", NOTHING, "comes after the first epoch")
-    return Tile("Accuracy", percent(view.train.epochs[-1].accuracy), "of the training windows")
+        return [Tile("Accuracy", NOTHING, "comes after the first epoch")]
+    return [Tile("Accuracy", percent(view.train.epochs[-1].accuracy), f"of the training {unit}")]
 
 
-def confusion_of(found: ConfusionView) -> list[list[ConfusionCell]]:
-    """The matrix with the shade of each cell."""
-    cells = []
-    for true, row in enumerate(found.rows):
-        total = sum(row)
-        shares = [windows / total if total else 0.0 for windows in row]
-        # A single window of many still shows.
-        heats = [max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0 for share in shares]
-        right = [true == given for given in range(len(row))]
-        cells.append(list(map(ConfusionCell, row, shares, heats, right)))
-    return cells
-
-
-def classes_of(found: ConfusionView) -> list[ClassRow]:
-    """Precision, recall and F1 of each class; 0 where nothing was given, or deserves, the name."""
-    rows = []
-    for place, name in enumerate(found.labels):
-        hits = found.rows[place][place]
-        deserve = sum(found.rows[place])
-        given = sum(row[place] for row in found.rows)
-        precision = hits / given if given else 0.0
-        recall = hits / deserve if deserve else 0.0
-        both = precision + recall
-        rows.append(ClassRow(name, precision, recall, 2 * precision * recall / both if both else 0.0, deserve))
-    return rows
+def other_tiles(found: Mapping[str, float], of: str, most: int) -> list[Tile]:
+    """The first of the figures that only this task or app has; `of`: what they are the figures of."""
+    names = [name for name in found if name not in FIGURE_KEYS][:most]
+    known = [(figure_word(name), found[name]) for name in names]
+    return [Tile(word.word, measure(value), word.hint or of) for word, value in known]
 
 
 def remaining(view: RunView) -> str:

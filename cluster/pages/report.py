@@ -3,14 +3,34 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.pages.drawing import confusion_part, environment
-from cluster.pages.panels import Tile
-from cluster.pages.run_charts import charts_of, place_of, time_of, unit_of, worked
+from cluster.pages.class_tables import class_panel
+from cluster.pages.drawing import environment
+from cluster.pages.panels import Tile, other_tiles
+from cluster.pages.run_charts import NAMING, charts_of, others_of, place_of, time_of, unit_of, worked
 from cluster.pages.run_files import Run, number_of, part_of
-from cluster.pages.words import NOTHING, amount, count, duration, figure, give_or_take, percent, rate, short
-from cluster.status.view import EpochView, RunView
+from cluster.pages.words import (
+    NOTHING,
+    amount,
+    count,
+    duration,
+    figure,
+    figure_word,
+    give_or_take,
+    glossary,
+    measure,
+    percent,
+    rate,
+    short,
+    terms,
+)
+from cluster.status.view import RunView, TrainView
 
 MOST_EVENTS = 500
+MOST_OTHER_TILES = 8
+MOST_OTHER_COLUMNS = 8
+EPOCHS_HINT = (
+    "Figures of {held_out} come from a part of the training set that is not trained on: they choose the best epoch."
+)
 
 Table = tuple[list[str], list[list[str]]]
 """Heads and rows."""
@@ -20,8 +40,7 @@ def report(run: Run) -> str:
     """The whole file."""
     view = run.view
     made = environment()
-    parts: Any = made.get_template("parts.html").module
-    found = charts_of(view)
+    found, classes = charts_of(view), class_panel(view)
     charts = [
         chart for chart in [*found, *([time_of(view.pi)] if view.pi else []), worked(view)] if not chart.is_empty
     ]  # fmt: skip
@@ -33,10 +52,12 @@ def report(run: Run) -> str:
         charts=[chart for chart in charts if chart.kind != "spans"],
         timeline=next((chart for chart in charts if chart.kind == "spans"), None),
         absent=[chart.title for chart in found if chart.is_empty],
-        confusion=confusion_part(parts, view) if view.confusion is not None else None,
+        classes=classes if classes is not None and classes.rows else None,
+        glossary=glossary(unit_of(view)),
         unit=unit_of(view),
+        epochs_hint=EPOCHS_HINT.format(**terms(unit_of(view))),
         workers=worker_table(view),
-        epochs=epoch_table(view.train.epochs) if view.train and view.train.epochs else None,
+        epochs=epoch_table(view.train) if view.train and view.train.epochs else None,
         wire=wire_rows(run),
         survived=survived_rows(run),
         settings=settings_of(run),
@@ -60,20 +81,30 @@ def summary_tiles(run: Run) -> list[Tile]:
             Tile("Throughput", rate(speed), "samples a second, start included"),
         ]
     else:
-        tested = view.figures.get("test", {})
-        tiles += [
-            Tile("Test accuracy", percent(tested.get("accuracy"), 2), "share of the test windows named correctly"),
-            Tile("Macro F1", figure(tested.get("f1_macro")), "precision and recall in one, every class alike"),
-            Tile("Test loss", figure(tested.get("loss")), "how wrong the answers are; 0 is best"),
-        ]
+        tiles += _tested(view)
+    if view.train is not None and view.train.stopped_early is not None:
+        tiles.append(Tile("Stopped early", f"epoch {view.train.epochs[-1].epoch}", view.train.stopped_early))
     if view.train is not None:
         speed = number_of(result, "throughput", "windows_per_second")
         tiles += [
-            Tile("Throughput", rate(speed), "windows a second while it trained"),
+            Tile("Throughput", rate(speed), f"{unit_of(view)} a second while it trained"),
             Tile("Staleness", figure(number_of(result, "staleness", "mean"), 1), "updates of others in between, mean"),
         ]
     workers = len({role.task for node in view.nodes for role in node.roles if role.task.startswith("worker:")})
     return [*tiles, Tile("Workers", count(workers or part_of(result, "workers")), "processes that computed")]
+
+
+def _tested(view: RunView) -> list[Tile]:
+    """The figures of the test set that the task has."""
+    found, unit, tiles = view.figures.get("test", {}), unit_of(view), []
+    if view.task_type in NAMING or "accuracy" in found:
+        share = percent(found.get("accuracy"), 2)
+        tiles.append(Tile("Test accuracy", share, f"share of the test {unit} named correctly"))
+    if view.task_type in NAMING or "f1_macro" in found:
+        f1 = figure(found.get("f1_macro"))
+        tiles.append(Tile("Macro F1", f1, "precision and recall in one, every class alike"))
+    loss = Tile("Test loss", measure(found.get("loss")), "how wrong the answers are; lower is better")
+    return [*tiles, loss, *other_tiles(found, f"of the test {unit}", MOST_OTHER_TILES)]
 
 
 _SETTINGS = {
@@ -206,15 +237,20 @@ def _shares(view: RunView, task: str) -> dict[str, float]:
     return {state: spent / total for state, spent in seconds.items()} if total else {}
 
 
-def epoch_table(epochs: tuple[EpochView, ...]) -> Table:
+def epoch_table(train: TrainView) -> Table:
     """The table of all epochs."""
-    heads = ["epoch", "stage", "loss", "accuracy", "held-out loss", "held-out accuracy", "held-out F1", "learning rate"]
+    others = others_of(train)[:MOST_OTHER_COLUMNS]
+    heads = [
+        "epoch", "stage", "loss", "accuracy", "held-out loss", "held-out accuracy", "held-out F1",
+        *(f"held-out {figure_word(name).word}" for name in others), "learning rate",
+    ]  # fmt: skip
     rows = [
         [
-            str(epoch.epoch), epoch.stage, figure(epoch.loss), percent(epoch.accuracy), figure(epoch.validation_loss),
-            percent(epoch.validation_accuracy), figure(epoch.validation_f1_macro), f"{epoch.learning_rate:.2g}",
+            str(epoch.epoch), epoch.stage, measure(epoch.loss), percent(epoch.accuracy), measure(epoch.validation_loss),
+            percent(epoch.validation_accuracy), figure(epoch.validation_f1_macro),
+            *(measure(epoch.validation_others.get(name)) for name in others), f"{epoch.learning_rate:.2g}",
         ]
-        for epoch in epochs
+        for epoch in train.epochs
     ]  # fmt: skip
     kept = [place for place in range(len(heads)) if any(row[place] != NOTHING for row in rows)]
     return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]

@@ -3,10 +3,14 @@
 from math import pi
 from statistics import median
 
-from cluster.pages.charts import Chart, Series, chart, thinned
-from cluster.pages.words import WORDS
+from cluster.pages.charts import Chart, Series, chart, chart_of_figure, thinned
+from cluster.pages.words import WORDS, terms
+from cluster.status.parts import CLASSIFICATION, MULTILABEL
 from cluster.status.view import EpochView, PiPoint, PiView, RunView, TrainView
 
+NAMING = (CLASSIFICATION, MULTILABEL)
+"""Tasks whose answers are right or wrong."""
+MOST_OTHER_CHARTS = 6
 FEW_WORKERS = 4
 """Workers with a line each; more are a band from the slowest to the fastest."""
 BAND_ERRORS = 2.0
@@ -24,7 +28,7 @@ def charts_of(view: RunView) -> list[Chart]:
     speed = thinned([(sample.seconds, sample.windows_per_second) for sample in view.samples])
     found = []
     if train is not None:
-        found += [_loss(view, train), _accuracy(train)]
+        found += [_loss(view, train), *_accuracy(view, train), *_others(train, unit)]
     if drawn is not None:
         found += [_estimate(drawn), _error(drawn)]
     found += [chart("throughput", Series(f"{unit} a second", speed), unit=unit), _speeds(view)]
@@ -39,17 +43,39 @@ def _loss(view: RunView, train: TrainView) -> Chart:
         "loss",
         Series("training, at the moment", thinned(moments), 0),
         Series("training, mean of an epoch", _by_time(train, "loss"), 1, "points"),
-        Series("held-out people", _by_time(train, "validation_loss"), 2, "points"),
+        Series(terms(unit_of(view))["held_out"], _by_time(train, "validation_loss"), 2, "points"),
+        unit=unit_of(view),
     )
 
 
-def _accuracy(train: TrainView) -> Chart:
-    return chart(
+def _accuracy(view: RunView, train: TrainView) -> list[Chart]:
+    """None where the task has no such figures."""
+    held_out = terms(unit_of(view))["held_out"]
+    made = chart(
         "accuracy",
         Series("training", _by_time(train, "accuracy"), 0),
-        Series("held-out people", _by_time(train, "validation_accuracy"), 1),
-        Series("held-out people, F1", _by_time(train, "validation_f1_macro"), 2),
+        Series(held_out, _by_time(train, "validation_accuracy"), 1),
+        Series(f"{held_out}, F1", _by_time(train, "validation_f1_macro"), 2),
+        unit=unit_of(view),
     )
+    return [] if made.is_empty and view.task_type not in NAMING else [made]
+
+
+def _others(train: TrainView, unit: str) -> list[Chart]:
+    """A chart for each of the first figures that only this task or app has: their sizes have nothing in common."""
+    found = []
+    for place, name in enumerate(others_of(train)[:MOST_OTHER_CHARTS]):
+        values = [
+            (epoch.seconds, epoch.validation_others[name]) for epoch in train.epochs if name in epoch.validation_others
+        ]
+        series = Series(terms(unit)["held_out"], thinned(values), 1)
+        found.append(chart_of_figure("other", place, name, [series], unit))
+    return found
+
+
+def others_of(train: TrainView) -> list[str]:
+    """Names of the figures that only this task or app has, in the order in which they came."""
+    return [*dict.fromkeys(name for epoch in train.epochs for name in epoch.validation_others)]
 
 
 def _by_time(train: TrainView, key: str) -> tuple[tuple[float | None, ...], ...]:
@@ -168,7 +194,7 @@ def time_of(found: PiView) -> Chart:
 
 def unit_of(view: RunView) -> str:
     """What its workers work off."""
-    return "samples" if view.job == "pi" else "windows"
+    return "samples" if view.job == "pi" else view.unit
 
 
 def place_of(task: str) -> tuple[str, int]:

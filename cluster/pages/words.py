@@ -9,6 +9,8 @@ from typing import TypeGuard
 import yaml
 from pydantic import TypeAdapter
 
+from cluster.status.parts import written
+
 
 @dataclass(frozen=True)
 class Meaning:
@@ -17,6 +19,14 @@ class Meaning:
     word: str
     tone: str
     meaning: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a task as people read it."""
+
+    word: str
+    hint: str
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,11 @@ class Words:
     stages: Mapping[str, str]
     step_parts: Mapping[str, str]
     event_tones: Mapping[str, str]
+    figures: Mapping[str, Figure]
+    of_recordings: Mapping[str, str]
+    of_other_data: Mapping[str, str]
     glossary: Mapping[str, str]
+    glossary_of_recordings: Mapping[str, str]
 
 
 WORDS = TypeAdapter(Words).validate_python(
@@ -45,6 +59,37 @@ def run_state(state: str) -> Meaning:
 def role_state(state: str) -> Meaning:
     """The state of a role; an unknown one appears as it is."""
     return WORDS.role_states.get(state, Meaning(state, "off", ""))
+
+
+RECORDINGS = "windows"
+"""What the workers work off where people were recorded."""
+
+
+def terms(unit: str) -> dict[str, str]:
+    """Words for what a run is about, which texts have in braces: `unit`, `held_out`, `everyone` ..."""
+    words = WORDS.of_recordings if unit == RECORDINGS else WORDS.of_other_data
+    known = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
+    return {**known, **{name: text.format(**known) for name, text in words.items()}}
+
+
+def stage(name: str, unit: str) -> str:
+    """The stage as people read it; an unknown one appears as it is."""
+    return WORDS.stages[name].format(**terms(unit)) if name in WORDS.stages else name
+
+
+def glossary(unit: str) -> dict[str, str]:
+    """The words of a page about such data, with what they mean."""
+    words = dict(WORDS.glossary)
+    if unit == RECORDINGS:
+        words |= WORDS.glossary_of_recordings
+    else:
+        del words["window"]
+    return {word: meaning.format(**terms(unit)) for word, meaning in words.items()}
+
+
+def figure_word(name: str) -> Figure:
+    """The name of a figure that only some tasks or apps have, and what it says."""
+    return WORDS.figures.get(name, Figure(name, ""))
 
 
 NOTHING = "\N{EN DASH}"
@@ -66,6 +111,11 @@ def count(value: float | None) -> str:
 def figure(value: float | None, digits: int = 4) -> str:
     """A loss or a share: `0.8132`."""
     return f"{value:.{digits}f}" if _known(value) else NOTHING
+
+
+def measure(value: float | None) -> str:
+    """A figure of any size: `0.8132`, `12345.68`."""
+    return written(value) if _known(value) else NOTHING
 
 
 def give_or_take(error: float | None) -> str:

@@ -289,7 +289,8 @@ def _began(state: RunState, event: events.Began) -> RunState:
 def _opened(state: RunState, event: events.Opened, seconds: float) -> RunState:
     if not state.run:
         state = _noted(state, event, seconds)
-    return replace(_training(state, parameters=event.parameters), run=event.run, unit=event.unit, state="running")
+    state = _training(state, parameters=event.parameters)
+    return replace(state, run=event.run, unit=event.unit, task_type=event.task_type, state="running")
 
 
 def _resumed(state: RunState, last: float) -> RunState:

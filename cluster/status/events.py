@@ -11,7 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cluster.status.classes import by_class
 from cluster.status.parts import (
+    CLASSIFICATION,
     ClassCount,
     Count,
     Figures,
@@ -53,13 +55,14 @@ class Began:
 class Opened:
     """The job has its folder, whose name is the id of the run. `parameters`: values that are trained.
 
-    `unit`: what its workers work off, in the plural: `windows` of recordings, `examples` of other data.
+    `unit`: its workers work off `windows` or `examples`. `task_type`: `classification`, `multilabel` or `regression`.
     """
 
     run: Name
     job: Name
     parameters: Count | None = None
     unit: Annotated[Name, Field(min_length=1)] = "windows"
+    task_type: Name = CLASSIFICATION
 
 
 @dataclass(frozen=True)
@@ -184,8 +187,8 @@ class EpochEnded:
 class FiguresComputed:
     """The model was evaluated on `split`, `validation` or `test`. `rows`: examples by true and predicted class.
 
-    Both `labels` and `rows` are empty where there is no such matrix: of a regression, of several labels at once, and of
-    more classes than a matrix shows. `counts`: of each label then, if it is known. `mix_ups`: the most frequent ones.
+    `labels` and `rows` are empty where there is no such matrix: of a regression, of several labels at once, and of more
+    classes than a person can read. `counts` has each label then, as far as known, `mix_ups` what came most often.
     """
 
     split: Name
@@ -198,8 +201,8 @@ class FiguresComputed:
 
     def __post_init__(self) -> None:
         """Raises ValueError where the matrix does not have a row and a column for each label."""
-        if {len(self.labels)} != {len(self.rows), *map(len, self.rows)}:
-            raise ValueError(f"expected {len(self.labels)} rows and columns, got {[len(row) for row in self.rows]}")
+        for name, value in vars(by_class(self.labels, self.rows, self.counts, self.mix_ups)).items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
 from cluster.status import events
 from cluster.status.apply import apply, replay
+from cluster.status.classes import Classes, by_class
 from cluster.status.events import Event, Stamped
-from cluster.status.parts import Moment, Name, NodeTasks, RoleCount, Seconds, TrainCount
+from cluster.status.parts import Count, Moment, Name, NodeTasks, RoleCount, Seconds, TrainCount
 from cluster.status.state import ENDED, RunState, Training, iso
-from cluster.status.view import ConfusionView, PiPoint, RunView, StalenessView, TrainView
+from cluster.status.view import ClassesView, ConfusionView, PiPoint, RunView, StalenessView, TrainView
 
 NAME, RESULT, LOG = "history.jsonl", "result.json", "coordinator.log"
 LARGEST_BYTES = 4_000_000
@@ -45,6 +46,7 @@ KEPT: Mapping[str, type[Event]] = {
 }  # fmt: skip
 """Events in the file, by their names there."""
 _NAMES = {kind: name for name, kind in KEPT.items()}
+_LABELS, _ROWS = TypeAdapter(tuple[Name, ...]), TypeAdapter(tuple[tuple[Count, ...], ...])
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,9 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
     )  # fmt: skip
     found: list[Stamped] = list(state.lines)
     if state.run and not any(isinstance(event, events.Opened) for _, event in found):
-        found.append((0.0, events.Opened(state.run, state.job, training.parameters if training else None, state.unit)))
+        found.append((0.0, events.Opened(
+            state.run, state.job, training.parameters if training else None, state.unit, state.task_type
+        )))  # fmt: skip
     shown = {(at, event.stage, event.epoch) for at, event in found if isinstance(event, events.EpochEnded)}
     for at, epoch in training.epochs if training else ():
         if (at, epoch.stage, epoch.epoch) not in shown:
@@ -280,13 +284,15 @@ def _without_history(folder: Path, result: Mapping[str, Any]) -> tuple[RunState,
 
 def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
     """The picture with the figures of the result, which count more than those of the history."""
-    labels = (result.get("dataset") or {}).get("labels")
-    rows, final = result.get("confusion"), result.get("final") or {}
-    if isinstance(rows, list) and isinstance(labels, list):
-        epoch = view.confusion.epoch if view.confusion is not None and view.confusion.split == "test" else None
-        confusion = ConfusionView("test", tuple(labels), tuple(tuple(row) for row in rows), epoch)
-        view = replace(view, confusion=confusion)
-    known = {str(key): float(value) for key, value in final.items() if isinstance(value, int | float)}
+    final = result.get("final") or {}
+    found = _classes_of(result)
+    before = view.confusion or view.classes
+    epoch = before.epoch if before is not None and before.split == "test" else None
+    if found.rows:
+        view = replace(view, confusion=ConfusionView("test", found.labels, found.rows, epoch), classes=None)
+    elif found.counts:
+        view = replace(view, confusion=None, classes=ClassesView("test", found.counts, found.mix_ups, epoch))
+    known = {str(key): float(value) for key, value in final.items() if _is_number(value)}
     if "loss" in known:
         view = replace(view, figures={**view.figures, "test": known})
     if view.train is not None:
@@ -296,6 +302,19 @@ def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
         point = PiPoint(result["samples"], elapsed, result["estimate"], result["standard_error"])
         view = replace(view, pi=replace(view.pi, points=(point,)))
     return view
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
+
+
+def _classes_of(result: Mapping[str, Any]) -> Classes:
+    """What the result says of the classes; nothing if that is not a matrix of their counts."""
+    try:
+        labels = _LABELS.validate_python((result.get("dataset") or {}).get("labels"))
+        return by_class(labels, _ROWS.validate_python(result.get("confusion")))
+    except ValueError:
+        return Classes()
 
 
 def _train(train: TrainView, result: Mapping[str, Any]) -> TrainView:

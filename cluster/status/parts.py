@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 PARTS = ("pull", "compute", "push", "wait")
+TASK_TYPES = CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regression"
 STALENESS_BOUNDS = (0, 1, 2, 4, 8, 16, 32, 64)
 
 Seconds = Annotated[float, Field(ge=0.0, le=1e10, allow_inf_nan=False)]
@@ -57,9 +58,9 @@ class Figures:
             raise ValueError(f"expected other figures under names of their own, got {', '.join(taken)}")
         if len(self.others) > MOST_OTHERS:
             raise ValueError(f"expected at most {MOST_OTHERS} other figures, got {len(self.others)}")
-        wrong = [name for name in self.others if not 0 < len(name) <= LONGEST_OTHER]
+        wrong = [name for name in self.others if not (0 < len(name) <= LONGEST_OTHER and name.isprintable())]
         if wrong:
-            raise ValueError(f"expected names of 1 to {LONGEST_OTHER} characters, got one of {len(wrong[0])}")
+            raise ValueError(f"expected names of 1 to {LONGEST_OTHER} printable characters, got {wrong[0]!r:.120}")
         known = {name: float(value) for name, value in self.others.items() if isfinite(value)}
         object.__setattr__(self, "others", known)
 
@@ -76,9 +77,8 @@ class Figures:
         return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])])
 
     def headline(self) -> str:
-        """The one figure that stands for all: the accuracy, or the loss where there is none."""
-        name, value = ("loss", self.loss) if self.accuracy is None else ("accuracy", self.accuracy)
-        return f"{name} {written(value)}"
+        """The accuracy alone, which stands for all; the whole line where there is none."""
+        return self.line() if self.accuracy is None else f"accuracy {written(self.accuracy)}"
 
     def better_than(self, other: "Figures | None") -> bool:
         """Whether the accuracy is higher, or, where one of them has none, the loss is lower."""
@@ -90,18 +90,25 @@ class Figures:
 
 
 def written(value: float) -> str:
-    """Four decimals, as `0.8125`; four digits that matter where those would say too little or too much."""
-    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.4g}"
+    """A figure of any size: `0.8125`, `12345.68`, `1.235e-05`."""
+    size = abs(value)
+    return (
+        f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.2f}" if 1e3 <= size < 1e7 else f"{value:.4g}"
+    )
 
 
 @dataclass(frozen=True)
 class ClassCount:
-    """Examples of a class, or with a label: named so rightly, named so wrongly, and missed."""
+    """Examples of a class, or with a label."""
 
     label: Name
+    """Its name."""
     right: Count
+    """Examples of it that were named so."""
     wrong: Count
+    """Others that were named so."""
     missed: Count
+    """Examples of it that were not named so."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,11 @@ class MixUp:
     """Examples of one class that were taken for another."""
 
     true: Name
+    """What they are."""
     predicted: Name
+    """What they were taken for."""
     examples: Count
+    """How many."""
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,26 @@ import sys
 from pathlib import Path
 
 from cluster.logs.terminal import say
-from cluster.status import view
+from cluster.status import parts, view
 from cluster.status.history import KEPT
 
 PAGE = Path("docs/page.md")
 MADE = "made by `python -m cluster.status.reference --write`"
+SHARED = ("ClassCount", "MixUp")
 HEADING = "| field | type | meaning |\n|---|---|---|"
 
 
 def render_reference() -> str:
     """A table for each dataclass of view.py, the whole picture first."""
     tree = ast.parse(Path(view.__file__).read_text(encoding="utf-8"))
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    classes = [*_shared(), *(node for node in tree.body if isinstance(node, ast.ClassDef))]
     return "\n\n".join(_table(found) for found in reversed(classes))
+
+
+def _shared() -> list[ast.ClassDef]:
+    """Classes that the picture shares with the events."""
+    tree = ast.parse(Path(parts.__file__).read_text(encoding="utf-8"))
+    return [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in SHARED]
 
 
 def _table(found: ast.ClassDef) -> str:
@@ -44,7 +51,12 @@ def fields(found: ast.ClassDef) -> list[tuple[str, str, str]]:
 
 
 def _type(annotation: str) -> str:
-    named = annotation.replace(", ...", "").replace("JobState", "str").replace(" | None", " or null")
+    named = (
+        {"Name": "str", "Count": "int"}.get(annotation, annotation)
+        .replace(", ...", "")
+        .replace("JobState", "str")
+        .replace(" | None", " or null")
+    )
     return named.replace("tuple[", "list[").replace("|", "\\|")
 
 

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from cluster.status import events
 from cluster.status.events import EpochEnded, Event, FiguresComputed, Stamped, StoppedEarly
-from cluster.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, written
+from cluster.status.parts import CLASSIFICATION, PARTS, STALENESS_BOUNDS, TrainCount, written
 from cluster.status.thinning import Estimates, Samples, Spans, StampedEpoch, mean
 from cluster.status.view import (
+    ClassesView,
     ConfusionView,
     EpochView,
     EventView,
@@ -179,7 +180,8 @@ class RunState:
     started: datetime | None = None
     run: str = ""
     unit: str = "windows"
-    """What the workers work off."""
+    """What the workers work off, and what is learnt."""
+    task_type: str = CLASSIFICATION
     nodes: tuple[NodeView, ...] = ()
     """Without their roles."""
     roles: Mapping[str, RoleRecord] = field(default_factory=dict)
@@ -229,13 +231,15 @@ class RunState:
             for split, found in figures.items()
         }
 
-    def confusion(self) -> ConfusionView | None:
-        """The matrix of the latest evaluation."""
+    def by_class(self) -> tuple[ConfusionView | None, ClassesView | None]:
+        """The matrix of the latest evaluation, or what is known of its classes without one."""
         for _, found in reversed(self.evaluations.values()):
-            if not found.rows:
-                return None
-            return ConfusionView(found.split, found.labels, found.rows, found.epoch)
-        return None
+            if found.rows:
+                return ConfusionView(found.split, found.labels, found.rows, found.epoch), None
+            if found.counts:
+                return None, ClassesView(found.split, found.counts, found.mix_ups, found.epoch)
+            break
+        return None, None
 
     def event_log(self) -> Iterator[EventView]:
         """The lines of the event log."""
@@ -247,6 +251,7 @@ class RunState:
     def view(self, seconds: float) -> RunView:
         """All of it, as it is now."""
         elapsed = seconds if self.ended_seconds is None else self.ended_seconds
+        confusion, classes = self.by_class()
         nodes = tuple(
             replace(
                 node, roles=tuple(role.view() for role in self.roles.values() if self.places[role.task] == node.name)
@@ -259,7 +264,8 @@ class RunState:
             elapsed_seconds=elapsed, remaining_seconds=self.remaining_seconds(seconds),
             windows_per_second=self.rate(), progress=self.progress.view() if self.progress is not None else None,
             nodes=nodes, samples=self.samples.kept, spans=self.spans.all(), events=tuple(self.event_log()),
-            confusion=self.confusion(), figures=self.figures(),
+            confusion=confusion, classes=classes, figures=self.figures(), task_type=self.task_type,
+            unit="samples" if self.planned_samples is not None else self.unit,
             train=self.training.view() if self.training is not None else None,
             pi=PiView(self.planned_samples, self.estimates.points()) if self.planned_samples is not None else None,
         )  # fmt: skip

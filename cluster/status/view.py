@@ -6,6 +6,8 @@ Every field is plain data; `described` gives it as JSON. What is not known (yet)
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from cluster.status.parts import CLASSIFICATION, ClassCount, MixUp
+
 SCHEMA = 1
 
 JobState = Literal["preparing", "running", "done", "cancelled", "failed"]
@@ -155,6 +157,20 @@ class ConfusionView:
 
 
 @dataclass(frozen=True)
+class ClassesView:
+    """What an evaluation found by class, where there is no confusion matrix: of labels, and of very many classes."""
+
+    split: str
+    """`validation` or `test`."""
+    counts: tuple[ClassCount, ...]
+    """Of each class or label: at most 1,000."""
+    mix_ups: tuple[MixUp, ...]
+    """The most frequent mistakes, the most frequent first."""
+    epoch: int | None = None
+    """The epoch whose model was evaluated."""
+
+
+@dataclass(frozen=True)
 class StalenessView:
     """Updates by how stale they were: `counts[i]` of them above `bounds[i - 1]` and at most `bounds[i]`, in updates."""
 
@@ -267,13 +283,19 @@ class RunView:
     events: tuple[EventView, ...]
     """The first hundred and the latest four hundred."""
     confusion: ConfusionView | None
-    """Of the latest evaluation."""
+    """Of the latest evaluation, where its task has one and it is not too large to read."""
     figures: dict[str, dict[str, float]]
-    """The latest figures by split: `train`, `validation`, `test`."""
+    """The latest figures by split, `train`, `validation`, `test`: those of the task, and those of the app by name."""
     train: TrainView | None
     """Null of other jobs."""
     pi: PiView | None
     """Null of other jobs."""
+    unit: str = "windows"
+    """What its workers work off: `windows`, `examples` ...; of pi `samples`."""
+    task_type: str = CLASSIFICATION
+    """What is learnt: `classification`, `multilabel` or `regression`."""
+    classes: ClassesView | None = None
+    """Of the latest evaluation, where there is no confusion matrix."""
 
 
 def described(view: RunView) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
 
 from cluster.engine.codecs.codec import Codec
@@ -51,11 +51,11 @@ from cluster.status.events import (
     UpdatesCounted,
     Validating,
 )
-from cluster.status.parts import Figures
+from cluster.status.parts import MOST_OTHERS, Figures
 from tests.jobs.cluster import free_port
 
 NFS = "22 1 179:2 / / rw - ext4 /dev/sda1 rw\n61 22 0:51 / /mnt rw - nfs4 192.168.1.26:/srv rw\n"
-FIGURES = Figures(loss=0.5, accuracy=0.9, f1_macro=0.8)
+FIGURES = Figures(loss=0.5, accuracy=0.9, f1_macro=0.8, others={"top 5": 0.95})
 HANG_SECONDS = 60.0
 
 
@@ -180,6 +180,27 @@ def test_what_a_training_tells_arrives() -> None:
     assert samples(registry, "pscluster_train_wire_bytes_total")["fp32", "pull", *ours] == 1010
     observer.consume(Diverged("the loss is nan"))
     assert samples(registry, "pscluster_train_loss_finite") == {ours: 0}
+
+
+def test_a_regression_has_no_accuracy_and_its_figures_have_names() -> None:
+    registry = CollectorRegistry()
+    observer = TrainingMetrics(registry, "fp32", "fp32", 30.0)
+    hostile = 'r"2\\'
+    for others in ({"mae": 1.5, "r2": 0.5}, {"mae": 1.25, hostile: 0.5}):
+        found = Figures(loss=2.0, others=others)
+        observer.consume(FiguresComputed("validation", found, epoch=1))
+        observer.consume(EpochEnded("train", 1, 2.5, None, 0.002, 300.0, 12.0, found))
+    ours = ("coordinator", "validation", "0")
+    assert samples(registry, "pscluster_train_metric") == {("mae", *ours): 1.25, (hostile, *ours): 0.5}
+    assert samples(registry, "pscluster_train_loss")[ours] == 2.0
+    for short in ("train_accuracy_ratio", "train_f1_macro_ratio"):
+        assert samples(registry, metric(short).name) == {}
+    assert rb'metric="r\"2\\"' in generate_latest(registry)
+    for at in range(3):
+        many = {f"{at}/{number}": 1.0 for number in range(MOST_OTHERS)}
+        observer.consume(FiguresComputed("test", Figures(loss=1.0, others=many)))
+    named = {labels[0] for labels in samples(registry, "pscluster_train_metric")}
+    assert len(named) <= MOST_OTHERS
 
 
 def test_a_coordinator_that_goes_on_sets_no_counter_back() -> None:

@@ -10,10 +10,12 @@ from cluster.status.events import (
     Ended,
     EpochEnded,
     FiguresComputed,
+    Opened,
     Planned,
     PointsDrawn,
     StageBegan,
     Stepped,
+    StoppedEarly,
     Stream,
     Updated,
     Validating,
@@ -45,6 +47,26 @@ def test_a_training_is_a_line_an_epoch_and_one_for_the_test(caplog: pytest.LogCa
         "train: epoch   9/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  validation accuracy 0.8750  61 s left",
         "train: epoch  10/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  31 s left",
         "test: accuracy 0.8750, macro F1 0.8000",
+    ]
+
+
+def test_a_regression_says_its_own_figures_and_why_it_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    found = Figures(loss=2.5, others={"mae": 1.25, "r2": 0.5})
+    with Display(quiet=True) as display:
+        emit = Stream(Terminal(display).consume).emit
+        emit(Opened("20260101T000000Z-train", "train", 10, "examples", "regression"))
+        emit(StageBegan("train", 2, "updates"))
+        emit(Planned(30, 0, 0.01))
+        emit(Updated(1, 1, 2, 2e-5, 0.01, 1234.0))
+        emit(EpochEnded("train", 1, 2e-5, None, 0.01, 1234.0, 61.4, found))
+        emit(StoppedEarly("train", 12, 7, 5))
+        emit(FiguresComputed("test", found))
+        emit(Ended("done"))
+    assert caplog.messages == [
+        "train: epoch   1/30   1,234 examples/s  loss 2e-05  validation loss 2.5000, mae 1.2500, r2 0.5000  61 s left",
+        "train: stopped early after epoch 12: no better for 5 epochs (best: epoch 7)",
+        "test: loss 2.5000, mae 1.2500, r2 0.5000",
     ]
 
 

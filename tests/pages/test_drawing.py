@@ -8,10 +8,12 @@ from html.parser import HTMLParser
 import pytest
 
 from cluster.pages import words
+from cluster.pages.class_tables import confusion_of, row_of
 from cluster.pages.drawing import STATIC, Drawing
-from cluster.pages.panels import classes_of, confusion_of, picture_of
+from cluster.pages.panels import picture_of
 from cluster.pages.run_charts import charts_of
 from cluster.pages.words import WORDS
+from cluster.status.classes import counts_of
 from cluster.status.view import ConfusionView, RunView
 from tests.pages.example import HOSTILE, begun, estimating, failed, hostile, training
 from tests.status.played_run import whole
@@ -164,7 +166,7 @@ def test_the_words_of_the_page_are_explained() -> None:
 
 def test_the_figures_of_the_classes() -> None:
     found = ConfusionView("test", ("a", "b", "never"), ((8, 2, 0), (1, 9, 0), (0, 0, 0)))
-    first, second, never = classes_of(found)
+    first, second, never = map(row_of, counts_of(found.labels, found.rows))
     assert (first.precision, first.recall, first.windows) == (8 / 9, 0.8, 10)
     assert second.f1 == pytest.approx(2 * (9 / 11) * 0.9 / (9 / 11 + 0.9))
     assert (never.precision, never.recall, never.f1, never.windows) == (0.0, 0.0, 0.0, 0)

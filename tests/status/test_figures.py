@@ -23,9 +23,9 @@ def test_every_usual_figure_has_its_key_and_the_others_stand_beside_them() -> No
     [
         (CLASSES, "accuracy 0.8750, macro F1 0.8000"),
         (Figures(loss=0.5, f1_macro=0.8, others={"hamming": 0.1}), "macro F1 0.8000, hamming 0.1000"),
-        (REGRESSION, "loss 0.2500, r2 0.9000, mae 12345.6780, rmse 0.00012"),
+        (REGRESSION, "loss 0.2500, r2 0.9000, mae 12345.68, rmse 0.00012"),
         (Figures(loss=2e6, others={str(at): at for at in range(6)}),
-         "loss 2e+06, 0 0.0000, 1 1.0000, 2 2.0000, 3 3.0000, 2 more"),
+         "loss 2000000.00, 0 0.0000, 1 1.0000, 2 2.0000, 3 3.0000, 2 more"),
     ],
 )  # fmt: skip
 def test_a_line_says_what_there_is(figures: Figures, line: str) -> None:
@@ -53,8 +53,9 @@ def test_accuracy_decides_and_the_loss_where_there_is_none(one: Figures, other: 
     [
         (["epoch", "loss"], "names of their own, got epoch, loss"),
         ([str(at) for at in range(MOST_OTHERS + 1)], "at most 32 other figures, got 33"),
-        ([""], "1 to 100 characters, got one of 0"),
-        (["x" * 101], "1 to 100 characters, got one of 101"),
+        ([""], "1 to 100 printable characters, got ''"),
+        (["x" * 101], "1 to 100 printable characters"),
+        (["r\n2"], "1 to 100 printable characters"),
     ],
 )
 def test_names_that_would_be_confused_are_refused(names: list[str], words: str) -> None:
