@@ -72,7 +72,8 @@ class ShardOnServer:
     def __init__(
         self, shard: Shard, layout: Layout, state: VectorState, optimizer: Optimizer, place: str, wire: Wire
     ) -> None:
-        self.shard, self.optimizer, self.wire, self.device = shard, optimizer, wire, place
+        self.shard, self.wire, self.device = shard, wire, place
+        self.optimizer = optimizer.within(layout, shard.trained)
         self.trained_size = shard.trained[1] - shard.trained[0]
         self.statistics_size = shard.statistics[1] - shard.statistics[0]
         trained, statistics, slots = self._cut(layout, state)

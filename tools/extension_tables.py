@@ -1,4 +1,4 @@
-"""Tables of modes, codecs, models and readers in docs/: `python -m tools.extension_tables --write` saves them."""
+"""Tables of the extensions in docs/: `python -m tools.extension_tables --write` saves them."""
 
 import argparse
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.data.reader import READERS
-from cluster.inventory.extensions import CODECS, MODELS, MODES
+from cluster.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS
 from cluster.inventory.schema_keys import keys_of
 from cluster.logs.terminal import say
 from cluster.models.network import build
@@ -48,6 +48,16 @@ def _either(modes: Iterator[str]) -> str:
     return "all" if len(found) == len(MODES) else ", ".join(f"`{name}`" for name in found)
 
 
+def _optimizers() -> str:
+    found: Mapping[str, Any] = OPTIMIZERS
+    rows = (
+        f"`{name}` | {_summary(optimizer.Options)} | {_knobs(optimizer.Options)} | "
+        f"{', '.join(f'`{slot}`' for slot in optimizer.of(optimizer.Options()).slot_names)}"
+        for name, optimizer in found.items()
+    )
+    return _table("`name` | what it is | knobs (default) | slots at the defaults", rows)
+
+
 def _models() -> str:
     rows = (
         f"`{name}` | {_summary(model.Options)} | {_knobs(model.Options)} | "
@@ -75,6 +85,7 @@ def _readers() -> str:
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "modes": ("modes.md", _modes),
     "codecs": ("modes.md", _codecs),
+    "optimizers": ("engine.md", _optimizers),
     "models": ("models.md", _models),
     "readers": ("data.md", _readers),
 }

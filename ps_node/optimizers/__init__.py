@@ -1,4 +1,11 @@
 """Optimizers that run where the parameters are, one module each: updates of one shard on its parameter server."""
 
-EXTENSIONS = {"adam": "adam:Adam", "adamw": "adam:AdamW", "sgd": "sgd:MomentumSGD"}
+EXTENSIONS = {
+    "adam": "adam:Adam",
+    "adamw": "adam:AdamW",
+    "sgd": "sgd:MomentumSGD",
+    "lion": "lion:Lion",
+    "rmsprop": "rmsprop:RMSprop",
+    "adagrad": "adagrad:Adagrad",
+}
 """By `jobs.train.optimizer.name`: module and class."""

@@ -16,6 +16,7 @@ class SgdOptions(OptimizerOptions):
     name: Literal["sgd"] = Field("sgd", description="which optimizer this is")
     learning_rate: PositiveFloat = Field(0.1, description="step size; with one_cycle the highest one")
     momentum: Fraction = Field(0.9, description="share of the last update kept in the next; 0 is plain descent")
+    nesterov: bool = Field(False, description="whether the momentum looks ahead (Nesterov)")
 
 
 @dataclass(frozen=True)

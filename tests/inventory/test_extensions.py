@@ -1,4 +1,4 @@
-"""A mode, a codec, a model and a reader are added as docs/how-to-add/ says: a module and a line each."""
+"""A mode, a codec, an optimizer, a model and a reader are added as docs/how-to-add/ says: a module and a line each."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from cluster.registry import IncompleteExtensionError, Registry
 from tests.inventory.cases import PROJECT
 
 PAGES = PROJECT / "docs" / "how-to-add"
-KINDS = ("mode", "codec", "model", "reader")
+KINDS = ("mode", "codec", "optimizer", "model", "reader")
 PACKAGES = ("cluster", "deploy", "ps_node", "worker_node")
 _EXAMPLE = re.compile(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", re.DOTALL)
 
@@ -42,7 +42,7 @@ def touched(before: dict[str, str], after: dict[str, str]) -> tuple[list[str], l
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with the examples of all four pages."""
+    """A copy of the project with the examples of all five pages."""
     root = tmp_path_factory.mktemp("extended")
     for package in (*PACKAGES, "tools"):
         shutil.copytree(PROJECT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -71,7 +71,13 @@ def python(root: Path, *words: str, code: int = 0) -> str:
 def test_flags_messages_and_reference_know_what_was_added(extended: Path) -> None:
     assert "serial" in python(extended, "-m", "fabric", "--help", "job.train")
     page = python(extended, "-m", "tools.inventory_reference")
-    for words in ("`serial` lets one at a time compute", "`jobs.train.serial`", "name: bf16`", "name: statistics`"):
+    for words in (
+        "`serial` lets one at a time compute",
+        "`jobs.train.serial`",
+        "name: bf16`",
+        "name: signum`",
+        "name: statistics`",
+    ):
         assert words in page, words
     (extended / "misspelt.yaml").write_text(local_inventory() + "    mode: serail\n")
     load = "from cluster.inventory import load; load('misspelt.yaml')"
@@ -121,7 +127,8 @@ def test_a_cluster_trains_with_what_was_added(extended: Path, tmp_path: Path, mo
     head, _, _ = text.partition("\njobs:")
     data = recordings(tmp_path / "readings.csv")
     train = {
-        "mode": "serial", "codec": {"name": "bf16"}, "model": {"name": "statistics", "hidden": 16},
+        "mode": "serial", "codec": {"name": "bf16"}, "optimizer": {"name": "signum"},
+        "model": {"name": "statistics", "hidden": 16},
         "data": {"source": str(data)}, "epochs": 2, "batch_size": 10, "validation_subjects": 0,
     }  # fmt: skip
     (tmp_path / "inventory.yaml").write_text(f"{head}\njobs: {{train: {json.dumps(train)}}}\n")
@@ -129,6 +136,7 @@ def test_a_cluster_trains_with_what_was_added(extended: Path, tmp_path: Path, mo
     assert result["mode"] == "serial"
     assert result["model"]["name"] == "statistics"  # type: ignore[index]
     assert result["settings"]["codec"]["name"] == "bf16"  # type: ignore[index]
+    assert result["settings"]["optimizer"]["name"] == "signum"  # type: ignore[index]
     assert result["dataset"]["name"] == "readings"  # type: ignore[index]
     assert result["updates"]["applied"] == result["updates"]["scheduled"] > 0  # type: ignore[index]
     # 70 values and 16 statistics less, two bytes each: less than the four bytes of plain values.

@@ -33,10 +33,11 @@ class LocalMode(Mode):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._options, self._inner, wire = setup.job.mode_options, setup.optimizer, setup.wire
+        self._options, layout, wire = setup.job.mode_options, setup.network.layout, setup.wire
+        self._inner = setup.optimizer.within(layout, (0, layout.trained_size))
         momentum = self._options.outer_momentum
         self.shards: ParameterShards = ParameterShards(
-            setup.network.layout, setup.state, MomentumSGD(momentum, nesterov=momentum > 0), setup.devices, wire,
+            layout, setup.state, MomentumSGD(momentum, nesterov=momentum > 0), setup.devices, wire,
             statistics_rate=1.0 / setup.workers,
             remembering=bool(self._inner.slot_names) or not wire.push.stateless,
         )  # fmt: skip
