@@ -24,6 +24,10 @@ BLOCK = 1024
 number of shards nor of workers changes a bit of the result."""
 
 
+STATISTICS_RATE = 0.1
+"""By how much a statistic moves, at each update, from its value towards what a batch measured."""
+
+
 @dataclass(frozen=True)
 class ParameterSpec:
     """One named tensor of a network.

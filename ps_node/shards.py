@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from cluster.lazy import tf
-from cluster.parameters import Layout, Shard
+from cluster.parameters import STATISTICS_RATE, Layout, Shard
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import APPLIED, LEDGER_SLOTS, PlacedVector, ShardOnServer, VectorState, Wire, ledger_of
 
@@ -130,7 +130,7 @@ class ParameterShards(PlacedVector[LedgerShard]):
 
     def __init__(
         self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire | None = None,
-        *, statistics_rate: float = 0.1, staleness_power: float = 0.0, remembering: bool | None = None,
+        *, statistics_rate: float = STATISTICS_RATE, staleness_power: float = 0.0, remembering: bool | None = None,
     ) -> None:  # fmt: skip
         """Place `state` on one device for each of `places`.
 

@@ -9,7 +9,7 @@ from cluster.consistency.policy import tree_sum
 from cluster.engine.codecs.codec import Codec
 from cluster.engine.codecs.fp32 import Fp32
 from cluster.lazy import tf
-from cluster.parameters import BLOCK, Layout, Shard
+from cluster.parameters import BLOCK, STATISTICS_RATE, Layout, Shard
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import APPLIED, PlacedVector, ShardOnServer, VectorState, Wire
 
@@ -219,7 +219,7 @@ class StepShards(PlacedVector[StepShard]):
 
     def __init__(
         self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire | None = None,
-        *, slots: int, clip_norm: float | None, statistics_rate: float = 0.1,
+        *, slots: int, clip_norm: float | None, statistics_rate: float = STATISTICS_RATE,
     ) -> None:  # fmt: skip
         """Place `state` on one device for each of `places`; a step has `slots` micro-batches.
 

@@ -14,7 +14,7 @@ from typing import Any
 from cluster.consistency.policy import tree_sum
 from cluster.engine.lost import reaching_holders
 from cluster.lazy import tf
-from cluster.parameters import Layout
+from cluster.parameters import STATISTICS_RATE, Layout
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
 from ps_node.steps import Nodes, arrived, block_squares, clipped, sent, step_applied
@@ -36,7 +36,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
 
     def __init__(
         self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire,
-        *, clip_norm: float | None, statistics_rate: float = 0.1,
+        *, clip_norm: float | None, statistics_rate: float = STATISTICS_RATE,
     ) -> None:  # fmt: skip
         """Place `state` on the workers `places`. Raises ValueError for a codec with a memory."""
         self.nodes = Nodes(wire.push, layout.trained_size)

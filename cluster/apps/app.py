@@ -14,10 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from cluster.apps.files import ENTRY
 from cluster.errors import ClusterError, UsageError
-
-ENTRY = "app.py"
-"""The file of a folder that is imported."""
 
 TAKES = {
     "model": ("input_shape", "outputs"),
@@ -45,14 +43,10 @@ class AppError(UsageError):
 class App:
     """An imported app and the functions that it has. `file` is the imported one; None where it states no task."""
 
+    name: str
     file: Path
     task: str | None
     functions: dict[str, Callable[..., Any]]
-
-    @property
-    def name(self) -> str:
-        """Of its folder, or of its file."""
-        return self.file.resolve().parent.name if self.file.name == ENTRY else self.file.stem
 
     @property
     def folder(self) -> Path:
@@ -84,15 +78,23 @@ class App:
             raise AppError(f"{_where(problem, self.file)}: {name}() failed: {_reason(problem)}") from problem
 
 
-def load(path: Path) -> App:
-    """Import the app in a file or folder. Raises AppError in one line for whatever is wrong with it."""
+def name_of(source: Path) -> str:
+    """What an app is called: its folder, or its file without the ending."""
+    return source.resolve().name if source.is_dir() else source.stem
+
+
+def load(path: Path, name: str | None = None) -> App:
+    """Import the app in a file or folder. Raises AppError in one line for whatever is wrong with it.
+
+    `name` is its name where `path` is a copy; else it is that of the path.
+    """
     file = path / ENTRY if path.is_dir() else path
     if not file.is_file():
         raise AppError(f"{path}: expected a Python file, or a folder with {ENTRY}, got {_kind(path)}")
     module = _imported(file.resolve())
     found = {name: value for name in TAKES if (value := getattr(module, name, None)) is not None}
-    for name, value in found.items():
-        _check(file, name, value)
+    for function, value in found.items():
+        _check(file, function, value)
     if "model" in found and ("init" in found or "forward" in found):
         raise AppError(f"{file}: expected model(), or init() and forward(), got both: keep one of them")
     if ("init" in found) != ("forward" in found):
@@ -107,7 +109,7 @@ def load(path: Path) -> App:
     task = getattr(module, "task", None)
     if task is not None and task not in TASKS:
         raise AppError(f"{file}: task: expected {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}")
-    return App(file, task, found)
+    return App(name or name_of(path), file, task, found)
 
 
 def _kind(path: Path) -> str:

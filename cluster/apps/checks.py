@@ -7,7 +7,7 @@ import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
-from cluster.data.dataset import Array
+from cluster.apps.networks import AppNetwork
 from cluster.models.network import Network
 from cluster.models.objective import OWN, Classification, Multilabel
 from cluster.status.parts import Figures
@@ -25,8 +25,9 @@ RANDOM_OPS = {
 NO_KERNEL_NEEDED = {"Placeholder", "_Arg", "_Retval", "PartitionedCall", "StatefulPartitionedCall"}
 
 
-def check(app: App, network: Network, targets: Array) -> None:
+def check(network: AppNetwork) -> None:
     """Trace the model twice and look at the graphs; then the functions beside it. Raises AppError."""
+    app, kind = network.app, network.kind
     first, answers = _traced(app, network)
     _refuse_captures(app, first)
     for node in _nodes(first.graph):
@@ -37,8 +38,8 @@ def check(app: App, network: Network, targets: Array) -> None:
             f"{app.file}: the model computes something else each time it is traced: it reads a clock, numpy.random, "
             "random or a counter of its own; draw with keras.random and a SeedGenerator, or from `seed`"
         )
-    _refuse_shape(app, network, tuple(answers), targets.shape)
-    _try_functions(app, network, answers, targets)
+    _refuse_shape(app, network, answers, kind.target_shape)
+    _try_functions(app, network, answers)
 
 
 def _traced(app: App, network: Network) -> tuple[Any, tuple[int | None, ...]]:
@@ -140,9 +141,9 @@ def _refuse_shape(app: App, network: Network, answers: tuple[int | None, ...], t
         )
 
 
-def _try_functions(app: App, network: Network, answers: tuple[int | None, ...], targets: Array) -> None:
+def _try_functions(app: App, network: AppNetwork, answers: tuple[int | None, ...]) -> None:
     """Trace loss(), metrics() and augment(): what is wrong with them is said now, not by a worker."""
-    problem, objective = network.problem, network.objective
+    kind, objective = network.kind, network.objective
 
     def called(inputs: Any, true: Any, found: Any, seed: Any) -> Any:
         more_inputs, more_true = network.augmented(inputs, true, seed)
@@ -154,8 +155,8 @@ def _try_functions(app: App, network: Network, answers: tuple[int | None, ...], 
         return [more_inputs, *sums.values()]
 
     graph = tf.function(called, autograph=False).get_concrete_function(
-        tf.TensorSpec([None, *problem.input_shape], problem.input_dtype),
-        tf.TensorSpec([None, *targets.shape], targets.dtype),
+        tf.TensorSpec([None, *kind.input_shape], kind.input_dtype),
+        tf.TensorSpec([None, *kind.target_shape], kind.target_dtype),
         tf.TensorSpec([None, *answers[1:]], tf.float32),
         tf.TensorSpec([2], tf.int32),
     )

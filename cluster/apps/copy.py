@@ -120,6 +120,12 @@ class AppOfRun:
     data: str | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """That of the file or folder that the app came from."""
+        source = self.path if self.copy is None else Path(self.copy.source)
+        return source.stem if source.suffix == ".py" else source.name
+
     def kept_with(self, run: Path) -> "AppOfRun":
         """The same with a copy in the folder of the run, made now where it has none. Raises ClusterError."""
         if self.copy is not None or self.files is None:

@@ -6,7 +6,7 @@ averages of BatchNormalization: they go into the vector's statistics. Values tha
 layer's weights: they are constants of the graph.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +15,11 @@ import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
-from cluster.apps.networks import described
-from cluster.models.network import Network, Output, Problem, Tensors
-from cluster.models.objective import Objective
-from cluster.parameters import Layout, ParameterSpec, Vector
+from cluster.apps.networks import AppNetwork, Kind
+from cluster.models.network import Output, Tensors
+from cluster.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
 import tensorflow as tf  # isort: skip
-
-STATISTICS_RATE = 0.1
-"""By how much the owner of the vector moves a statistic towards what a worker pushes (`ps_node.steps`)."""
 
 MOST_FROZEN_BYTES = 64 << 20
 """Constants travel to each worker in every function: a graph ends at 2 GiB, and a Pi's memory before that."""
@@ -31,16 +27,16 @@ MOST_FROZEN_BYTES = 64 << 20
 SEED_STATE = "seed_generator_state"
 
 
-class KerasNetwork(Network):
+class KerasNetwork(AppNetwork):
     """See the module."""
 
-    def __init__(self, app: App, problem: Problem, objective: Objective, seed: int) -> None:
+    def __init__(self, app: App, kind: Kind, seed: int) -> None:
         """Build the app's model with `seed`. Raises AppError for what cannot be trained here."""
-        self.app, self.problem, self.objective, self._seed = app, problem, objective, seed
+        super().__init__(app, kind, seed)
         self.model = self._built(seed)
         self._refuse()
         if _ends_in_probabilities(self.model):
-            self.objective = replace(objective, probabilities=True)
+            self.objective = replace(self.objective, probabilities=True)
         self._names = _unique([variable.path for variable in self.model.trainable_variables])
         rest = self.model.non_trainable_variables
         self._changed = self._changing(rest)
@@ -145,7 +141,7 @@ class KerasNetwork(Network):
 
     def initial(self, seed: int) -> Vector:
         """See Network; the bits are those of Keras's initializers on this machine."""
-        model = self.model if seed == self._seed else self._built(seed)
+        model = self.model if seed == self.seed else self._built(seed)
         rest = model.non_trainable_variables
         values = dict(zip(self._names, map(np.asarray, model.trainable_variables), strict=True))
         values |= {name: np.asarray(rest[k]) for k, name in self._statistics.items()}
@@ -179,17 +175,17 @@ class KerasNetwork(Network):
             statistics[name] = tf.stop_gradient(before + (now - before) / STATISTICS_RATE)
         return Output(answers, statistics, tf.add_n(penalties) if penalties else None)
 
-    def augmented(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """See Network: what the app's augment() makes of them."""
-        return augmented(self.app, inputs, targets, seed)
+    def constants(self) -> dict[str, Any]:
+        """See AppNetwork."""
+        return self.frozen
 
-    def describe(self) -> dict[str, object]:
-        """See Network."""
-        return described(self.app, self)
+    def fix(self, constants: Mapping[str, Any]) -> None:
+        """See AppNetwork."""
+        self.frozen = {name: constants[name] for name in self.frozen}
 
     def filled(self, vector: Vector) -> Any:
         """A Keras model with the values of a flat vector (layout.size,)."""
-        model, values = self._built(self._seed), self.layout.unpack(vector)
+        model, values = self._built(self.seed), self.layout.unpack(vector)
         for name, variable in zip(self._names, model.trainable_variables, strict=True):
             variable.assign(values[name])
         rest = model.non_trainable_variables
@@ -199,21 +195,6 @@ class KerasNetwork(Network):
             if name in self.frozen:
                 variable.assign(self.frozen[name])
         return model
-
-
-AUGMENTATION = 0x5EED
-"""Folded into the seed of a micro-batch for augment(): dropout sites count from 0."""
-
-
-def augmented(app: App, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """A batch as the app's augment() makes it. Raises AppError."""
-    if not app.has("augment"):
-        return inputs, targets
-    own = tf.random.experimental.stateless_fold_in(seed, AUGMENTATION, alg="philox")
-    found = app.call("augment", inputs, targets, own)
-    if not isinstance(found, tuple) or len(found) != 2:
-        raise AppError(f"{app.file}: augment(): expected (x, y), got {type(found).__name__}")
-    return found
 
 
 def _is_seed(variable: Any) -> bool:

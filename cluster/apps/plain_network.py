@@ -6,25 +6,23 @@ import numpy as np
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
-from cluster.apps.keras_network import STATISTICS_RATE, augmented
-from cluster.apps.networks import described
-from cluster.models.network import Network, Output, Problem, Tensors
-from cluster.models.objective import Objective
-from cluster.parameters import Layout, ParameterSpec, Vector
+from cluster.apps.networks import AppNetwork, Kind
+from cluster.models.network import Output, Tensors
+from cluster.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
 import tensorflow as tf  # isort: skip
 
 
-class PlainNetwork(Network):
+class PlainNetwork(AppNetwork):
     """init(seed) answers with {name: array}, or with two such: parameters, and statistics that no gradient trains.
 
     forward(parameters, statistics, x, training, seed) answers with the outputs, or in training with (outputs, new
     statistics).
     """
 
-    def __init__(self, app: App, problem: Problem, objective: Objective, seed: int) -> None:
+    def __init__(self, app: App, kind: Kind, seed: int) -> None:
         """Raises AppError for arrays that cannot travel."""
-        self.app, self.problem, self.objective = app, problem, objective
+        super().__init__(app, kind, seed)
         trained, statistics = self._arrays(seed)
         self._statistics = tuple(statistics)
         specs = [ParameterSpec(name, value.shape, decayed=value.ndim > 1) for name, value in trained.items()]
@@ -83,11 +81,3 @@ class PlainNetwork(Network):
             for name, before in statistics.items()
         }
         return Output(tf.cast(answers, tf.float32), pushed)
-
-    def augmented(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """See Network: what the app's augment() makes of them."""
-        return augmented(self.app, inputs, targets, seed)
-
-    def describe(self) -> dict[str, object]:
-        """See Network."""
-        return described(self.app, self)

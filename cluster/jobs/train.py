@@ -12,7 +12,7 @@ import numpy as np
 
 from cluster.apps.app import App
 from cluster.apps.app import load as load_app
-from cluster.apps.networks import network_of
+from cluster.apps.networks import Kind, network_of
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.data.dataset import CLASSIFICATION
@@ -88,7 +88,7 @@ class TrainRun(Job):
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
         one_thread_an_operation()
-        app = load_app(Path(job.app)) if job.app is not None else None
+        app = None if job.app is None else load_app(Path(job.app), None if self.app is None else self.app.name)
         self.dataset = self.report.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit, app
         )
@@ -112,7 +112,7 @@ class TrainRun(Job):
         """The app's model, or the built-in one that the job names. Raises UsageError."""
         dataset, job = self.dataset, self.job
         if app is not None and app.has_model:
-            return network_of(app, dataset, job.seed)
+            return network_of(app, Kind.of(dataset), job.seed)
         if not dataset.holds_windows:
             raise UsageError(
                 f"jobs.train.model: {job.model.name} takes standardized windows of (steps, channels), each of one "

@@ -13,6 +13,8 @@ from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from cluster.apps.app import load as load_app
+from cluster.apps.networks import AppNetwork, Kind, network_of
 from cluster.atomic_write import atomic_write
 from cluster.data import Dataset
 from cluster.errors import UsageError, reason_of
@@ -23,7 +25,8 @@ from cluster.jobs.checkpointing import Counts
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import ChaosLog, latest_calibration
-from cluster.models.network import Network, build
+from cluster.jobs.session import one_thread_an_operation
+from cluster.models.network import BuiltIn, Network, build
 from cluster.parameters import Vector
 from cluster.status.parts import FIGURE_KEYS, Figures
 from worker_node.recordings import Standardization
@@ -115,7 +118,8 @@ def digest_of(vector: NDArray[np.float32]) -> str:
 
 
 _CONFIG: TypeAdapter[Choice] = TypeAdapter(ModelConfig)
-WEIGHTS, CONFIGURATION = "weights.safetensors", "model.json"
+_KIND: TypeAdapter[Kind] = TypeAdapter(Kind)
+WEIGHTS, CONSTANTS, CONFIGURATION = "weights.safetensors", "constants.safetensors", "model.json"
 
 
 @dataclass(frozen=True)
@@ -134,12 +138,9 @@ def store(folder: Path, network: Network, vector: Vector, standardization: Stand
     folder.mkdir(exist_ok=True)
     atomic_write(folder / WEIGHTS, save({name: np.ascontiguousarray(value)
                                         for name, value in network.layout.unpack(vector).items()}))  # fmt: skip
-    problem = network.problem
     described: dict[str, Any] = {
         "schema": 1,
-        "model": network.config.model_dump(),
-        "window_steps": problem.window_steps,
-        "channels": problem.channels,
+        **_described(network, folder),
         "labels": list(labels),
         "channel_mean": standardization.mean.tolist(),
         "channel_deviation": standardization.deviation.tolist(),
@@ -149,26 +150,42 @@ def store(folder: Path, network: Network, vector: Vector, standardization: Stand
     atomic_write(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
 
 
+def _described(network: Network, folder: Path) -> dict[str, Any]:
+    """What it takes to build the network again; its constants are written beside the weights."""
+    if isinstance(network, BuiltIn):
+        problem = network.problem
+        model = network.config.model_dump()
+        return {"model": model, "window_steps": problem.window_steps, "channels": problem.channels}
+    assert isinstance(network, AppNetwork)
+    if constants := network.constants():
+        atomic_write(folder / CONSTANTS, save({name: np.ascontiguousarray(value) for name, value in constants.items()}))
+    names = [slot.spec.name for slot in network.layout.slots]
+    app = {"name": network.app.name, "seed": network.seed, "parameters": names, **asdict(network.kind)}
+    return {"model": {"name": "app"}, "app": app}
+
+
 def load(folder: Path) -> StoredModel:
-    """Read a model back. Raises UsageError naming the file when something is missing or does not fit together."""
+    """Read a model back. Raises UsageError naming the file when something is missing or does not fit together.
+
+    An app's model is built by the copy of the app that lies beside the folder: its code runs.
+    """
     path = folder / CONFIGURATION
     try:
         described = json.loads(path.read_bytes())
         if described["schema"] != 1:
             raise ValueError(f"schema {described['schema']} where this version reads 1")
-        config = _CONFIG.validate_python(described["model"])
         labels = tuple(str(label) for label in described["labels"])
-        network = build(
-            config,
-            window_steps=int(described["window_steps"]),
-            channels=int(described["channels"]),
-            classes=len(labels),
-        )
+        network = _built(described, folder, len(labels))
         mean, deviation = (_of_channels(described, key, network) for key in ("channel_mean", "channel_deviation"))
         if (deviation <= 0).any():
             raise ValueError("a channel_deviation that is not above 0")
         path = folder / WEIGHTS
-        vector = network.layout.pack(load_file(path))
+        values = load_file(path)
+        if isinstance(network, AppNetwork):
+            # Keras numbers layers without a name of their own, from where it stands in this process.
+            then, now = described["app"]["parameters"], [slot.spec.name for slot in network.layout.slots]
+            values = {name: values[before] for name, before in zip(now, then, strict=True)}
+        vector = network.layout.pack(values)
         if digest_of(vector) != described["parameters_sha256"]:
             raise ValueError(f"other weights than {CONFIGURATION} says (parameters_sha256)")
         return StoredModel(network, vector, Standardization(mean, deviation), labels)
@@ -179,8 +196,28 @@ def load(folder: Path) -> StoredModel:
         ) from None
 
 
+def _built(described: Any, folder: Path, classes: int) -> Network:
+    if "app" not in described:
+        config = _CONFIG.validate_python(described["model"])
+        return build(
+            config,
+            window_steps=int(described["window_steps"]),
+            channels=int(described["channels"]),
+            classes=classes,
+        )
+    of_app = described["app"]
+    kind = _KIND.validate_python({name: of_app[name] for name in Kind.__dataclass_fields__})
+    one_thread_an_operation()
+    network = network_of(load_app(folder.parent / "app", str(of_app["name"])), kind, int(of_app["seed"]))
+    if network.constants():
+        network.fix(load_file(folder / CONSTANTS))
+    return network
+
+
 def _of_channels(described: Any, key: str, network: Network) -> NDArray[np.float32]:
     values = np.asarray(described[key], np.float32)
-    if values.shape != (network.problem.channels,) or not np.isfinite(values).all():
-        raise ValueError(f"{key} that is not {network.problem.channels} finite numbers")
+    # An app's examples may come as they are: then there is nothing to standardize with.
+    widths = {network.problem.channels} if isinstance(network, BuiltIn) else {0, *network.problem.input_shape[-1:]}
+    if values.ndim != 1 or len(values) not in widths or not np.isfinite(values).all():
+        raise ValueError(f"{key} that is not {max(widths)} finite numbers")
     return values

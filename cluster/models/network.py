@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cluster.inventory.extensions import MODELS, ModelFacts
 from cluster.inventory.fields import Choice
@@ -178,7 +178,7 @@ class Network(ABC):
         return inputs, targets
 
     @abstractmethod
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """The `model` entry of `result.json`: every knob, and how many values are trained and averaged."""
 
 

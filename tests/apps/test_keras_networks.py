@@ -9,8 +9,7 @@ import pytest
 import cluster.engine.runtime  # noqa: F401  (its options decide how graphs are optimized)
 from cluster.apps.app import App
 from cluster.apps.keras_network import KerasNetwork
-from cluster.apps.networks import network_of
-from cluster.data.dataset import Array, Dataset
+from cluster.apps.networks import Kind, network_of
 from cluster.inventory.training import TrainJob
 from tests.apps.zoo import MODELS
 from worker_node.gradient import GradientOfBatch
@@ -21,18 +20,10 @@ import keras  # isort: skip
 OUTPUTS, BATCH, SEED = 4, 6, 5
 
 
-def dataset_of(shape: tuple[int, ...], dtype: str, task: str = "classification") -> Dataset:
-    """A data set that nothing reads: its description alone."""
-    labels = tuple("abcd") if task != "regression" else ()
-    targets = Array("targets", "int32", ()) if task == "classification" else Array("targets", "float32", (OUTPUTS,))
-    inputs = Array("inputs", dtype, shape)
-    return Dataset("none", "none", "", Path(), labels, 8, 4, "", inputs, targets, standardized=False, task=task)
-
-
 def network(name: str) -> KerasNetwork:
     make, shape, dtype = MODELS[name]
-    app = App(Path(f"{name}.py"), "classification", {"model": make})
-    found = network_of(app, dataset_of(shape, dtype), SEED)
+    app = App(name, Path(f"{name}.py"), None, {"model": make})
+    found = network_of(app, Kind("classification", OUTPUTS, shape, dtype, (), "int32"), SEED)
     assert isinstance(found, KerasNetwork)
     return found
 

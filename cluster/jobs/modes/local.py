@@ -15,6 +15,7 @@ from cluster.engine.runtime import Traced, trace
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
+from cluster.parameters import STATISTICS_RATE
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shards import ParameterShards
 from worker_node.gradient import GradientOfBatch
@@ -23,7 +24,6 @@ from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
 
-STATISTICS_RATE = 0.1
 HEAD = 5
 """Elements of a reply before its batches: staleness; pull, compute and push seconds; whether the worker forgot."""
 
