@@ -58,6 +58,8 @@ class KerasNetwork(AppNetwork):
         }
         self._rest_names = rest_names
         self._refuse_large_constants()
+        self._initial = self._values_of(self.model)
+        """Read now: once the cluster is connected, TensorFlow no longer finds what was on its own in this process."""
 
     def _built(self, seed: int) -> Any:
         keras.utils.set_random_seed(seed % 2**32)
@@ -141,7 +143,9 @@ class KerasNetwork(AppNetwork):
 
     def initial(self, seed: int) -> Vector:
         """See Network; the bits are those of Keras's initializers on this machine."""
-        model = self.model if seed == self.seed else self._built(seed)
+        return self._initial.copy() if seed == self.seed else self._values_of(self._built(seed))
+
+    def _values_of(self, model: Any) -> Vector:
         rest = model.non_trainable_variables
         values = dict(zip(self._names, map(np.asarray, model.trainable_variables), strict=True))
         values |= {name: np.asarray(rest[k]) for k, name in self._statistics.items()}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.apps.networks import AppNetwork
 from cluster.data import Dataset
 from cluster.engine.messages import Item
 from cluster.engine.runtime import trace
@@ -165,7 +166,11 @@ class EvaluateRun(Job):
         named = self.inventory.jobs.evaluate.run
         run = self.evaluated_run = Path(named) if named else newest_model(Path(self.inventory.runs))
         model = self.model = load(run / "model")
-        dataset = self.dataset = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit)
+        dataset = self.dataset = load_dataset(
+            self.inventory, self.display, self.cancel, self.stream.emit,
+            model.network.app if isinstance(model.network, AppNetwork) else None,
+            None if self.app is None else self.app.data,
+        )  # fmt: skip
         problem = model.network.problem
         expected = (problem.input_shape, problem.outputs, model.labels)
         if expected != (dataset.input_shape, dataset.outputs, dataset.labels):

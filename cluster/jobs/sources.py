@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.apps.app import App
+from cluster.apps.data_folder import app_data_folder
 from cluster.data import Dataset, Source, find_source, open_prepared, prepare
 from cluster.data.dataset import CLASSIFICATION
 from cluster.data.examples import batches_of, write_examples
@@ -26,11 +27,13 @@ from cluster.user_cache import user_cache
 
 
 def load_dataset(
-    inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer, app: App | None = None
-) -> Dataset:
+    inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer, app: App | None = None,
+    given: str | None = None,
+) -> Dataset:  # fmt: skip
     """Prepare what the app's data() answers, else the source that `jobs.train.data` or the search order names.
 
-    Announces it. Raises DataError, AppError, or Cancelled between two steps of the preparation.
+    `given` is what data() gets where the job names nothing. Announces it. Raises DataError, AppError, or Cancelled
+    between two steps of the preparation.
     """
     cancel.check()
     begun = set[str]()
@@ -43,7 +46,7 @@ def load_dataset(
         emit(Advanced(done))
 
     if app is not None and app.has("data"):
-        dataset = _of_app(app, inventory, display, progress)
+        dataset = _of_app(app, inventory, given, display, progress)
     else:
         dataset = _of_source(inventory, display, progress)
     account = account_for_roles() if inventory.one_host else None
@@ -53,8 +56,8 @@ def load_dataset(
     return dataset
 
 
-def _of_app(app: App, inventory: Inventory, display: Display, progress: Report) -> Dataset:
-    given = inventory.jobs.train.data.source
+def _of_app(app: App, inventory: Inventory, given: str | None, display: Display, progress: Report) -> Dataset:
+    given = inventory.jobs.train.data.source or given
     folder = app.folder if given is None else Path(given)
     if not folder.exists():
         raise DataError(f"jobs.train.data.source: expected a file or folder for data() of {app.file}, got {folder}")
@@ -64,7 +67,7 @@ def _of_app(app: App, inventory: Inventory, display: Display, progress: Report) 
     batches, labels = batches_of(found, app.task or CLASSIFICATION, where)
     with app.blamed("data"):  # an iterator of the app's runs in here
         return write_examples(
-            batches, user_cache() / "prepared", name=app.name, source=where, task=app.task or CLASSIFICATION,
+            batches, app_data_folder(inventory), name=app.name, source=where, task=app.task or CLASSIFICATION,
             labels=labels, report=progress,
         )  # fmt: skip
 
