@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.apps.app import App
-from cluster.apps.data_folder import app_data_folder
+from cluster.apps.data_folder import app_data_folder, keep_latest
 from cluster.data import Dataset, Source, find_source, open_prepared, prepare
 from cluster.data.dataset import CLASSIFICATION
 from cluster.data.examples import batches_of, write_examples
@@ -66,10 +66,12 @@ def _of_app(app: App, inventory: Inventory, given: str | None, display: Display,
     found = app.call("data", folder)
     batches, labels = batches_of(found, app.task or CLASSIFICATION, where)
     with app.blamed("data"):  # an iterator of the app's runs in here
-        return write_examples(
+        dataset = write_examples(
             batches, app_data_folder(inventory), name=app.name, source=where, task=app.task or CLASSIFICATION,
             labels=labels, report=progress,
         )  # fmt: skip
+    keep_latest(inventory, dataset.folder.name)
+    return dataset
 
 
 def _of_source(inventory: Inventory, display: Display, progress: Report) -> Dataset:
