@@ -27,7 +27,10 @@ SERVICE_USER = "pscluster"
 
 @dataclass(frozen=True)
 class SharedFolders:
-    """The shared folder: `shared` is read by all, `runs` written by the coordinator alone."""
+    """The shared folders, written by the coordinator's node alone: `runs`, and `data`, which all read.
+
+    All read `shared` too, and only root on the server writes it.
+    """
 
     server: str | None
     """Name of the node that exports it; None for an export that exists already."""
@@ -45,6 +48,11 @@ class SharedFolders:
     def runs_mount(self) -> str:
         """Where the coordinator leaves its runs."""
         return f"{self.mount}/runs"
+
+    @property
+    def data_mount(self) -> str:
+        """Where the coordinator leaves the data sets of apps, and workers read them."""
+        return f"{self.mount}/data"
 
     @property
     def publish_folder(self) -> str:

@@ -177,7 +177,7 @@ class Machines(Desired):
         watches = node == self.inventory.monitor_node
         # Only there: elsewhere, and with an external export, the same path may lie below the mount.
         serves = node == folders.server
-        exported = (f"{folders.export}/shared", f"{folders.export}/runs")
+        exported = tuple(f"{folders.export}/{part}" for part in ("shared", "data", "runs"))
         published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
             named += [units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT]
@@ -255,6 +255,7 @@ class Machines(Desired):
         return (
             Folder(folders.export),
             Folder(f"{folders.export}/shared"),
+            Folder(f"{folders.export}/data", mode=0o755, owner=SERVICE_USER),
             Folder(f"{folders.export}/runs", mode=0o755, owner=SERVICE_USER),
             Running(NFS_SERVER_UNIT),
             Exports(storage.EXPORTS_PATH, storage.exports(self.inventory, folders)),

@@ -7,7 +7,7 @@ units=$(cd {{ places.UNIT_FOLDER }} && ls -d pscluster-*.service 2>/dev/null | g
 jobs=$(systemctl list-units --plain --no-legend 'pscluster-job@*' | awk '{ print $1 }')
 [ -z "$jobs$units" ] || systemctl disable --quiet --now $jobs $units 2>/dev/null
 systemctl stop pscluster.slice 2>/dev/null
-for point in {{ mount }}/shared {{ mount }}/runs {{ mount }}; do
+for point in {{ mount }}/shared {{ mount }}/data {{ mount }}/runs {{ mount }}; do
     for kind in automount mount; do
         unit=$(systemd-escape -p --suffix=$kind "$point"); systemctl stop "$unit" 2>/dev/null
     done
@@ -20,14 +20,14 @@ if grep -qxF {{ fstab_begin }} /etc/fstab 2>/dev/null; then
     rm -f /etc/fstab.pscluster
     [ ! -e {{ places.DEPLOY_STATE }}/no-fstab ] || [ -s /etc/fstab ] || rm -f /etc/fstab
 fi
-rmdir {{ mount }}/shared {{ mount }}/runs {{ mount }} 2>/dev/null; prune {{ mount }}
+rmdir {{ mount }}/shared {{ mount }}/data {{ mount }}/runs {{ mount }} 2>/dev/null; prune {{ mount }}
 {% if serves %}
 rm -f {{ exports }}; command -v exportfs >/dev/null && exportfs -ra
 {% else %}
 :
 {% endif %}
 {% if serves and data %}
-rm -rf {{ export }}/shared {{ export }}/runs; prune {{ export }}/shared
+rm -rf {{ export }}/shared {{ export }}/data {{ export }}/runs; prune {{ export }}/shared
 {% else %}
 :
 {% endif %}

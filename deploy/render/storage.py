@@ -19,18 +19,22 @@ _COMMON = "sync,no_subtree_check"
 def exports(inventory: "Inventory", folders: SharedFolders) -> str:
     """One entry a client address: the shared folder read-only for all, the runs for the coordinator's node alone.
 
+    The data of apps is read-only for all but the coordinator's node, which writes it.
+
     All files of clients belong to the service account (`all_squash`).
     """
     uid = inventory.deployment.service_uid
+    squashed = f"{_COMMON},all_squash,anonuid={uid},anongid={uid}"
     clients = [inventory.hosts[node.name] for node in inventory.nodes if node.name != folders.server]
     coordinator = inventory.of_role("coordinator")[0]
+    writer = None if coordinator.node == folders.server else inventory.hosts[coordinator.node]
     lines = ["# Written by pscluster from the inventory: one entry for each node, never a wildcard."]
     if clients:
-        readers = " ".join(f"{address}(ro,{_COMMON},all_squash,anonuid={uid},anongid={uid})" for address in clients)
-        lines.append(f"{folders.export}/shared {readers}")
-    if coordinator.node != folders.server:
-        writer = f"{coordinator.host}(rw,{_COMMON},all_squash,anonuid={uid},anongid={uid})"
-        lines.append(f"{folders.export}/runs {writer}")
+        readers = " ".join(f"{address}(ro,{squashed})" for address in clients)
+        users = " ".join(f"{address}({'rw' if address == writer else 'ro'},{squashed})" for address in clients)
+        lines += [f"{folders.export}/shared {readers}", f"{folders.export}/data {users}"]
+    if writer is not None:
+        lines.append(f"{folders.export}/runs {writer}(rw,{squashed})")
     return "\n".join(lines) + "\n"
 
 
@@ -44,20 +48,20 @@ def server_settings(inventory: "Inventory") -> str:
 
 
 def fstab_lines(inventory: "Inventory", node: str, folders: SharedFolders) -> tuple[str, ...]:
-    """The shared folder on one node: over NFS at the first access, by a bind mount on the server itself.
+    """The shared folders on one node: over NFS at the first access, by a bind mount on the server itself.
 
     `nofail` and the automount let a Pi boot while the server is down. A later access waits for the server (`hard`),
     because an abandoned write damages a checkpoint.
     """
     coordinator = inventory.of_role("coordinator")[0].node
-    parts = ["shared", *(["runs"] if node == coordinator else [])]
+    parts = ["shared", "data", *(["runs"] if node == coordinator else [])]
     if node == folders.server:
         return tuple(f"{folders.export}/{part} {folders.mount}/{part} none bind,nofail 0 0" for part in parts)
     options = "hard,_netdev,nofail,noatime,nodev,nosuid,x-systemd.automount,x-systemd.mount-timeout=30"
     if folders.server is None:  # an external export holds both, and only the coordinator writes to it
         access = "rw" if node == coordinator else "ro"
         return (f"{folders.source} {folders.mount} nfs4 {access},{options} 0 0",)
-    access_to = {"shared": "ro", "runs": "rw"}
+    access_to = {"shared": "ro", "data": "rw" if node == coordinator else "ro", "runs": "rw"}
     return tuple(
         f"{folders.source}/{part} {folders.mount}/{part} nfs4 {access_to[part]},{options} 0 0" for part in parts
     )

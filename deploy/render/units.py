@@ -76,7 +76,8 @@ def job_unit(inventory: "Inventory", of: NodePlaces = NodePlaces()) -> str:  # n
     drop-in of all units limits its addresses. `systemctl start` returns once the job holds the cluster (READY=1), or
     fails when another job does.
     """
-    return _filled("job.service.j2", inventory, of=of, runs=shared_folders(inventory).runs_mount)
+    folders = shared_folders(inventory)
+    return _filled("job.service.j2", inventory, of=of, runs=folders.runs_mount, data=folders.data_mount)
 
 
 def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:

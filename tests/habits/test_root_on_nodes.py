@@ -26,6 +26,7 @@ WITHIN_ROOT_S_OWN = {
     "deploy/release/make_current.sh": "/opt/pscluster, which only root writes",
     "deploy/release/missing.sh": "as finish.sh",
     "deploy/release/prune.sh": "as finish.sh",
+    "deploy/release/prune_extras.sh": "/opt/pscluster/extras, which only root writes",
     "deploy/release/remove.sh": "/opt/pscluster, which only root writes",
     "deploy/release/unpack.sh": "/opt/pscluster/releases, which only root writes",
     "deploy/rooted/walk.py": "a message",

@@ -47,7 +47,7 @@ class PlayedJobs:
     def names(self) -> list[str]:
         return [record.job for record in self.began]
 
-    def submit(self, job: str, flags: Any, after: str = "", more: Any = ()) -> str:
+    def submit(self, job: str, flags: Any, after: str = "", more: Any = (), app: Any = None) -> str:
         if job in self.refuses:
             raise NodeUnreachableError(f"pi-1: the connection broke during `systemctl start {job}`")
         self.began.append(JobRecord(f"2026-{len(self.began)}-{job}", job, JobState.DONE, exit_code=0))

@@ -75,10 +75,12 @@ def test_an_untouched_pi_becomes_a_server_phase_by_phase() -> None:
         *("/var/lib/pscluster-deploy", "/var/lib/pscluster", "/var/lib/pscluster/home", "/var/lib/pscluster/jobs"),
     ]
     assert of_phase["storage"] == [
-        *("/srv/pscluster", "/srv/pscluster/shared", "/srv/pscluster/runs"),
+        *("/srv/pscluster", "/srv/pscluster/shared", "/srv/pscluster/data", "/srv/pscluster/runs"),
         *("nfs-server.service", "/etc/exports.d/pscluster.exports"),
     ]
-    assert of_phase["mounts"] == ["/etc/fstab", "/mnt/pscluster/shared", "/mnt/pscluster/runs"]
+    assert of_phase["mounts"] == [
+        *("/etc/fstab", "/mnt/pscluster/shared", "/mnt/pscluster/data", "/mnt/pscluster/runs")
+    ]
     assert of_phase["publish"] == [f"wheels/{ENVIRONMENT}"]
     assert of_phase["code"] == [ENVIRONMENT, "feedfacefeedface", "/opt/pscluster/current"]
     assert of_phase["firewall"] == [
@@ -94,7 +96,8 @@ def test_a_worker_s_node_gets_a_client_and_one_unit_and_publishes_nothing() -> N
     plans = plan(wish, untouched_cluster(wish.inventory))
     assert "install nfs-common, nftables" in subjects(plans, "rpi01")
     assert plans["storage"]["rpi01"] == plans["publish"]["rpi01"] == ()
-    assert [change.subject for change in plans["mounts"]["rpi01"]] == ["/etc/fstab", "/mnt/pscluster/shared"]
+    points = ["/mnt/pscluster/shared", "/mnt/pscluster/data"]
+    assert [change.subject for change in plans["mounts"]["rpi01"]] == ["/etc/fstab", *points]
     assert plans["services"]["rpi01"][-1].subject == "pscluster-worker-0.service"
 
 

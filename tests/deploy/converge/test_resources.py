@@ -92,11 +92,13 @@ def test_own_lines() -> None:
 
 def test_fstab_of_each_kind_of_node(inventory: Inventory) -> None:
     folders = shared_folders(inventory)
-    (worker,) = fstab_lines(inventory, "rpi01", folders)
+    worker, data = fstab_lines(inventory, "rpi01", folders)
+    assert data.startswith("192.168.1.26:/srv/pscluster/data /mnt/pscluster/data nfs4 ro,hard,_netdev,nofail,")
     assert worker.startswith("192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro,hard,_netdev,nofail,")
     assert "x-systemd.automount" in worker
     assert fstab_lines(inventory, "rpi11", folders) == (
         "/srv/pscluster/shared /mnt/pscluster/shared none bind,nofail 0 0",
+        "/srv/pscluster/data /mnt/pscluster/data none bind,nofail 0 0",
         "/srv/pscluster/runs /mnt/pscluster/runs none bind,nofail 0 0",
     )
 

@@ -41,7 +41,7 @@ def test_a_cluster_that_runs_is_well(running: dict[str, MachineFacts]) -> None:
     assert all(row.well for row in rows), [row.trouble for row in rows]
     server = rows[10]
     assert (server.roles, server.ports) == ("ps:0 ready, worker:10 ready", "2222 9200 2223 9201")
-    assert (server.mounts, server.release) == ("2/2", "feedface")
+    assert (server.mounts, server.release) == ("3/3", "feedface")
     assert rows[0].memory == "250/950 MB"
     assert rows[0].temperature == "48 °C"
     assert rows[0].to_json()["well"] is True
@@ -50,7 +50,9 @@ def test_a_cluster_that_runs_is_well(running: dict[str, MachineFacts]) -> None:
 
 def test_what_is_wrong_with_a_node_is_in_its_row(running: dict[str, MachineFacts]) -> None:
     facts = running["rpi01"]
-    assert row_of(replace(facts, mounts={})).trouble == "/mnt/pscluster/shared is not mounted"
+    assert row_of(replace(facts, mounts={})).trouble == (
+        "/mnt/pscluster/shared is not mounted; /mnt/pscluster/data is not mounted"
+    )
     assert row_of(replace(facts, listening={2223: "x"})).trouble == "no process listens on port 9201 of worker:0"
     assert row_of(replace(facts, listening={2223: "x"})).ports == "2223 9201!"
     hot = row_of(replace(facts, temperature_celsius=84.6, throttled=0x4))

@@ -23,7 +23,7 @@ def test_the_unit_runs_one_job_as_the_service_user(inventory: Inventory) -> None
     assert "User=pscluster" in lines
     assert not [line for line in lines if line.startswith(("StandardOutput=", "StandardError="))]  # root would open it
     assert "Environment=HOME=/var/lib/pscluster/home XDG_CACHE_HOME=/var/lib/pscluster/home/cache" in lines
-    assert "ReadWritePaths=/var/lib/pscluster /mnt/pscluster/runs" in lines
+    assert "ReadWritePaths=/var/lib/pscluster /mnt/pscluster/runs -/mnt/pscluster/data" in lines
     assert unit_of_job("20261121T2230-train") == "pscluster-job@20261121T2230-train.service"
 
 

@@ -39,13 +39,17 @@ def test_each_client_has_an_entry_of_its_own_and_one_may_write(workers: int, dat
     text = exports(inventory, shared_folders(inventory))
     entries = re.findall(r"(\S+)\(([^)]*)\)", text)
     assert not re.search(r"\*|no_root_squash|0777|insecure|/\d+\(", text)
-    readers = [client for client, options in entries if "ro" in options.split(",")]
-    writers = [client for client, options in entries if "rw" in options.split(",")]
-    assert readers == [inventory.hosts[node.name] for node in inventory.nodes if node.name != f"n{server}"]
-    assert writers == ([] if server == coordinator else [inventory.hosts[f"n{coordinator}"]])
+    others = [inventory.hosts[node.name] for node in inventory.nodes if node.name != f"n{server}"]
+    writer = [] if server == coordinator else [inventory.hosts[f"n{coordinator}"]]
+    found = {line.split()[0].rpartition("/")[2]: re.findall(r"(\S+)\((r[ow]),", line) for line in text.splitlines()[1:]}
+    assert found.get("shared", []) == [(client, "ro") for client in others]
+    assert found.get("runs", []) == [(client, "rw") for client in writer]
+    assert found.get("data", []) == [(client, "rw" if client in writer else "ro") for client in others]
     for _, options in entries:
         assert {"all_squash", "anonuid=890", "anongid=890", "sync"} <= set(options.split(","))
-    assert {line.split()[0] for line in text.splitlines()[1:]} <= {"/srv/pscluster/shared", "/srv/pscluster/runs"}
+    assert {line.split()[0] for line in text.splitlines()[1:]} <= {
+        f"/srv/pscluster/{part}" for part in ("shared", "data", "runs")
+    }
 
 
 @pytest.mark.parametrize(("nodes", "threads"), [(2, 8), (4, 8), (5, 10), (16, 32)])
