@@ -16,10 +16,13 @@ from cluster.pages.drawing import STATIC, Drawing
 from cluster.pages.report import report
 from cluster.pages.run_files import Run, run_of
 from cluster.pages.server import PageServer
+from cluster.status.parts import Figures
 from cluster.status.view import ConfusionView, RunView
 from tests.pages.browser import Scheme, chromium, looking
 from tests.pages.example import LABELS, begun, estimating, failed, hostile, training
 from tests.pages.folders import left, pi_result, train_result
+from tests.pages.other_tasks import left as left_of
+from tests.pages.other_tasks import many_classes, multilabel, regression, regression_that_ended
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -31,6 +34,12 @@ VIEWS = {
     "failed": failed(),
     "hostile": hostile(),
 }
+OTHERS = {
+    "regression": regression_that_ended().view(61.0),
+    "labels": multilabel().view(61.0),
+    "classes": many_classes().view(61.0),
+}
+"""Runs that learn something else than activities."""
 SIZES: list[tuple[int, Scheme]] = [(400, "light"), (400, "dark"), (1600, "light"), (1600, "dark")]
 SIZE_NAMES = [f"{width}-{scheme}" for width, scheme in SIZES]
 PATIENCE_MILLISECONDS = 30_000
@@ -68,6 +77,36 @@ def test_the_page_looks_well(browser: Browser, name: str, width: int, scheme: Sc
         expect(seen.page.locator("#lost")).to_have_text("")
         for summary in seen.page.locator("summary:visible").all():
             summary.click()
+        seen.looks_well()
+
+
+def test_pages_and_reports_of_other_tasks_look_well(browser: Browser, tmp_path: Path) -> None:
+    for view in OTHERS.values():
+        with serving(Shown(view)) as address, looking(browser, address, 400, "dark") as seen:
+            seen.looks_well()
+    runs = [
+        run_of(left_of(tmp_path / f"2026010{at}T000000Z-train", regression(3), Figures(loss=1.0, others={"r2": 0.1})))
+        for at in (1, 2)
+    ]
+    texts = {name: report(Run(tmp_path, view)) for name, view in OTHERS.items()}
+    for name, text in {**texts, "several": comparison(runs)}.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text)
+        with looking(browser, path.as_uri()) as seen:
+            for summary in seen.page.locator("summary:visible").all():
+                summary.click()
+            seen.looks_well()
+
+
+def test_a_page_that_learns_what_a_regression_measures_gets_its_charts(browser: Browser) -> None:
+    shown = Shown(regression(0).view(61.0))
+    with serving(shown) as address, looking(browser, address) as seen:
+        expect(seen.page.locator("#chart-loss")).to_be_visible()
+        assert seen.page.locator("#chart-accuracy, #confusion-name").count() == 0
+        shown.now = regression(2).view(61.0)
+        expect(seen.page.locator("#chart-other-0 canvas")).to_be_visible()
+        expect(seen.page.locator("#chart-other-2 h2")).to_have_text("R²")
+        expect(seen.page.locator(".tiles")).to_contain_text("MAE")
         seen.looks_well()
 
 
