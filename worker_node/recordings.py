@@ -63,3 +63,7 @@ class WorkerWindows:
         )
         chosen = (tf.gather(windows, rows) - standardization[0]) / standardization[1]
         return chosen, tf.gather(classes, rows)
+
+    def gather_weights(self, rows: Any) -> Any:
+        """How much each of `rows`, int32 (n,), counts: float32 (n,); None for a set without weights."""
+        return None

@@ -158,6 +158,9 @@ class Terminal:
                     self._busy.enter_context(self._display.busy("validation"))
             case events.EpochEnded():
                 self._say_epoch(event)
+            case events.StoppedEarly(stage, epoch):
+                self._close()
+                self._display.say(f"{stage}: stopped early after epoch {epoch}: {event.why()}")
             case events.FiguresComputed("test", figures):
                 self._close()
                 self._display.say(f"test: {figures.line()}")

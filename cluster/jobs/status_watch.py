@@ -47,7 +47,7 @@ PATIENCE_SECONDS = 30.0
 LAST_SECONDS = 5.0
 LOOPBACK = "127.0.0.1"
 
-URGENT = (events.EpochEnded, events.FaultInjected)
+URGENT = (events.EpochEnded, events.StoppedEarly, events.FaultInjected)
 """Written at once: a checkpoint may follow the one, the end of this process the other."""
 CHANGES = (events.WorkerChanged, events.EpochEnded, events.FiguresComputed, events.Ended, events.Resumed)
 """Events with which the numbers are written too."""

@@ -108,7 +108,7 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
             return _noted(replace(began, drawing_since=seconds) if name == "pi" else began, event, seconds)
         case events.Estimated(point):
             return replace(state, estimates=state.estimates.with_one(point))
-        case events.Noted() | events.Diverged() | events.FaultInjected() | events.Calibrated():
+        case events.Noted() | events.StoppedEarly() | events.Diverged() | events.FaultInjected() | events.Calibrated():
             return _noted(state, event, seconds)
         case events.Began():
             return _began(state, event)

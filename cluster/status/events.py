@@ -190,6 +190,23 @@ class FiguresComputed:
 
 
 @dataclass(frozen=True)
+class StoppedEarly:
+    """A fit ends after `epoch`, because its held-out figures have not got better for `patience` epochs.
+
+    `best_epoch` is the one whose parameters are used.
+    """
+
+    stage: Name
+    epoch: Count
+    best_epoch: Count
+    patience: Count
+
+    def why(self) -> str:
+        """In words."""
+        return f"no better for {self.patience} epoch{'s' * (self.patience != 1)} (best: epoch {self.best_epoch})"
+
+
+@dataclass(frozen=True)
 class UpdatesCounted:
     """Updates in the whole surviving history, as the parameter servers count them."""
 
@@ -334,7 +351,7 @@ Event = (
     Began | Opened | Resumed | Restored | Ended | Noted | StageBegan | Advanced | Validating | BatchesCut | Planned
     | Stepped | Updated | EpochEnded | FiguresComputed | UpdatesCounted | TrafficCounted | CheckpointWritten | Diverged
     | Evaluated | PointsDrawn | Estimated | Calibrated | FaultInjected | Looked | WorkerChanged | RoleSeen
-    | Sampled | TimelineKept | Counted
+    | Sampled | TimelineKept | Counted | StoppedEarly
 )  # fmt: skip
 
 Consumer = Callable[[Event], None]

@@ -37,6 +37,7 @@ KEPT: Mapping[str, type[Event]] = {
     "began": events.Began, "opened": events.Opened, "resumed": events.Resumed, "restored": events.Restored,
     "ended": events.Ended, "noted": events.Noted, "stage": events.StageBegan, "cut": events.BatchesCut,
     "planned": events.Planned, "epoch": events.EpochEnded, "figures": events.FiguresComputed,
+    "stopped": events.StoppedEarly,
     "totals": events.UpdatesCounted, "traffic": events.TrafficCounted, "checkpoint": events.CheckpointWritten,
     "diverged": events.Diverged, "estimated": events.Estimated, "calibrated": events.Calibrated,
     "fault": events.FaultInjected, "worker": events.WorkerChanged, "sampled": events.Sampled,

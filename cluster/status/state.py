@@ -268,6 +268,8 @@ def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
         case events.EpochEnded(stage, epoch, loss, validation=held_out):
             shown = "" if held_out is None else f", validation accuracy {held_out.accuracy:.4f}"
             return "stage", f"{stage}: epoch {epoch}, loss {loss:.4f}{shown}"
+        case events.StoppedEarly(stage, epoch):
+            return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
         case events.CheckpointWritten(taken, size, updates):
             return "checkpoint", f"checkpoint of {updates:,} updates, {size / 1e6:.1f} MB in {taken:.2f} s"
         case events.Diverged(reason):

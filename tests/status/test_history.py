@@ -27,6 +27,7 @@ from cluster.status.events import (
     Restored,
     Resumed,
     Stamped,
+    StoppedEarly,
     TrafficCounted,
     UpdatesCounted,
 )
@@ -107,6 +108,7 @@ ONE_OF_EACH: list[Stamped] = [
     (1.5, Noted("warning", "hot")), (2.0, Planned(3, 1, 0.01)), (3.0, UpdatesCounted(5, 1, 2, 1)),
     (4.0, TrafficCounted(1000, 2000, 5)), (5.0, CheckpointWritten(0.2, 4096, 5)), (6.0, Diverged("the loss is nan")),
     (7.0, FaultInjected("kill-worker", "worker:1")), (8.0, Calibrated({"worker:0": 2e6})), (9.0, Restored(1, 0)),
+    (10.0, StoppedEarly("train", 12, 7, 5)),
 ]  # fmt: skip
 
 
