@@ -144,6 +144,8 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
         return " or ".join(f"`{choice}`" for choice in get_args(annotation))
     if get_origin(annotation) is tuple:
         return "list of whole numbers"
+    if get_origin(annotation) is dict:
+        return "mapping of labels to numbers"
     branches = get_args(annotation)
     if branches:
         return " or ".join(_words(branch, metadata) for branch in branches)

@@ -12,6 +12,7 @@ from cluster.inventory.training import TrainJob
 from cluster.lazy import tf
 from cluster.models.network import Network
 from ps_node.steps import block_norm
+from worker_node.weights import LossWeights, weighted
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ def piece_sizes(batch_size: int, micro_batches: int) -> list[int]:
 class GradientOfBatch:
     """Computes a batch in micro-batches, side by side, and adds their gradients in a fixed binary tree."""
 
-    def __init__(self, network: Network, job: TrainJob) -> None:
+    def __init__(self, network: Network, job: TrainJob, weights: LossWeights | None = None) -> None:
+        """`weights`: how much each class counts in the loss; None counts all alike."""
         self._network, self._job = network, job
+        self._class_weights = weights.table if weights is not None else None
         layout = network.layout
         decayed = np.zeros(layout.trained_size, np.float32)
         for slot in layout.slots:
@@ -50,7 +53,9 @@ class GradientOfBatch:
         self._decayed = decayed
         self._piece = tf.function(self._of_piece, autograph=False)
 
-    def _of_piece(self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any) -> tuple[Any, ...]:
+    def _of_piece(
+        self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any, weights: Any
+    ) -> tuple[Any, ...]:
         layout, job, objective = self._network.layout, self._job, self._network.objective
         share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
         windows, classes = self._network.augmented(windows, classes, seed)
@@ -59,6 +64,7 @@ class GradientOfBatch:
             named = self._network.unpack(tf.concat([trained, statistics], 0))
             output = self._network.apply(named, windows, training=True, seed=seed)
             losses = objective.losses(classes, output.logits, smoothing=job.label_smoothing)
+            losses = weighted(losses, classes, self._class_weights, weights)
             loss = tf.reduce_sum(losses) / job.batch_size
             if output.penalty is not None:
                 loss += share * output.penalty
@@ -73,19 +79,24 @@ class GradientOfBatch:
         return loss, hits, gradient, new * share
 
     def pieces(
-        self, trained: Any, statistics: Any, windows: Any, classes: Any, sizes: Any, count: int, seed: Any
-    ) -> list[PieceGradient]:
+        self, trained: Any, statistics: Any, windows: Any, classes: Any, sizes: Any, count: int, seed: Any,
+        weights: Any = None,
+    ) -> list[PieceGradient]:  # fmt: skip
         """`count` micro-batches of `sizes` windows, which follow each other in `windows` (n, steps, channels).
 
-        `seed`, int32 (2,), is that of the first one's dropout; the next one's is one higher.
+        `seed`, int32 (2,), is that of the first one's dropout; the next one's is one higher. `weights`, float32 (n,),
+        is how much each window counts in the loss; None counts all alike.
         """
-        parts = zip(tf.split(windows, sizes, num=count), tf.split(classes, sizes, num=count), strict=True)
+        own = [None] * count if weights is None else tf.split(weights, sizes, num=count)
+        parts = zip(tf.split(windows, sizes, num=count), tf.split(classes, sizes, num=count), own, strict=True)
         return [
-            PieceGradient(*self._piece(trained, statistics, part, labels, seed + tf.constant([0, k])))
-            for k, (part, labels) in enumerate(parts)
+            PieceGradient(*self._piece(trained, statistics, part, labels, seed + tf.constant([0, k]), weight))
+            for k, (part, labels, weight) in enumerate(parts)
         ]
 
-    def __call__(self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any) -> BatchGradient:
+    def __call__(
+        self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any, weights: Any = None
+    ) -> BatchGradient:
         """Gradient at `trained` (trained_size,) and new statistics (statistics_size,) of a whole batch.
 
         `windows` are (batch_size, steps, channels), `seed` int32 (2,): each micro-batch drops its own units. A
@@ -93,7 +104,7 @@ class GradientOfBatch:
         """
         job = self._job
         sizes = piece_sizes(job.batch_size, job.pieces)
-        pieces = self.pieces(trained, statistics, windows, classes, sizes, job.pieces, seed)
+        pieces = self.pieces(trained, statistics, windows, classes, sizes, job.pieces, seed, weights)
         loss, hits = _sum([piece.loss for piece in pieces]), _sum([piece.hits for piece in pieces])
         gradient, new = _sum([piece.gradient for piece in pieces]), _sum([piece.statistics for piece in pieces])
         norm = block_norm(gradient, self._network.layout.trained_size)

@@ -118,6 +118,40 @@ class DataSettings(Section):
     window_stride: int = Field(64, ge=1, le=4096, description="samples from one window's start to the next one's")
 
 
+LARGEST_WEIGHT = 1e6
+
+
+def _class_weights(value: object) -> object:
+    """`none`, `balanced`, or a weight by label; checked here so that a wrong value is one problem."""
+    if value in (None, "none"):
+        return None
+    if value == "balanced":
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise invalid(
+            "expected none, balanced, or a mapping of labels to weights", "write e.g. {WALKING: 1.0, SITTING: 2.5}"
+        )
+    for label, weight in value.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= LARGEST_WEIGHT:
+            raise invalid(
+                f"expected a number above 0, at most {LARGEST_WEIGHT:,.0f}, for the label {label!r}",
+                "write e.g. 2.5; labels left out have 1",
+            )
+    return {label: float(weight) for label, weight in value.items()}
+
+
+ClassWeights = Annotated[Literal["balanced"] | dict[str, float] | None, BeforeValidator(_class_weights)]
+
+
+class EarlyStopping(Section):
+    """Ends a training whose validation accuracy has not got better for a number of epochs."""
+
+    patience: int = Field(ge=1, le=100_000, description="epochs without a better one, after which the training ends")
+    min_delta: float = Field(
+        0.0, ge=0.0, description="an epoch is better, and selected, if its accuracy is higher by more than this"
+    )
+
+
 def _subjects(value: object) -> object:
     """A count or a list of ids; checked here so that a wrong value is one problem, not one a branch."""
     if isinstance(value, bool) or not isinstance(value, int | tuple):
@@ -181,12 +215,20 @@ class _Keys(Section):
     )
     l2: float = Field(0.0, ge=0.0, le=1.0, description="weight of the squared weights in the loss")
     label_smoothing: Fraction = Field(0.05, description="share of each label spread over all classes")
+    class_weights: ClassWeights = Field(
+        None,
+        description="what the loss of an example is multiplied by, for its class: `none`, `balanced` (the rarer, the "
+        "more: examples / (classes x examples of the class)), or a mapping of labels to weights",
+    )
     keep_probability: float = Field(
         1.0, gt=0.0, le=1.0, description="share of units that dropout keeps; 1 is no dropout"
     )
     replay_worst_batches: int = Field(0, ge=0, le=1000, description="batches of highest loss trained again each epoch")
     validation_subjects: Subjects = Field(
         3, description="training subjects held out to choose the epoch by: how many, or a list of ids; 0 is none"
+    )
+    early_stopping: EarlyStopping | None = Field(
+        None, description="ends the training when validation gets no better; null trains all epochs"
     )
     refit: bool = Field(False, description="train the recipe once more on all training subjects, then test that")
     codec: CodecConfig = CODECS["fp32"].Options()
@@ -215,6 +257,16 @@ class _Keys(Section):
                 f"take {whole}, or mode {pushes}",
             )
         return codec
+
+    @field_validator("early_stopping")
+    @classmethod
+    def _has_a_validation(cls, stopping: EarlyStopping | None, known: ValidationInfo) -> EarlyStopping | None:
+        if stopping is not None and known.data.get("validation_subjects") == 0:
+            raise invalid(
+                "it goes by the validation, and validation_subjects is 0, which holds out nothing",
+                "hold out subjects, e.g. validation_subjects: 3, or set it to null",
+            )
+        return stopping
 
     @field_validator("micro_batches")
     @classmethod

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
 from cluster.errors import UsageError, reason_of
@@ -58,6 +58,18 @@ def settings_of(job: TrainJob) -> dict[str, Any]:
     return {key: value for key, value in described.items() if key not in MAY_DIFFER}
 
 
+def _completed(then: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a checkpoint, with the defaults of keys that this version has and the one that wrote it had not.
+
+    What this version cannot read stays as it is.
+    """
+    try:
+        given = {key: tuple(value) if isinstance(value, list) else value for key, value in then.items()}
+        return settings_of(TrainJob.model_validate(given))
+    except ValidationError:
+        return then
+
+
 def resume(run: Path, job: TrainJob, dataset_sha256: str, size: int) -> tuple[Resumption | None, tuple[str, ...]]:
     """The run's newest whole checkpoint, and a line for each that was refused; None if there is none.
 
@@ -77,7 +89,7 @@ def resume(run: Path, job: TrainJob, dataset_sha256: str, size: int) -> tuple[Re
 
 def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256: str, size: int) -> Resumption:
     facts, tensors = checkpoint.facts, checkpoint.tensors
-    then = facts["settings"]
+    then = _completed(facts["settings"])
     job = job if isinstance(job.micro_batches, int) else job.cut_into(int(then["micro_batches"]))
     now = settings_of(job)
     differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from cluster.errors import UsageError
+from cluster.inventory.training import EarlyStopping, TrainJob
 from cluster.parameters import Vector
 from cluster.status.parts import Figures, StalenessCount
 
@@ -42,23 +43,28 @@ class Plan:
     """
 
     def __init__(
-        self, rows: Rows, batch_size: int, epochs: int, replayed: int, seed: int, batches_per_update: int = 1
-    ) -> None:
-        """Raises UsageError if there are fewer rows than a batch holds."""
+        self, rows: Rows, batch_size: int, epochs: int, replayed: int, seed: int, batches_per_update: int = 1,
+        *, until: int | None = None,
+    ) -> None:  # fmt: skip
+        """A plan of `epochs` epochs, of which only the first `until` are trained, if that is given.
+
+        Raises UsageError if there are fewer rows than a batch holds.
+        """
         if len(rows) < batch_size:
             raise UsageError(
                 f"jobs.train.batch_size: a batch of {batch_size} windows cannot be filled from {len(rows)} training "
                 f"windows: set it to at most {len(rows)}"
             )
         self._rows, self._seed, self._group = rows, seed, batches_per_update
-        self.batch_size, self.epochs = batch_size, epochs
+        self.batch_size, self.epochs = batch_size, epochs if until is None else min(until, epochs)
         self._fresh = len(rows) // batch_size
         self.replayed = min(replayed, self._fresh)
         self.batches_per_epoch = self._fresh + self.replayed
         self.batches = epochs * self.batches_per_epoch
+        """Of all epochs: the learning rate's schedule is over these."""
         self.fresh_updates = -(-self._fresh // batches_per_update)
         self.per_epoch = self.fresh_updates + -(-self.replayed // batches_per_update)
-        self.updates = epochs * self.per_epoch
+        self.updates = self.epochs * self.per_epoch
 
     def fresh(self, epoch: int) -> list[Update]:
         """The updates of `epoch` (from 0) that see each window once."""
@@ -91,6 +97,16 @@ def chunks(rows: Rows, size: int) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
         weights = np.zeros(size, np.float32)
         weights[: len(piece)] = 1.0
         yield np.resize(piece, size).astype(np.int32), weights
+
+
+def is_better(found: Figures, best: Figures | None, early: EarlyStopping | None) -> bool:
+    """Whether an epoch with `found` replaces the one selected so far: it is better, by `min_delta` if any."""
+    return found.better_than(best, early.min_delta if early is not None else 0.0)
+
+
+def epochs_of_refit(job: TrainJob, chosen: "FitFacts") -> int:
+    """Epochs that a refit trains: all, with early stopping as many as the selected epoch of the fit before it."""
+    return job.epochs if job.early_stopping is None else chosen.epoch
 
 
 LATEST = 4096
@@ -130,6 +146,12 @@ class FitFacts:
         """Everything but the vector, as JSON."""
         kept: dict[str, Any] = _FACTS.dump_python(self, mode="json")
         return kept
+
+    def stopped(self, early: EarlyStopping | None, epochs: int) -> bool:
+        """Whether the fit ended, or ends, before `epochs` epochs because its validation got no better."""
+        if early is None or self.selected is None or self.epochs_done >= epochs:
+            return False
+        return self.epochs_done - self.epoch >= early.patience
 
     def throughput(self) -> dict[str, float | None]:
         """The entry of `result.json`."""

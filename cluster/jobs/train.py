@@ -26,7 +26,7 @@ from cluster.jobs import checkpointing, evaluate
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
 from cluster.jobs.evaluate import Evaluation, Evaluator, figures_computed
-from cluster.jobs.fit import Fit, Plan, Rows
+from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
 from cluster.jobs.job_metrics import TrainingMetrics
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs
@@ -41,6 +41,7 @@ from cluster.status.events import BatchesCut, Diverged, Restored, StageBegan, Up
 from cluster.status.parts import Figures
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
+from worker_node.weights import LossWeights
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,11 @@ class TrainRun(Job):
         self.train_rows, self.validation_rows = split_validation(
             self.dataset.subjects()[known], job.validation_subjects, job.seed, classes
         )
+        if job.early_stopping is not None and not len(self.validation_rows):
+            raise UsageError(
+                f"jobs.train.early_stopping: it goes by the validation, for which these {self.dataset.train_windows} "
+                "training windows are too few: set it to null, or use more recordings"
+            )
         self._plan(self.train_rows)
         self.network = self.report.network = self._network(app)
         try:
@@ -106,7 +112,17 @@ class TrainRun(Job):
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)
         self.standardization = Standardization.of(self.dataset, self.train_rows)
+        self.weights = self._weights()
         self.cancel.check()
+
+    def _weights(self) -> LossWeights:
+        """How much each class and each example counts. Raises UsageError."""
+        dataset, rows, setting = self.dataset, self.train_rows, self.job.class_weights
+        if dataset.task != CLASSIFICATION and setting is not None:
+            raise UsageError(f"jobs.train.class_weights: {dataset.source} is for {dataset.task}, without classes: null")
+        own = None if dataset.weights is None else dataset.mapped(dataset.weights)[rows]
+        classes = dataset.classes()[rows] if dataset.task == CLASSIFICATION else np.zeros(len(rows), np.int32)
+        return LossWeights.of(setting, dataset.labels, classes, own)
 
     def _network(self, app: App | None) -> Network:
         """The app's model, or the built-in one that the job names. Raises UsageError."""
@@ -194,7 +210,7 @@ class TrainRun(Job):
             dispatcher.holders = dispatcher.live
             places = {task: device("worker", task) for task in sorted(dispatcher.live)}
         with self.display.busy("placing the parameters, tracing the network"):
-            mode = mode_of(Setup(job, network, windows, state, places, session.workers, speeds))
+            mode = mode_of(Setup(job, network, windows, state, places, session.workers, speeds, weights=self.weights))
             functions |= mode.functions
             evaluation = Evaluation(network, windows, mode.shards)
             functions[evaluate.FUNCTION] = evaluation.function
@@ -259,10 +275,12 @@ class TrainRun(Job):
         )  # fmt: skip
 
     def complete(self) -> bool:
-        """Whether every epoch was trained, of the refit too if one was asked for, and the model tested."""
-        used, report = self.report.used, self.report
-        refitted = report.refitted or not self.job.refit or not len(self.validation_rows)
-        return report.final is not None and used is not None and used.epochs_done == self.job.epochs and refitted
+        """Whether every epoch was trained that was due, of the refit too if one was asked for, and the model tested."""
+        used, report, job = self.report.used, self.report, self.job
+        refitted = report.refitted or not job.refit or not len(self.validation_rows)
+        if report.final is None or used is None or not refitted:
+            return False
+        return report.refitted or used.epochs_done == job.epochs or used.stopped(job.early_stopping, job.epochs)
 
     def elapsed_seconds(self) -> float:
         """Since the run began, without the pauses between coordinators."""
@@ -288,27 +306,29 @@ class TrainRun(Job):
         if len(fits) == 1:
             initial = self.network.initial(self.job.seed)
             shards.reset(initial)
-            fits.append(Fit(vector=initial, first_id=chosen.first_id + self._plan(self.train_rows).updates))
-        refit = fits[1]
-        self._fit(trainer, "refit", refit, every_row, None)
-        if refit.epochs_done < self.job.epochs:
+            done = chosen.epochs_done * self._plan(self.train_rows).per_epoch
+            fits.append(Fit(vector=initial, first_id=chosen.first_id + done))
+        refit, due = fits[1], epochs_of_refit(self.job, chosen)
+        self._fit(trainer, "refit", refit, every_row, None, until=due)
+        if refit.epochs_done < due:
             # A refit that was cut short is a worse model than the finished one it was to replace.
             self.standardization = before
             return chosen
         self.report.refitted = True
         return refit
 
-    def _plan(self, rows: Rows | Any) -> Plan:
+    def _plan(self, rows: Rows | Any, until: int | None = None) -> Plan:
         job = self.job
         return Plan(
             rows.astype(np.int32), job.batch_size, job.epochs, job.replay_worst_batches, job.seed,
-            job.facts.batches(job.mode_options),
+            job.facts.batches(job.mode_options), until=until,
         )  # fmt: skip
 
     def _fit(
-        self, trainer: Trainer, stage: str, fit: Fit, rows: Any, validate: Callable[[], Figures | None] | None
-    ) -> None:
-        plan = self._plan(rows)
+        self, trainer: Trainer, stage: str, fit: Fit, rows: Any, validate: Callable[[], Figures | None] | None,
+        until: int | None = None,
+    ) -> None:  # fmt: skip
+        plan = self._plan(rows, until)
         self.stream.emit(StageBegan(stage, plan.updates, "updates"))
         try:
             trainer.fit(stage, fit, plan, self.standardization, validate, self._count_updates)

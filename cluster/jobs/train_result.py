@@ -78,6 +78,7 @@ class TrainReport:
                 "epoch": chosen.epoch if chosen else None,
                 **describe_figures(chosen.selected if chosen else None),
             },
+            "stopped_early": self._stopped_early(),
             "confusion": self.confusion.tolist() if self.confusion is not None else None,
             "updates": {
                 "scheduled": sum(fit.scheduled for fit in self.fits),
@@ -98,6 +99,13 @@ class TrainReport:
             "same_bits": self.same_bits,
             "parameters_sha256": digest_of(self.used.vector) if self.used else None,
         }
+
+    def _stopped_early(self) -> dict[str, int] | None:
+        job = self.inventory.jobs.train
+        early, chosen = job.early_stopping, self.fits[0] if self.fits else None
+        if early is None or chosen is None or not chosen.stopped(early, job.epochs):
+            return None
+        return {"epoch": chosen.epochs_done, "patience": early.patience}
 
 
 def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:

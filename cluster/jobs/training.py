@@ -12,12 +12,12 @@ from cluster.errors import ClusterError
 from cluster.inventory.training import Constant, OneCycle, TrainJob
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import RunKeeper
-from cluster.jobs.fit import Cursor, Fit, Plan, Update
+from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
 from cluster.jobs.modes.mode import ItemResult, Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.session import Runner
 from cluster.models.objective import Objective
-from cluster.status.events import Consumer, EpochEnded, Planned, Stepped, TrafficCounted, Updated
+from cluster.status.events import Consumer, EpochEnded, Planned, Stepped, StoppedEarly, TrafficCounted, Updated
 from cluster.status.parts import PARTS, Figures
 from cluster.status.state import Pace
 from worker_node.recordings import Standardization
@@ -89,7 +89,7 @@ class Trainer:
         self, stage: str, fit: Fit, plan: Plan, standardization: Standardization,
         validate: Callable[[], Figures | None] | None, after_epoch: Callable[[], object],
     ) -> None:  # fmt: skip
-        """Run the rest of the plan into `fit`. `stage` is `train` or `refit`.
+        """Run the rest of the plan into `fit`, or as much as early stopping leaves. `stage` is `train` or `refit`.
 
         Raises DivergedError naming the update and the learning rate. Ends early when cancelled, with the parameters of
         the selected epoch, or with those at hand if no epoch was finished.
@@ -101,7 +101,8 @@ class Trainer:
         )  # fmt: skip
         rate = self._rate(plan, fit.cursor.epoch * plan.batches_per_epoch)
         self._emit(Planned(plan.epochs, fit.cursor.epoch, rate))
-        while fit.cursor.epoch < plan.epochs and not self._cancel.asked:
+        early = self._job.early_stopping
+        while fit.cursor.epoch < plan.epochs and not self._cancel.asked and not fit.stopped(early, plan.epochs):
             epoch, windows, seconds = fit.cursor.epoch, fit.windows, fit.train_seconds
             self._epoch(plan, stretch, fit)
             if self._cancel.asked:
@@ -112,7 +113,7 @@ class Trainer:
             if self._cancel.asked:
                 break  # with the validation half done, if at all
             fit.epochs_done = epoch + 1
-            if validation is None or validation.better_than(fit.selected):
+            if validation is None or is_better(validation, fit.selected, early):
                 fit.vector, fit.epoch, fit.selected = self._mode.shards.read(), epoch + 1, validation
             now = time.monotonic()
             pace = pace.advanced(epoch + 1, now)
@@ -128,6 +129,8 @@ class Trainer:
             after_epoch()
             if self._keeper.due():
                 self._keeper.keep()
+        if early is not None and fit.stopped(early, plan.epochs):
+            self._emit(StoppedEarly(stage, fit.epochs_done, fit.epoch, early.patience))
         if fit.epochs_done == 0 and fit.scheduled:
             fit.vector = self._mode.shards.read()
 
@@ -228,7 +231,7 @@ class Trainer:
 
     def _refuse_divergence(self, mean: float, plan: Plan, epoch: int) -> None:
         guessing = self._objective.loss_of_guessing
-        if guessing is not None and mean > DIVERGED * guessing:
+        if guessing is not None and mean > DIVERGED * guessing * self._mode.weights.mean:
             last = (epoch + 1) * plan.per_epoch - 1
             rate = self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1)
             raise DivergedError(

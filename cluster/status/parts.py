@@ -80,13 +80,13 @@ class Figures:
         """The accuracy alone, which stands for all; the whole line where there is none."""
         return self.line() if self.accuracy is None else f"accuracy {written(self.accuracy)}"
 
-    def better_than(self, other: "Figures | None") -> bool:
-        """Whether the accuracy is higher, or, where one of them has none, the loss is lower."""
+    def better_than(self, other: "Figures | None", by: float = 0.0) -> bool:
+        """Whether the accuracy is higher, or, where one of them has none, the loss is lower: by more than `by`."""
         if other is None:
             return True
         if self.accuracy is not None and other.accuracy is not None:
-            return self.accuracy > other.accuracy
-        return self.loss < other.loss
+            return self.accuracy > other.accuracy + by
+        return self.loss < other.loss - by
 
 
 def written(value: float) -> str:

@@ -29,6 +29,23 @@ def test_a_value_is_read_as_yaml() -> None:
     assert train.clip_norm is None
 
 
+def test_a_section_that_is_null_is_written_key_by_key() -> None:
+    given = ["jobs.train.early_stopping.patience=5", "jobs.train.class_weights.WALKING=2"]
+    train = read(THREE_NODES, given).jobs.train
+    assert train.early_stopping is not None
+    assert (train.early_stopping.patience, train.early_stopping.min_delta) == (5, 0.0)
+    assert train.class_weights == {"WALKING": 2.0}
+    off = read(THREE_NODES, [*given, "jobs.train.early_stopping=", "jobs.train.class_weights=none"]).jobs.train
+    assert (off.early_stopping, off.class_weights) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("balanced", "balanced"), ("none", None), ("{A: 2, '1': 0.5}", {"A": 2.0, "1": 0.5})]
+)
+def test_class_weights(text: str, expected: object) -> None:
+    assert read(THREE_NODES, [f"jobs.train.class_weights={text}"]).jobs.train.class_weights == expected
+
+
 def test_a_node_is_named_or_counted() -> None:
     inventory = read(THREE_NODES, ["nodes.rpi02.address=192.168.1.40", "nodes.2.address=192.168.1.41"])
 

@@ -147,6 +147,41 @@ MISTAKES = {
         "each once",
         "[1, 7, 21]",
     ),
+    "early stopping without validation": (
+        ("epochs: 30", "validation_subjects: 0\n    early_stopping: {patience: 3}"),
+        22,
+        "jobs.train.early_stopping",
+        "validation_subjects is 0",
+        "validation_subjects: 3",
+    ),
+    "early stopping at once": (
+        ("epochs: 30", "early_stopping: {patience: 0}"),
+        21,
+        "jobs.train.early_stopping.patience",
+        "out of range",
+        "at least 1",
+    ),
+    "patience left out": (
+        ("epochs: 30", "early_stopping: {min_delta: 0.1}"),
+        21,
+        "jobs.train.early_stopping.patience",
+        "missing",
+        "add `patience:`",
+    ),
+    "class weights in words": (
+        ("epochs: 30", "class_weights: balance"),
+        21,
+        "jobs.train.class_weights",
+        "expected none, balanced, or a mapping",
+        "{WALKING: 1.0",
+    ),
+    "class weight of nothing": (
+        ("epochs: 30", "class_weights: {WALKING: 0}"),
+        21,
+        "jobs.train.class_weights",
+        "for the label 'WALKING'",
+        "labels left out have 1",
+    ),
     "unknown job": (("pi: {samples: 1000}", "pie: {samples: 1000}"), 17, "jobs.pie", "unknown key", "`pi`"),
 }
 

@@ -10,7 +10,8 @@ from cluster.checkpoints import CheckpointStore
 from cluster.checkpoints.store import read_newest
 from cluster.errors import UsageError
 from cluster.inventory.training import TrainJob
-from cluster.jobs.checkpointing import FOLDER, Counts, Resumption, RunKeeper, resume
+from cluster.jobs import checkpointing
+from cluster.jobs.checkpointing import FOLDER, Counts, Resumption, RunKeeper, resume, settings_of
 from cluster.jobs.fit import Cursor, Fit
 from cluster.jobs.roles import RoleTraffic, WireMeter
 from cluster.parameters import Layout, ParameterSpec
@@ -30,13 +31,15 @@ def state(updates: int) -> VectorState:
     return VectorState(values, {"first_moment": values + 1, "second_moment": values + 2}, updates, updates)
 
 
-def keeper(run: Path, updates: int, rolled_back: int = 0, fits: list[Fit] | None = None) -> RunKeeper:
+def keeper(
+    run: Path, updates: int, rolled_back: int = 0, fits: list[Fit] | None = None, job: TrainJob = JOB
+) -> RunKeeper:
     """As a run has it whose shards have applied so many updates."""
     layout = Layout([ParameterSpec("weights", (SIZE,))])
     shards = ParameterShards(layout, state(updates), Adam(), ["/device:CPU:0"])
     counts = Counts(updates, 4, rolled_back, 2, 1.5)
     return RunKeeper(
-        run, JOB, DATA, shards, lambda: counts, fits or [], WireMeter(RoleTraffic(10, 20, 0)), lambda _: None
+        run, job, DATA, shards, lambda: counts, fits or [], WireMeter(RoleTraffic(10, 20, 0)), lambda _: None
     )
 
 
@@ -68,6 +71,27 @@ def test_all_there_is_comes_back(tmp_path: Path) -> None:
     assert (found.counts.applied, found.counts.duplicates_dropped) == (90, 4)
     assert (found.counts.resumptions, found.counts.elapsed_seconds, found.counts.rolled_back) == (3, 1.5, 0)
     assert found.wire.carried.sent == 10
+
+
+@pytest.mark.parametrize("subjects", [3, (1, 2)])
+def test_a_key_that_is_newer_than_the_checkpoint_has_its_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subjects: int | tuple[int, ...]
+) -> None:
+    job = JOB.model_copy(update={"validation_subjects": subjects})
+
+    def older(now: TrainJob) -> dict[str, Any]:
+        described = settings_of(now)
+        del described["class_weights"], described["optimizer"]["decay_biases"]
+        return described
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpointing, "settings_of", older)
+        with keeper(tmp_path, 3, job=job) as kept:
+            kept.keep()
+    assert resumed(tmp_path, job).state.next_id == 3
+    decaying = job.optimizer.model_copy(update={"decay_biases": False})
+    with pytest.raises(UsageError, match=r"jobs\.train\.optimizer was"):
+        resumed(tmp_path, job.model_copy(update={"optimizer": decaying}))
 
 
 def test_what_came_after_the_checkpoint_is_rolled_back_and_adds_up_over_several_ends(tmp_path: Path) -> None:

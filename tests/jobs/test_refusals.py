@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cluster.__main__ import main
@@ -56,6 +57,23 @@ def refusal(job: type[TrainRun | EvaluateRun], described: Inventory, folder: Pat
 def test_train_refuses(here: Path, settings: tuple[str, ...], words: str) -> None:
     described = inventory(here, "jobs.train.validation_subjects=1", *settings)
     assert words in refusal(TrainRun, described, here)
+
+
+def test_early_stopping_is_refused_where_too_few_windows_leave_no_validation(here: Path) -> None:
+    described = inventory(here, "jobs.train.batch_size=2", "jobs.train.early_stopping={patience: 2}")
+    own_recordings(here / "mine.npz", train=8)
+    content = dict(np.load(here / "mine.npz"))
+    del content["subject_train"]
+    np.savez(here / "mine.npz", **content)
+    assert "it goes by the validation, for which these 8 training windows are too few" in refusal(
+        TrainRun, described, here
+    )
+
+
+def test_a_weight_of_a_label_that_the_data_does_not_have_is_refused(here: Path) -> None:
+    described = inventory(here, "jobs.train.validation_subjects=0", "jobs.train.class_weights={walking: 2}")
+    said = refusal(TrainRun, described, here)
+    assert "jobs.train.class_weights: 'walking' is not a label of this data: choose among 0, 1, 2, 3" in said
 
 
 def test_faults_are_refused_where_there_is_no_worker_to_strike(here: Path) -> None:

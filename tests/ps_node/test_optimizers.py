@@ -96,7 +96,8 @@ def in_keras(optimizer: Any, spared: bool = False) -> Doubles:
         optimizer.learning_rate = np.float32(rate)
         given = [tf.constant(gradient[part], tf.float32) for part in parts]
         optimizer.apply_gradients(list(zip(given, variables, strict=True)))
-    return np.concatenate([np.asarray(variable) for variable in variables]).astype(np.float64)
+    ended: Doubles = np.concatenate([np.asarray(variable) for variable in variables]).astype(np.float64)
+    return ended
 
 
 def adam(weight_decay: float, beta_1: float, beta_2: float, epsilon: float) -> Doubles:

@@ -46,11 +46,10 @@ class AllreduceMode(Mode):
         self._sizes = np.array(piece_sizes(setup.job.batch_size, setup.job.pieces), np.int32)
         runs = runs_of(setup.job.pieces, tuple(setup.places), setup.speeds)
         self._runs = dict(zip(setup.devices, runs, strict=True))
-        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows, setup.gradient_of)}
 
-    def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
+    def _traced(self, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch) -> Traced:
         job, shards = self._job, self.shards
-        gradient_of = GradientOfBatch(network, job)
         working = {place: run for place, run in self._runs.items() if len(run)}
 
         def train(rows: Any, sizes: Any, rate: Any, seed: Any, standardization: Any) -> Any:
@@ -66,7 +65,7 @@ class AllreduceMode(Mode):
                     inputs, classes = windows.gather(mine, standardization)
                     pieces = gradient_of.pieces(
                         trained, statistics, inputs, classes, sizes[run.start : run.stop], len(run),
-                        seed + tf.constant([0, run.start]),
+                        seed + tf.constant([0, run.start]), windows.gather_weights(mine),
                     )  # fmt: skip
                     leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
                     parts += self._subtrees(run, place, leaves)

@@ -27,11 +27,10 @@ class AsynchronousMode(Mode):
             setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
             staleness_power=setup.job.staleness_power,
         )  # fmt: skip
-        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows, setup.gradient_of)}
 
-    def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
+    def _traced(self, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch) -> Traced:
         job, shards = self._job, self.shards
-        gradient_of = GradientOfBatch(network, job)
         sender = Sender(shards)
 
         def train(identifier: Any, rows: Any, rate: Any, seed: Any, standardization: Any, owner: Any) -> Any:
@@ -40,7 +39,7 @@ class AsynchronousMode(Mode):
             trained, statistics, versions = shards.pull()
             pulled = time_after(trained, statistics)
             inputs, classes = windows.gather(rows, standardization)
-            batch = gradient_of(trained, statistics, inputs, classes, seed)
+            batch = gradient_of(trained, statistics, inputs, classes, seed, windows.gather_weights(rows))
             computed = time_after(batch.gradient)
             outcome = sender.push(begun, batch.gradient, batch.statistics, identifier, rate, versions)
             pushed = time_after(outcome.fresh)

@@ -41,11 +41,10 @@ class LocalMode(Mode):
             statistics_rate=1.0 / setup.workers,
             remembering=bool(self._inner.slot_names) or not wire.push.stateless,
         )  # fmt: skip
-        self.functions = {FUNCTION: self._traced(setup.network, setup.windows)}
+        self.functions = {FUNCTION: self._traced(setup.network, setup.windows, setup.gradient_of)}
 
-    def _traced(self, network: Network, windows: WorkerWindows) -> Traced:
+    def _traced(self, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch) -> Traced:
         job, shards, inner = self._job, self.shards, self._inner
-        gradient_of = GradientOfBatch(network, job)
         sender = Sender(shards, own=len(inner.slot_names))
 
         def train(
@@ -59,7 +58,8 @@ class LocalMode(Mode):
 
             def step(k: Any, trained: Any, statistics: Any, slots: Any, figures: Any) -> tuple[Any, ...]:
                 inputs, classes = windows.gather(rows[k], standardization)
-                batch = gradient_of(trained, statistics, inputs, classes, seeds[k])
+                weights = windows.gather_weights(rows[k])
+                batch = gradient_of(trained, statistics, inputs, classes, seeds[k], weights)
                 after, moved = inner.stepped(
                     trained, slots, batch.gradient, rates[k], kept.count + tf.cast(k, tf.int64)
                 )

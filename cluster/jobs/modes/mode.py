@@ -20,7 +20,9 @@ from cluster.jobs.fit import Update
 from cluster.models.network import Network
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
+from worker_node.gradient import GradientOfBatch
 from worker_node.recordings import WorkerWindows
+from worker_node.weights import LossWeights
 
 import tensorflow as tf  # isort: skip
 
@@ -86,6 +88,7 @@ class Mode:
 
     def __init__(self, setup: "Setup") -> None:
         self._job, self._owner = setup.job, setup.owner
+        self.weights = setup.weights
         self.policy = setup.policy
         self.memories = Memories()
         """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
@@ -134,6 +137,8 @@ class Setup:
     speeds: Speeds
     owner: int = field(default_factory=_own_number)
     """A number of this run: a worker ignores what it remembers of another run."""
+    weights: LossWeights = field(default_factory=LossWeights)
+    """How much examples count in the loss."""
 
     @property
     def policy(self) -> Policy:
@@ -145,6 +150,11 @@ class Setup:
     def optimizer(self) -> Optimizer:
         """The job's optimizer."""
         return optimizer_of(self.job.optimizer)
+
+    @property
+    def gradient_of(self) -> GradientOfBatch:
+        """The gradient of the job's loss."""
+        return GradientOfBatch(self.network, self.job, self.weights)
 
     @property
     def wire(self) -> Wire:

@@ -56,7 +56,7 @@ class SynchronousMode(Mode):
         )  # fmt: skip
         self._finish(setup.state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = _Open()
-        gradient_of = GradientOfBatch(network, job)
+        gradient_of = setup.gradient_of
         self.functions: dict[str, Traced] = {
             part_function(count): self._traced(count, network, windows, gradient_of)
             for count in subtree_sizes(job.pieces)
@@ -83,7 +83,8 @@ class SynchronousMode(Mode):
             now = shards.advance(before, counted, share, before_rate)
             pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
-            pieces = gradient_of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed)
+            weights = windows.gather_weights(rows)
+            pieces = gradient_of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed, weights)
             leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
             node = tree_sum(leaves, shards.nodes.add)
             computed = time_after(node)

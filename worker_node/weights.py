@@ -1,0 +1,61 @@
+"""How much each example counts in the loss of a training: by its class, and by a weight of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.errors import UsageError
+from cluster.lazy import tf
+
+SHOWN_LABELS = 20
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """`table`, float32 (classes,), is None where all classes count alike; `mean` is over the training examples."""
+
+    table: NDArray[np.float32] | None = None
+    mean: float = 1.0
+
+    @classmethod
+    def of(
+        cls, setting: str | Mapping[str, float] | None, labels: Sequence[str], classes: NDArray[np.integer],
+        own: NDArray[np.floating] | None = None,
+    ) -> "LossWeights":  # fmt: skip
+        """What `jobs.train.class_weights` means for training examples of these `classes`, (n,) places in `labels`.
+
+        `own`, (n,), are the examples' own weights. Raises UsageError for a label that the data does not have.
+        """
+        table = None if setting is None else _table(setting, labels, classes)
+        each = np.ones(len(classes)) if table is None else table[classes].astype(np.float64)
+        mean = float((each if own is None else each * own).mean()) if len(classes) else 1.0
+        return cls(table, mean)
+
+
+def _table(setting: str | Mapping[str, float], labels: Sequence[str], classes: NDArray[np.integer]) -> Any:
+    if not isinstance(setting, str):
+        unknown = sorted(set(setting) - set(labels))
+        if unknown:
+            known = ", ".join(labels[:SHOWN_LABELS]) + (", ..." if len(labels) > SHOWN_LABELS else "")
+            raise UsageError(
+                f"jobs.train.class_weights: {unknown[0]!r} is not a label of this data: choose among {known}"
+            )
+        return np.array([setting.get(label, 1.0) for label in labels], np.float32)
+    counts = np.bincount(classes, minlength=len(labels))
+    present = counts > 0
+    # A class without training examples weighs nothing here: 1 instead of a division by zero.
+    balanced = len(classes) / (present.sum() * np.maximum(counts, 1))
+    return np.where(present, balanced, 1.0).astype(np.float32)
+
+
+def weighted(losses: Any, classes: Any, table: NDArray[np.float32] | None, weights: Any) -> Any:
+    """The losses (n,) of examples of `classes`, int32 (n,), each times its class's weight and its own, float32 (n,).
+
+    Without a table and without weights they stay as they are.
+    """
+    if table is not None:
+        losses = losses * tf.gather(tf.constant(table), classes)
+    return losses if weights is None else losses * weights
