@@ -110,7 +110,7 @@ class PendingJobs:
         self._path.unlink(missing_ok=True)
 
 
-def _environment_here(requirements: Path) -> str:
+def environment_here(requirements: Path) -> str:
     """Make the environment of a requirements file on this machine; its key, empty where ours has all of it."""
     from deploy.release.extras import Base, environment_for, locked  # most jobs need none of it
 
@@ -152,7 +152,7 @@ class ForegroundJobs(JobServices):
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`."""
         path = self._inventory.path
-        app = app_of_job(self._inventory, job, flags, _environment_here)
+        app = app_of_job(self._inventory, job, flags, environment_here)
         settings = [word for override in self._cluster.overrides for word in ("--set", override)]
         self._folder.create()  # it is missing where no job needed roles yet
         process = JobProcess(
