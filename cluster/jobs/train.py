@@ -93,6 +93,7 @@ class TrainRun(Job):
         self.dataset = self.report.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit, app
         )
+        self.unit, self.task_type = self.dataset.unit, self.dataset.task
         known = slice(self.dataset.train_windows)
         classes = self.dataset.classes()[known] if self.dataset.task == CLASSIFICATION else None
         self.train_rows, self.validation_rows = split_validation(

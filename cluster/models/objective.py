@@ -92,6 +92,11 @@ class Objective(ABC):
         del sums
         return np.zeros((0, 0), np.int64)
 
+    def by_label(self, sums: Values) -> list[tuple[int, int, int]]:
+        """For each of several labels at once how often it was right, wrong and missed; empty for other tasks."""
+        del sums
+        return []
+
     def no_confusion(self) -> NDArray[np.int64]:
         """What `confusion` answers before the first example."""
         return np.zeros((0, 0), np.int64)
@@ -199,6 +204,11 @@ class Multilabel(Objective):
         by_label = _by_class(sums["hits"], sums["true"], sums["predicted"])
         others = {"label_accuracy": labels_right, **own}
         return {"accuracy": float(sums["exact"]) / examples, "loss": loss, "others": others, **by_label}
+
+    def by_label(self, sums: Values) -> list[tuple[int, int, int]]:
+        """See Objective."""
+        columns = (sums["hits"], sums["predicted"] - sums["hits"], sums["true"] - sums["hits"])
+        return [(int(right), int(wrong), int(missed)) for right, wrong, missed in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)

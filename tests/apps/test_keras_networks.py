@@ -35,7 +35,7 @@ def batch(name: str) -> tuple[Any, Any]:
     return inputs.astype(dtype), random.integers(0, OUTPUTS, BATCH).astype(np.int32)
 
 
-def gradient_in_keras(found: KerasNetwork, inputs: Any, targets: Any, seed: Any) -> tuple[float, dict[str, Any], Any]:
+def gradient_in_keras(found: KerasNetwork, inputs: Any, targets: Any, seed: Any) -> tuple[float, list[Any], Any]:
     """Loss and gradients by variable as Keras computes them, with the seeds that the engine gives its generators."""
     model = found.filled(found.initial(SEED))
     sites = [each for each in model.non_trainable_variables if each.path.endswith("seed_generator_state")]

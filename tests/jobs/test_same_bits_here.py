@@ -6,14 +6,14 @@ import numpy as np
 
 from cluster.inventory import TrainJob
 from cluster.models.layers import Dense, Dropout
-from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Problem, Tensors
 from cluster.models.thesis import ThesisModel
 from tests.jobs.steps_here import PROBLEM, UPDATES, recordings, trained
 
 import tensorflow as tf  # isort: skip
 
 
-class Scaled(Network):
+class Scaled(BuiltIn):
     """Its gradient and its statistics run through several factors that are known when it is traced.
 
     TensorFlow's graph optimizer multiplies such factors with each other, and with the share of a micro-batch in its
@@ -24,6 +24,10 @@ class Scaled(Network):
         self._hidden, self._head = Dense("hidden", problem.channels, 32), Dense("head", 32, problem.classes)
         self._dropout = Dropout(problem.keep_probability, site=0)
         super().__init__(ThesisModel(), problem, [self._hidden, self._head])
+
+    @classmethod
+    def widest_layer(cls, options: ThesisModel) -> int:
+        return 32
 
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
         hidden = self._dropout(tf.nn.relu(self._hidden(parameters, windows)), training=training, seed=seed)

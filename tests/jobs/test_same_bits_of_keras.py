@@ -1,6 +1,7 @@
 """A Keras model ends with the same bits in `single`, `sync` and `allreduce`, on the cluster's own roles."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,8 @@ def digest(cluster: Cluster, mode: str) -> str:
         f"jobs.train.data.source={cluster.folder / 'mine.npz'}", "jobs.train.batch_size=20", "jobs.train.epochs=1",
         "jobs.train.micro_batches=4", "jobs.train.validation_subjects=0", f"jobs.train.mode={mode}",
     )  # fmt: skip
-    done = cluster.job("train", *settings, program="tests.jobs.keras_program")
+    app = Path(__file__).parents[1] / "apps" / "recurrent.py"
+    done = cluster.job("train", *settings, f"jobs.train.app={app}")
     assert done.code == 0, done.errors
     assert done.result["updates"]["applied"] == UPDATES
     assert (done.result["model"]["parameters"], done.result["model"]["statistics"]) == (PARAMETERS, STATISTICS)

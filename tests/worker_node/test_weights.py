@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cluster.errors import UsageError
 from cluster.inventory import TrainJob
 from cluster.models.network import build
-from worker_node.gradient import BatchGradient, GradientOfBatch, cross_entropy
+from worker_node.gradient import BatchGradient, GradientOfBatch
 from worker_node.weights import LossWeights, weighted
 
 import tensorflow as tf  # isort: skip
@@ -79,7 +79,7 @@ def by_hand(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float32]]:
     with tf.GradientTape() as tape:
         tape.watch(vector)
         output = network.apply(network.unpack(vector), tf.constant(windows()), training=True, seed=tf.constant([0, 0]))
-        losses = cross_entropy(output.logits, CLASSES, len(LABELS), 0.1)
+        losses = network.objective.losses(CLASSES, output.logits, smoothing=0.1)
         loss = tf.reduce_sum(losses * weights.astype(np.float32)) / BATCH
     return float(loss), tape.gradient(loss, vector).numpy()[: network.layout.trained_size]
 
