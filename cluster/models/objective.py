@@ -67,9 +67,15 @@ class Objective(ABC):
             LOSS: tf.reduce_sum(self.losses(targets, answers) * counts),
             **self._sums(targets, answers, counts),
         }
-        for name, values in ({} if self.metrics is None else dict(self.metrics(targets, answers))).items():
+        for name, values in self._own(targets, answers).items():
             found[f"{OWN}{name}"] = tf.reduce_sum(_an_example(f"metrics: {name}", values) * counts)
         return found
+
+    def _own(self, targets: Any, answers: Any) -> Mapping[str, Any]:
+        measured = {} if self.metrics is None else self.metrics(targets, answers)
+        if not isinstance(measured, Mapping):
+            raise UsageError(f"metrics(): expected {{name: values}}, got {type(measured).__name__}: return a dict")
+        return measured
 
     @abstractmethod
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ BATCH, STEPS, CHANNELS = 12, 8, 3
 def test_balanced_is_scikit_learns() -> None:
     """`n_samples / (n_classes * np.bincount(y))`, and the example of `compute_class_weight`'s page."""
     found = LossWeights.of("balanced", LABELS[:3], CLASSES)
+    assert found.table is not None
     np.testing.assert_allclose(found.table, len(CLASSES) / (3 * np.bincount(CLASSES)), rtol=1e-6)
     assert found.mean == pytest.approx(1.0)
     documented = LossWeights.of("balanced", ("a", "b"), np.array([1, 1, 1, 1, 0, 0]))
@@ -64,7 +65,8 @@ def gradient(weights: LossWeights | None, own: Any = None, **given: Any) -> Batc
     network = build(job.model, window_steps=STEPS, channels=CHANNELS, classes=len(LABELS))
     trained, statistics = np.split(network.initial(1), [network.layout.trained_size])
     arguments = [tf.constant(part) for part in (trained, statistics, windows(), CLASSES)]
-    return GradientOfBatch(network, job, weights)(*arguments, tf.constant([0, 0]), own)
+    result: BatchGradient = GradientOfBatch(network, job, weights)(*arguments, seed=tf.constant([0, 0]), weights=own)
+    return result
 
 
 def windows() -> NDArray[np.float32]:
