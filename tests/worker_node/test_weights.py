@@ -64,8 +64,8 @@ def gradient(weights: LossWeights | None, own: Any = None, **given: Any) -> Batc
     )  # fmt: skip
     network = build(job.model, window_steps=STEPS, channels=CHANNELS, classes=len(LABELS))
     trained, statistics = np.split(network.initial(1), [network.layout.trained_size])
-    arguments = [tf.constant(part) for part in (trained, statistics, windows(), CLASSES)]
-    result: BatchGradient = GradientOfBatch(network, job, weights)(*arguments, seed=tf.constant([0, 0]), weights=own)
+    a, b, c, d = (tf.constant(part) for part in (trained, statistics, windows(), CLASSES))
+    result: BatchGradient = GradientOfBatch(network, job, weights)(a, b, c, d, tf.constant([0, 0]), own)
     return result
 
 
