@@ -144,11 +144,14 @@ ClassWeights = Annotated[Literal["balanced"] | dict[str, float] | None, BeforeVa
 
 
 class EarlyStopping(Section):
-    """Ends a training whose validation accuracy has not got better for a number of epochs."""
+    """Ends a training whose validation has not got better for a number of epochs."""
 
     patience: int = Field(ge=1, le=100_000, description="epochs without a better one, after which the training ends")
     min_delta: float = Field(
-        0.0, ge=0.0, description="an epoch is better, and selected, if its accuracy is higher by more than this"
+        0.0,
+        ge=0.0,
+        description="an epoch is better, and selected, if its accuracy is higher by more than this; its loss lower, "
+        "where there is no accuracy",
     )
 
 

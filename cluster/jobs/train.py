@@ -113,17 +113,8 @@ class TrainRun(Job):
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)
         self.standardization = Standardization.of(self.dataset, self.train_rows)
-        self.weights = self._weights()
+        self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
-
-    def _weights(self) -> LossWeights:
-        """How much each class and each example counts. Raises UsageError."""
-        dataset, rows, setting = self.dataset, self.train_rows, self.job.class_weights
-        if dataset.task != CLASSIFICATION and setting is not None:
-            raise UsageError(f"jobs.train.class_weights: {dataset.source} is for {dataset.task}, without classes: null")
-        own = None if dataset.weights is None else dataset.mapped(dataset.weights)[rows]
-        classes = dataset.classes()[rows] if dataset.task == CLASSIFICATION else np.zeros(len(rows), np.int32)
-        return LossWeights.of(setting, dataset.labels, classes, own)
 
     def _network(self, app: App | None) -> Network:
         """The app's model, or the built-in one that the job names. Raises UsageError."""
