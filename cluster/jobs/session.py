@@ -15,7 +15,7 @@ from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.lost import first_line
 from cluster.engine.membership import Timing
 from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
-from cluster.engine.runtime import Peers, Runtime, Traced, device
+from cluster.engine.runtime import Peers, Runtime, Traced, device, one_thread_an_operation
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
@@ -195,8 +195,7 @@ class Solo(AbstractContextManager["Solo"]):
         """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
         self._cancel = cancel
         self._functions: Mapping[str, Callable[..., Any]] = {}
-        # One thread an operation: how many cores there are must not change a bit of the result.
-        tf.config.threading.set_intra_op_parallelism_threads(1)
+        one_thread_an_operation()
         metrics.serve(inventory.task("coordinator", 0))
 
     def __exit__(self, *_: object) -> None:

@@ -14,7 +14,7 @@ from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
-from cluster.engine.runtime import device
+from cluster.engine.runtime import device, one_thread_an_operation
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
 from cluster.inventory.training import MicroBatches, TrainJob, auto_micro_batches
@@ -89,6 +89,7 @@ class TrainRun(Job):
             self.dataset.subjects()[known], job.validation_subjects, job.seed, self.dataset.classes()[known]
         )
         self._plan(self.train_rows)
+        one_thread_an_operation()  # before a network that has variables of its own
         self.network = self.report.network = build(
             job.model,
             window_steps=self.dataset.window_steps,

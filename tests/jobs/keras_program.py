@@ -4,13 +4,10 @@ import os
 import sys
 from typing import Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.__main__ import main
 from cluster.jobs import train
 from cluster.models.network import Network, Problem
 from tests.models.of_keras import OfKeras, recurrent
-
-import tensorflow as tf  # isort: skip
 
 
 def build(config: Any, *, window_steps: int, channels: int, classes: int, keep_probability: float = 1.0) -> Network:
@@ -19,8 +16,6 @@ def build(config: Any, *, window_steps: int, channels: int, classes: int, keep_p
 
 
 if __name__ == "__main__":
-    # Keras's variables start TensorFlow before the job would say so.
-    tf.config.threading.set_intra_op_parallelism_threads(1)
     train.build = build  # type: ignore[attr-defined]
     code = main()
     sys.stdout.flush()
