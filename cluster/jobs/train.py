@@ -18,7 +18,7 @@ from cluster.data import split_validation
 from cluster.data.dataset import CLASSIFICATION
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
-from cluster.engine.runtime import device
+from cluster.engine.runtime import device, one_thread_an_operation
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
 from cluster.inventory.training import MicroBatches, TrainJob, auto_micro_batches
@@ -32,7 +32,7 @@ from cluster.jobs.lifecycle import Job
 from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs
 from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder, latest_calibration, sabotage, speeds_of
-from cluster.jobs.session import Runner, Session, Solo, one_thread_an_operation
+from cluster.jobs.session import Runner, Session, Solo
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, store
 from cluster.jobs.training import DivergedError, Trainer
