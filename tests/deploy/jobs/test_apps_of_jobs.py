@@ -1,6 +1,7 @@
 """What a job takes along of its app, on the way to a node that is this machine."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +10,18 @@ import pytest
 from cluster.apps.files import look
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
+from deploy.cluster.cluster import local
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.local import Local
 from deploy.jobs import attached_job
 from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, reads_its_data, refuse_missing_data
 from deploy.jobs.request import JobRequest
+from deploy.jobs.services import ForegroundJobs
+from deploy.supervisor.services import Supervised
 from tests.deploy.job_node import JobNode
 
 KEY = "0123456789abcdef"
+HERE = "schema: 1\ncluster: here\nnodes: [{name: pi, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
 
 
 @pytest.fixture
@@ -166,3 +171,25 @@ def test_a_request_of_a_version_without_apps_is_read(tmp_path: Path) -> None:
     del request["app"]
     (tmp_path / "request.json").write_text(json.dumps(request))
     assert JobRequest.read(tmp_path / "request.json").app == ""
+
+
+def test_a_job_here_begins_with_the_environment_of_its_app(
+    app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (app / "requirements.txt").write_text("humanize\n")
+    (tmp_path / "here.yaml").write_text(HERE)
+    inventory = load(tmp_path / "here.yaml", ["jobs.train.app=digits"])
+    monkeypatch.setattr("deploy.jobs.services._environment_here", lambda requirements: KEY)
+    noted = "import json, sys; from pathlib import Path; Path(sys.argv[1]).write_text(json.dumps(sys.argv[2:]))"
+    coordinator = [sys.executable, "-c", noted, str(tmp_path / "words")]
+    cluster = local(inventory, ("jobs.train.app=digits",), Supervised(inventory, ()))
+    jobs = ForegroundJobs(cluster, lambda: Supervised(inventory, ()).restart_in_place(()), coordinator)
+    assert jobs.run_job("train", ["--quiet"]) == 0
+    words = json.loads((tmp_path / "words").read_text())
+    assert words == [
+        *("train", "--inventory", str(tmp_path / "here.yaml"), "--set", "jobs.train.app=digits"),
+        *("--quiet", "--environment", KEY),
+    ]
+    (app / "app.py").unlink()
+    with pytest.raises(UsageError, match=r"expected app\.py"):
+        jobs.run_job("train", [])
