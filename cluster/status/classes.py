@@ -33,8 +33,8 @@ def by_class(
 ) -> Classes:  # fmt: skip
     """The matrix where a person can read it, else what its classes and the most frequent mistakes count up to.
 
-    `rows` has shape (labels, labels), rows the true class. Without rows it is `counts` and `mix_ups` that tell. Raises
-    ValueError where the matrix has another shape.
+    `rows` has shape (labels, labels), rows the true class. Without rows `counts` and `mix_ups` stay as they
+    are. Raises ValueError where the matrix has another shape.
     """
     if rows and {len(labels)} != {len(rows), *map(len, rows)}:
         raise ValueError(f"expected {len(labels)} rows and columns, got {[len(row) for row in rows]}")
