@@ -5,8 +5,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cluster.errors import ExitCode
+from cluster.errors import ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
@@ -19,6 +20,9 @@ from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.request import needs_data
 from deploy.jobs.services import JobServices, reusable
 from deploy.logs.log_merge import readable
+
+if TYPE_CHECKING:
+    from cluster.programs.wish import ProgramWish
 
 BringData = Callable[[Fleet], Sequence[str]]
 """Brings the recordings to the nodes; the overrides that name them there."""
@@ -34,8 +38,10 @@ class SubmittedJobs(JobServices):
         super().__init__(cluster)
         self._bring_data = bring_data
 
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
+    def run_job(self, job: str, flags: Sequence[str], wish: "ProgramWish | None" = None) -> int:
         """See `JobServices`. A person may leave it running (130)."""
+        if wish is not None:
+            raise UsageError("job run: programs over SSH come later")
         with self._cluster.fleet() as fleet:
             more = self._bring_data(fleet) if needs_data(job) else ()
             return run_attached(self._jobs(fleet, more), job, flags)
