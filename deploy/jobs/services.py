@@ -167,7 +167,16 @@ class ForegroundJobs(JobServices):
         process = JobProcess(
             name=job,
             inventory=path,
-            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags, *app.flags, *of_wish),
+            words=(
+                *self._coordinator,
+                job,
+                "--inventory",
+                str(path.resolve()),
+                *settings,
+                *flags,
+                *app.flags,
+                *of_wish,
+            ),
             environment={
                 **environment_for_any_folder(),
                 "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),

@@ -36,7 +36,7 @@ def main() -> None:
 
     iterator = iter(strategy.distribute_datasets_from_function(batches))
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def step(iterator: tf.data.Iterator) -> tf.Tensor:
         def replica(batch: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
             x, y = batch

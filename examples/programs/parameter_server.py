@@ -32,13 +32,13 @@ def main() -> None:
         points = random.map(lambda number: 2.0 * tf.cast(number, tf.float32) / 2.0**32 - 1.0)
         return points.map(lambda x: (x, SLOPE * x + OFFSET)).batch(given.batch).prefetch(2)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def distributed() -> tf.data.Dataset:
         return strategy.distribute_datasets_from_function(batches)
 
     iterator = iter(coordinator.create_per_worker_dataset(distributed))
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def step(iterator: tf.data.Iterator) -> tf.Tensor:
         def replica(batch: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
             x, y = batch
