@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cluster.apps.app import App
+from cluster.apps.app import App, AppError
 from cluster.apps.app import load as load_app
-from cluster.apps.networks import Kind, network_of
+from cluster.apps.networks import AppNetwork, Kind, network_of
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.data.dataset import CLASSIFICATION
@@ -174,7 +174,17 @@ class TrainRun(Job):
             store(
                 folder.path / "model", self.network, used.vector, self.standardization, dataset.labels, dataset.sha256
             )  # fmt: skip
+            self._export(folder, used)
             self._test(evaluator, used)
+
+    def _export(self, folder: RunFolder, used: Fit) -> None:
+        """The app's model in the format of its library; that it cannot be written costs the run nothing else."""
+        if not isinstance(self.network, AppNetwork):
+            return
+        try:
+            self.network.export(used.vector, folder.path / "model")
+        except AppError as problem:
+            log.warning("%s", problem)
 
     def _connected(self) -> Session | Solo:
         if self.job.facts.needs_roles():
