@@ -136,6 +136,17 @@ def test_a_thousand_classes_fit_a_line_of_the_history() -> None:
     assert event_of(line) is not None
 
 
+@pytest.mark.parametrize("classes", [2, 40])
+def test_a_label_that_is_not_utf_8_costs_no_page(classes: int) -> None:
+    labels = tuple(f"{at}\udcff" for at in range(classes))
+    rows = tuple(tuple(5 if true == given else 1 for given in range(classes)) for true in range(classes))
+    event = FiguresComputed("test", Figures(loss=0.5, accuracy=0.8), labels, rows)
+    assert event_of(line_of(event, 1.0, STARTED)) == (1.0, event)
+    played = many_classes(2)
+    played.emit(event, 21.0)
+    assert b"1\\udcff" in Drawing().page(view_of(played)).encode()
+
+
 @pytest.mark.parametrize("confusion", [[[1, "x"], [2, 3]], [[1, 2]], "x", [[1, -2], [3, 4]], None, [[], []]])
 def test_a_result_whose_matrix_is_none_is_drawn_without_it(tmp_path: Path, confusion: object) -> None:
     folder = folders.left(tmp_path / "20260101T000000Z-train", folders.train_result())
