@@ -88,8 +88,7 @@ class TrainRun(Job):
             raise UsageError(
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
-        one_thread_an_operation()
-        app = None if job.app is None else load_app(Path(job.app), None if self.app is None else self.app.name)
+        app = self._app()
         self.dataset = self.report.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit, app
         )
@@ -115,6 +114,13 @@ class TrainRun(Job):
         self.standardization = Standardization.of(self.dataset, self.train_rows)
         self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
+
+    def _app(self) -> App | None:
+        """The job's app, imported. Its model starts TensorFlow's threads when it makes its first variable."""
+        if self.job.app is None:
+            return None
+        one_thread_an_operation()
+        return load_app(Path(self.job.app), None if self.app is None else self.app.name)
 
     def _network(self, app: App | None) -> Network:
         """The app's model, or the built-in one that the job names. Raises UsageError."""
