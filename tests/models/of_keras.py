@@ -19,6 +19,10 @@ STATISTICS_RATE = 0.1
 class OfKeras(Network):
     """Trainable weights are the vector, moving averages its statistics; each dropout gets a seed of its own."""
 
+    @classmethod
+    def widest_layer(cls, options: ThesisModel) -> int:
+        return options.hidden
+
     def __init__(self, make: Make, problem: Problem) -> None:
         self.config, self.problem = ThesisModel(), problem  # the configuration is only described and stored
         keras.utils.set_random_seed(0)
