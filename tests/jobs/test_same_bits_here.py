@@ -20,6 +20,10 @@ class Scaled(BuiltIn):
     batch where that is known too.
     """
 
+    @classmethod
+    def widest_layer(cls, options: ThesisModel) -> int:
+        return options.hidden
+
     def __init__(self, problem: Problem) -> None:
         self._hidden, self._head = Dense("hidden", problem.channels, 32), Dense("head", 32, problem.classes)
         self._dropout = Dropout(problem.keep_probability, site=0)
