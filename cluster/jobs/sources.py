@@ -48,6 +48,7 @@ def load_dataset(inventory: Inventory, display: Display, cancel: Cancel, emit: C
         window_stride=job.data.window_stride,
         cache=user_cache() / "prepared",
         seed=job.seed,
+        options=job.data.options(),
         progress=progress,
     )
     account = account_for_roles() if inventory.one_host else None
