@@ -14,6 +14,7 @@ from invoke.tasks import Task, task
 from cluster.errors import ExitCode
 from cluster.logs.terminal import visible
 from deploy.commands.actions import ACTIONS
+from deploy.commands.apps import APP_ACTIONS
 from deploy.commands.edge import Command, flags_of, signature
 from deploy.commands.flags import Known
 from deploy.commands.init import init
@@ -26,7 +27,7 @@ def as_task(body: Command, name: str, known: Iterable[Known], positional: Sequen
     flags = {one.typed: one for one in known}
     made: Task[Command] = task(
         name=name,
-        positional=positional,
+        positional=[*positional, *(typed for typed, one in flags.items() if one.positional)],
         help=dict.fromkeys(positional, "what to do") | {typed: one.help for typed, one in flags.items()},
         iterable=[typed for typed, one in flags.items() if one.repeatable],
         optional=[typed for typed, one in flags.items() if one.valueless],
@@ -66,10 +67,11 @@ def _dispatcher(name: str, actions: Mapping[str, Command]) -> Task[Command]:
 
 
 def namespace() -> Collection:
-    """`deploy ACTION`, `job ACTION`, `init` and `report`."""
+    """`deploy ACTION`, `job ACTION`, `app ACTION`, `init` and `report`."""
     made = Collection()
     made.add_collection(collection("deploy", ACTIONS))
     made.add_collection(collection("job", (*JOB_ACTIONS, run_)))
+    made.add_collection(collection("app", APP_ACTIONS))
     for body in (init, report):
         made.add_task(as_task(body, body.__name__, flags_of(body)))
     return made

@@ -76,5 +76,6 @@ def takes(flags: str, *, rest: bool = False) -> Callable[[Callable[[Flags], None
 def signature(positional: Sequence[str], known: Iterable[Known]) -> inspect.Signature:
     """Of a task: invoke finds names, defaults and types there."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    flags = [inspect.Parameter(one.typed, kind, default=one.default) for one in known]
-    return inspect.Signature([*(inspect.Parameter(name, kind) for name in positional), *flags])
+    words = [*positional, *(one.typed for one in known if one.positional)]
+    flags = [inspect.Parameter(one.typed, kind, default=one.default) for one in known if not one.positional]
+    return inspect.Signature([*(inspect.Parameter(name, kind) for name in words), *flags])

@@ -64,6 +64,7 @@ class Flags:
     lines: str | None = _flag("how many last lines; 20, or all with --since and --run")
     job: str | None = _flag("id of the job, as `fab job list` shows it; else the one that runs, or the newest")
     checkpoints: bool = _flag("fetch the checkpoints of the run too", False)
+    name: str | None = _flag("`new`: name of the app; `check`: a Python file, or a folder with app.py", positional=True)
     app: str | None = _flag("your own model and data: a Python file, or a folder with app.py")
     mode: str | None = _flag(f"how updates meet: {MODES.words()}")
     codec: str | None = _flag(f"numbers on the wire: {CODECS.words()}")
@@ -72,6 +73,8 @@ class Flags:
     epochs: str | None = _flag("passes over the training windows")
     seed: str | None = _flag("of everything random in the job")
     data: str | None = _flag("recordings: a zip, a folder, an .npz, or `synthetic`")
+    template: str = _flag("what the new app is: keras, tabular, images, timeseries, text or bare", "keras")
+    link: str = _flag("speed of each node's link in Mbit/s, for the expected speed-up", "300")
     refit: bool = _flag("train with some subjects held out, then once more on all of them", False)
     resume: bool = _flag("resume the newest unfinished training run, or that of --run", False)
     chaos: str | None = _flag("faults to inject, e.g. kill-worker:0.1,stop-worker:0.05")
@@ -109,6 +112,7 @@ class Known:
         self.typed: str = of.metadata.get("typed", of.name)  # on the command line, where `_` stands for `-`
         self.help: str = of.metadata["help"]
         self.valueless: bool = of.metadata.get("valueless", False)  # it may stand without a value
+        self.positional: bool = of.metadata.get("positional", False)  # a word without dashes, which must be there
         self.repeatable = of.default == ()
         self.default = None if self.repeatable else of.default
 

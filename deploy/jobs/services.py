@@ -114,7 +114,7 @@ class PendingJobs:
         self._path.unlink(missing_ok=True)
 
 
-def _environment_here(requirements: Path) -> str:
+def environment_here(requirements: Path) -> str:
     """Make the environment of a requirements file on this machine; its key, empty where ours has all of it."""
     from deploy.release.extras import Base, environment_for, locked  # most jobs need none of it
 
@@ -161,7 +161,7 @@ class ForegroundJobs(JobServices):
                 wish = replace(wish, python=str(environment_for(Path(wish.requirements))))
             of_wish = ("--wish", wish.to_text())
         path = self._inventory.path
-        app = app_of_job(self._inventory, job, flags, _environment_here)
+        app = app_of_job(self._inventory, job, flags, environment_here)
         settings = [word for override in self._cluster.overrides for word in ("--set", override)]
         self._folder.create()  # it is missing where no job needed roles yet
         process = JobProcess(

@@ -1,0 +1,67 @@
+"""What one step of an app turned out to be: written by the process that ran it, read by `fab app check`."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import get_type_hints
+
+from cluster.errors import ClusterError
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A step of `batch_size` examples in `micro_batches` pieces on `cores` cores, in mode `single`.
+
+    Bytes of memory are anonymous ones. `pull_bytes` and `push_bytes` are those of the whole vector in the job's codec.
+    """
+
+    app: str
+    task: str
+    input_shape: list[int]
+    outputs: int
+    examples: int
+    """For training, validation included."""
+    parameters: int
+    statistics: int
+    slots: int
+    """Vectors that the optimizer keeps beside the parameters."""
+    remembered: int
+    """Vectors that a worker keeps for its codec, and for an optimizer of its own."""
+    batch_size: int
+    micro_batches: int
+    cores: int
+    loss: float
+    """Of the first step."""
+    first_loss_seconds: float
+    """From the start of the process."""
+    steps: int
+    step_seconds: float
+    """The median of `steps` steps after the first one, which TensorFlow prepares."""
+    step_bytes: int
+    """Memory at its highest in the steps, less what there was before the first one."""
+    process_bytes: int
+    """Memory of the process at its highest, the preparation of the data included."""
+    pull_bytes: int
+    push_bytes: int
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_json(cls, text: str) -> "MeasuredStep":
+        """Raises ClusterError for anything else than what `to_json` writes."""
+        try:
+            found = json.loads(text)
+            kinds = get_type_hints(cls)
+            values = {field.name: found[field.name] for field in fields(cls)}
+            for name, value in values.items():
+                kind = kinds[name]
+                right = isinstance(value, list) if name == "input_shape" else type(value) in (kind, int)
+                if not right:
+                    raise TypeError(f"{name} is {value!r:.40}")
+            return cls(**values)
+        except (ValueError, LookupError, TypeError) as problem:
+            raise ClusterError(
+                f"the app's process answered with something else than its figures ({problem}): does the app print to "
+                "standard output by file descriptor, or end the process?"
+            ) from None

@@ -1,0 +1,78 @@
+"""Classifies images. Put yours into `images/CLASS/*.png` (or .jpg); without that folder the app draws shapes itself."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+SIZE = 32
+"""Images are resized to SIZE x SIZE."""
+
+SHAPES = ("circle", "cross", "square")
+
+
+def model(input_shape, outputs):
+    """The network. An image goes in; a number for each class comes out, and the largest one is the answer.
+
+    `input_shape` is that of one example of `data`, here (SIZE, SIZE, 3); `outputs` is the number of classes.
+    """
+    image = keras.Input(input_shape)
+    x = layers.Rescaling(1 / 255)(image)
+    for filters in (16, 32, 64):
+        x = layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+        x = layers.BatchNormalization()(x)
+        x = layers.MaxPooling2D()(layers.Activation("relu")(x))
+    x = layers.Dropout(0.2)(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(image, layers.Dense(outputs)(x))
+
+
+def augment(x, y, seed):
+    """What training sees instead of a batch: some images mirrored. `seed` decides which: runs are repeatable."""
+    mirrored = tf.random.stateless_uniform([tf.shape(x)[0], 1, 1, 1], seed) < 0.5
+    return tf.where(mirrored, tf.reverse(x, [2]), x), y
+
+
+def data(folder):
+    """The examples: x holds images with values from 0 to 255, y their classes. Every fifth one is for the test.
+
+    `folder` is what `--data` names, else the folder of this file.
+    """
+    images = folder / "images"
+    x, y, labels = read(images) if images.is_dir() else draw(600)
+    test = np.arange(len(x)) % 5 == 0
+    return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test], "labels": labels}
+
+
+def read(images):
+    """All images below a folder for each class, in a random order that is always the same."""
+    labels = sorted(path.name for path in images.iterdir() if path.is_dir())
+    files = [
+        (path, k)
+        for k, label in enumerate(labels)
+        for path in sorted((images / label).iterdir())
+        if path.suffix.lower() in (".png", ".jpg", ".jpeg")
+    ]
+    order = np.random.default_rng(0).permutation(len(files))
+    x = np.zeros((len(files), SIZE, SIZE, 3), "uint8")
+    for place, k in enumerate(order):
+        image = tf.io.decode_image(files[k][0].read_bytes(), channels=3, expand_animations=False)
+        x[place] = tf.cast(tf.round(tf.image.resize(image, (SIZE, SIZE))), tf.uint8)
+    return x, np.array([files[k][1] for k in order]), labels
+
+
+def draw(count):
+    """Shapes of random size, place and colour on noise."""
+    random = np.random.default_rng(0)
+    y = np.arange(count) % len(SHAPES)
+    x = random.integers(0, 120, (count, SIZE, SIZE, 3))
+    rows, columns = np.mgrid[:SIZE, :SIZE]
+    for image, kind in zip(x, y, strict=True):
+        radius = random.uniform(5, 10)
+        down, right = (abs(axis - random.uniform(radius, SIZE - radius)) for axis in (rows, columns))
+        inside = [
+            down**2 + right**2 < radius**2,
+            (np.minimum(down, right) < radius / 4) & (np.maximum(down, right) < radius),
+            np.maximum(down, right) < radius * 0.9,
+        ]
+        image[inside[kind]] = random.integers(130, 256, 3)
+    return x.astype("uint8"), y, list(SHAPES)

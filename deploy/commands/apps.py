@@ -1,0 +1,91 @@
+"""`fab app`: a new app from a template, and what a training of an app will need and gain."""
+
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.errors import UsageError
+from cluster.logs.terminal import say, say_json
+from deploy.commands.edge import takes
+from deploy.commands.flags import Flags
+from deploy.commands.jobs import OF_APP, OF_DATA, with_overrides
+from deploy.commands.opening import DEFAULT, ENVIRONMENT, open_inventory
+from deploy.common.waiting import waiting_for
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+OF_CHECK = {"mode": "jobs.train.mode", "codec": "jobs.train.codec.name", **OF_APP, **OF_DATA}
+"""Flags by the keys of the inventory that they override."""
+FASTEST_LINK = 1e6
+
+
+@takes("name template")
+def new(flags: Flags) -> None:
+    """Write the folder of a new app, which trains at once: `fab app new NAME --template keras`."""
+    from deploy.apps.templates import new_app
+
+    made = new_app(flags.name or "", flags.template, Path())
+    say(f"wrote {made}/: {', '.join(sorted(path.name for path in made.iterdir()))}")
+    say(f"next: fab app check {made}; fab job train --app {made} --mode single")
+
+
+@takes("name inventory set_ mode codec data link json_")
+def check(flags: Flags) -> None:
+    """Run some steps of an app here: parameters, memory, bytes a step, expected speed-up by number of workers."""
+    link = _megabits(flags.link)
+    path = Path(os.path.abspath(os.path.expanduser(flags.name or "")))
+    with _inventory(replace(flags, app=str(path))) as (inventory, overrides):
+        from deploy.apps.check import measured_step
+        from deploy.apps.outlook import lines, outlook, outlook_json
+        from deploy.jobs.services import environment_here
+
+        with waiting_for(f"running some steps of {path.name} (TensorFlow takes some seconds to load)"):
+            step = measured_step(inventory.path.resolve(), overrides, path, environment_here)
+        found = outlook(inventory, step, link, _memory_here() if inventory.one_host else None)
+    if flags.json_:
+        say_json(outlook_json(step, found))
+    else:
+        say("\n".join(lines(step, found)))
+
+
+def _megabits(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = math.nan
+    if not 0 < speed <= FASTEST_LINK:
+        raise UsageError(f"--link: expected Mbit/s above 0, at most {FASTEST_LINK:,.0f}, such as 300, got {text!r:.40}")
+    return speed
+
+
+def _memory_here() -> int:
+    import psutil
+
+    total: int = psutil.virtual_memory().total
+    return total
+
+
+@contextmanager
+def _inventory(flags: Flags) -> "Iterator[tuple[Inventory, tuple[str, ...]]]":
+    """The inventory and its overrides; one of two workers on this machine where nothing names another."""
+    settled = with_overrides(flags, OF_CHECK)
+    if flags.inventory or os.environ.get(ENVIRONMENT) or Path(DEFAULT).exists():
+        yield open_inventory(settled, as_written=True), settled.set_
+        return
+    from cluster.inventory import load
+    from cluster.inventory.templates import local_inventory
+
+    say("no inventory named: a parameter server and two workers on this machine", error=flags.json_)
+    with tempfile.TemporaryDirectory(prefix="pscluster-check-") as folder:
+        file = Path(folder, DEFAULT)
+        file.write_text(local_inventory(2, 1), encoding="utf-8")
+        yield load(file, settled.set_, check_interfaces=False), settled.set_
+
+
+APP_ACTIONS = (new, check)
