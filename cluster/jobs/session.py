@@ -19,7 +19,7 @@ from cluster.engine.runtime import Peers, Runtime, Traced, device, one_thread_an
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
-from cluster.inventory.training import cores_of_workers
+from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display

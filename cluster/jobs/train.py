@@ -21,7 +21,8 @@ from cluster.engine.lost import ParameterServerLost
 from cluster.engine.runtime import device, one_thread_an_operation
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
-from cluster.inventory.training import MicroBatches, TrainJob, auto_micro_batches
+from cluster.inventory.micro_batches import MicroBatches, auto_micro_batches
+from cluster.inventory.training import TrainJob
 from cluster.jobs import checkpointing, evaluate
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper

@@ -21,7 +21,8 @@ from cluster.engine.runtime import one_thread_an_operation
 from cluster.errors import UsageError, reason_of
 from cluster.inventory import Inventory
 from cluster.inventory.fields import Choice
-from cluster.inventory.training import MicroBatches, ModelConfig
+from cluster.inventory.micro_batches import MicroBatches
+from cluster.inventory.training import ModelConfig
 from cluster.jobs.checkpointing import Counts
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter

@@ -29,10 +29,6 @@ class Scaled(BuiltIn):
         self._dropout = Dropout(problem.keep_probability, site=0)
         super().__init__(ThesisModel(), problem, [self._hidden, self._head])
 
-    @classmethod
-    def widest_layer(cls, options: ThesisModel) -> int:
-        return 32
-
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
         hidden = self._dropout(tf.nn.relu(self._hidden(parameters, windows)), training=training, seed=seed)
         return Output(0.3 * self._head(parameters, 1.7 * tf.reduce_mean(hidden, 1) / 0.9))
