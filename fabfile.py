@@ -4,6 +4,10 @@ from deploy.common.interrupts import quiet_until_a_command_begins
 
 quiet_until_a_command_begins()
 
-from deploy.commands import namespace  # noqa: E402  takes a while
+from fabric.main import program  # noqa: E402
 
+from deploy.commands import namespace  # noqa: E402  takes a while
+from deploy.commands.typed import read  # noqa: E402
+
+read(program)
 ns = namespace()

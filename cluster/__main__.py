@@ -23,7 +23,8 @@ from cluster.logs.terminal import say, say_json
 if TYPE_CHECKING:
     from cluster.engine.chaos import ChaosPlan
 
-JOBS = {"train": "TrainRun", "evaluate": "EvaluateRun", "pi": "PiRun"}
+JOBS = {"train": "TrainRun", "evaluate": "EvaluateRun", "pi": "PiRun", "run": "ProgramRun"}
+RESUMABLE = ("train", "run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--resume", nargs="?", const="", metavar="RUN",
         help="train: resume an interrupted run; the newest one unless its folder is named",
     )  # fmt: skip
+    parser.add_argument("--wish", metavar="JSON", help="run: the program, its arguments and where it runs")
     parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -53,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log = _log(given, inventory)
             if inventory.one_host:
                 adopt(inventory.path, inventory.cluster)
-            return _run(given, inventory, log, cancel)
+            work = _run_program if given.job == "run" else _run
+            return work(given, inventory, log, cancel)
         except ClusterError as problem:
             log.end_with(problem)
             return problem.exit_code
@@ -106,12 +109,38 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
 
 
+def _run_program(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cancel: Cancel) -> int:
+    """The job `run`. This process stays without TensorFlow."""
+    from cluster.jobs.lifecycle import conduct
+    from cluster.jobs.progress import Display
+    from cluster.jobs.run import ProgramRun
+    from cluster.jobs.status_watch import StatusWatch
+    from cluster.programs.wish import ProgramWish, program_file
+
+    wish = ProgramWish.of_text(given.wish or "")
+    program_file(wish.program)
+    resumed = _run_to_resume(given, Path(inventory.runs))
+    log.to_terminal(quiet=given.quiet)
+    # Not entered: a live bar would write over what the program prints.
+    display = Display(quiet=given.quiet or log.for_programs)
+    job = ProgramRun(inventory, display, cancel, wish, quiet=given.quiet)
+    watch = StatusWatch(inventory, given.job, display.say)
+    try:
+        path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
+    except ClusterError:
+        if job.result_path is not None:
+            _say_where(job.result_path, given.json, log)
+        raise
+    _say_where(path, given.json, log)
+    return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
+
+
 def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
     from cluster.jobs.run_folder import newest_unfinished, unfinished
 
     if given.resume is None:
         return None
-    if given.job != "train":
+    if given.job not in RESUMABLE:
         raise UsageError(f"--resume: only train can be resumed; run {given.job} again")
     return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
 

@@ -143,7 +143,7 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{choice}`" for choice in get_args(annotation))
     if get_origin(annotation) is tuple:
-        return "list of whole numbers"
+        return "text or list of texts" if _words(get_args(annotation)[0], []) == "text" else "list of whole numbers"
     if get_origin(annotation) is dict:
         return "mapping of labels to numbers"
     branches = get_args(annotation)

@@ -58,13 +58,14 @@ class GradientOfBatch:
     ) -> tuple[Any, ...]:
         layout, job, objective = self._network.layout, self._job, self._network.objective
         share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
+        true = classes
         windows, classes = self._network.augmented(windows, classes, seed)
         with tf.GradientTape() as tape:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))
             output = self._network.apply(named, windows, training=True, seed=seed)
             losses = objective.losses(classes, output.logits, smoothing=job.label_smoothing)
-            losses = weighted(losses, classes, self._class_weights, weights)
+            losses = weighted(losses, true, self._class_weights, weights)
             loss = tf.reduce_sum(losses) / job.batch_size
             if output.penalty is not None:
                 loss += share * output.penalty

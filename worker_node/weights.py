@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.data.dataset import CLASSIFICATION, Dataset
 from cluster.errors import UsageError
 from cluster.lazy import tf
 
@@ -22,20 +23,30 @@ class LossWeights:
 
     @classmethod
     def of(
-        cls, setting: str | Mapping[str, float] | None, labels: Sequence[str], classes: NDArray[np.integer],
-        own: NDArray[np.floating] | None = None,
-    ) -> "LossWeights":  # fmt: skip
-        """What `jobs.train.class_weights` means for training examples of these `classes`, (n,) places in `labels`.
+        cls, setting: str | Mapping[str, float] | None, dataset: Dataset, rows: NDArray[np.integer]
+    ) -> "LossWeights":
+        """What `jobs.train.class_weights` means for the training examples `rows` of the data set.
 
-        `own`, (n,), are the examples' own weights. Raises UsageError for a label that the data does not have.
+        Raises UsageError where examples have not one class each, and for a label that the data does not have.
         """
-        table = None if setting is None else _table(setting, labels, classes)
-        each = np.ones(len(classes)) if table is None else table[classes].astype(np.float64)
-        mean = float((each if own is None else each * own).mean()) if len(classes) else 1.0
-        return cls(table, mean)
+        table, each = None, np.ones(len(rows))
+        if setting is not None:
+            if dataset.task != CLASSIFICATION or dataset.targets.shape:
+                raise UsageError(
+                    f"jobs.train.class_weights: expected data with one class for each example, got "
+                    f"{dataset.summary()}: set it to none"
+                )
+            classes = dataset.classes()[rows]
+            table = _table(setting, dataset.labels, classes)
+            each = table[classes].astype(np.float64)
+        if dataset.weights is not None:
+            each = each * dataset.mapped(dataset.weights)[rows]
+        return cls(table, float(each.mean()) if len(rows) else 1.0)
 
 
-def _table(setting: str | Mapping[str, float], labels: Sequence[str], classes: NDArray[np.integer]) -> Any:
+def _table(
+    setting: str | Mapping[str, float], labels: Sequence[str], classes: NDArray[np.integer]
+) -> NDArray[np.float32]:
     if not isinstance(setting, str):
         unknown = sorted(set(setting) - set(labels))
         if unknown:
@@ -47,7 +58,7 @@ def _table(setting: str | Mapping[str, float], labels: Sequence[str], classes: N
     counts = np.bincount(classes, minlength=len(labels))
     present = counts > 0
     # A class without training examples weighs nothing here: 1 instead of a division by zero.
-    balanced = len(classes) / (present.sum() * np.maximum(counts, 1))
+    balanced: NDArray[np.float64] = len(classes) / (present.sum() * np.maximum(counts, 1))
     return np.where(present, balanced, 1.0).astype(np.float32)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.networks import AppNetwork
+from cluster.errors import UsageError
 from cluster.models.network import Network
 from cluster.models.objective import OWN, Classification, Multilabel
 from cluster.status.parts import Figures
@@ -154,12 +155,19 @@ def _try_functions(app: App, network: AppNetwork, answers: tuple[int | None, ...
             Figures(loss=0.0, others=named)
         return [more_inputs, *sums.values()]
 
-    graph = tf.function(called, autograph=False).get_concrete_function(
+    traced = tf.function(called, autograph=False)
+    specs = [
         tf.TensorSpec([None, *kind.input_shape], kind.input_dtype),
         tf.TensorSpec([None, *kind.target_shape], kind.target_dtype),
         tf.TensorSpec([None, *answers[1:]], tf.float32),
         tf.TensorSpec([2], tf.int32),
-    )
+    ]
+    try:
+        graph = traced.get_concrete_function(*specs)
+    except AppError:
+        raise
+    except UsageError as problem:
+        raise AppError(f"{app.file}: {problem}") from None
     _refuse_captures(app, graph)
     for node in _nodes(graph.graph):
         _refuse_op(app, node.op, node.name)

@@ -59,7 +59,7 @@ def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
     if not is_there(folder, key):
         raise ClusterError(
             f"{folder / key}: expected the environment of the app's requirements.txt, it is not there any more: name "
-            "the app with --app, so that `fab` makes it again"
+            "the app with --app, or the run's own copy of it, so that `fab` makes it again"
         )
     try:
         os.execv(python, [str(python), "-m", *words])

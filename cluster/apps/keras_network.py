@@ -6,8 +6,10 @@ averages of BatchNormalization: they go into the vector's statistics. Values tha
 layer's weights: they are constants of the graph.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -16,6 +18,8 @@ import numpy as np
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.networks import AppNetwork, Kind
+from cluster.atomic_write import refused
+from cluster.errors import reason_of
 from cluster.models.network import Output, Tensors
 from cluster.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
@@ -23,6 +27,8 @@ import tensorflow as tf  # isort: skip
 
 MOST_FROZEN_BYTES = 64 << 20
 """Constants travel to each worker in every function: a graph ends at 2 GiB, and a Pi's memory before that."""
+
+EXPORTED = "model.keras"
 
 SEED_STATE = "seed_generator_state"
 
@@ -186,6 +192,25 @@ class KerasNetwork(AppNetwork):
     def fix(self, constants: Mapping[str, Any]) -> None:
         """See AppNetwork."""
         self.frozen = {name: constants[name] for name in self.frozen}
+
+    def export(self, vector: Vector, folder: Path) -> None:
+        """See AppNetwork: `model.keras`, which plain Keras opens.
+
+        It takes inputs as the model gets them here: standardize them first where the data set is standardized.
+        """
+        partial = folder / f".{os.getpid()}.partial.keras"
+        try:
+            self.filled(vector).save(partial)
+            partial.rename(folder / EXPORTED)
+        except OSError as problem:
+            raise refused(folder / EXPORTED, "the model cannot be written", problem) from None
+        except Exception as problem:  # whatever a layer of the app raises where it says how it is made
+            raise AppError(
+                f"{self.app.file}: model(): cannot be written as {EXPORTED} ({reason_of(problem)}): give its classes "
+                "get_config() and @keras.saving.register_keras_serializable()"
+            ) from problem
+        finally:
+            partial.unlink(missing_ok=True)
 
     def filled(self, vector: Vector) -> Any:
         """A Keras model with the values of a flat vector (layout.size,)."""

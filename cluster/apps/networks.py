@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import cluster.engine.environment  # noqa: F401  (before tensorflow)
@@ -9,6 +10,7 @@ from cluster.apps.app import App, AppError
 from cluster.data import Dataset
 from cluster.models.network import Network, Problem
 from cluster.models.objective import TASKS, Objective
+from cluster.parameters import Vector
 
 import tensorflow as tf  # isort: skip
 
@@ -65,6 +67,13 @@ class AppNetwork(Network):
     def fix(self, constants: Mapping[str, Any]) -> None:
         """Take the constants of a stored model. Raises KeyError if one is missing."""
         del constants
+
+    def export(self, vector: Vector, folder: Path) -> None:
+        """Write the model with the values of a flat vector for other programs, as far as its kind has a format.
+
+        Raises AppError if the app's model cannot be written, and ClusterError if the disk does not take it.
+        """
+        del vector, folder
 
     def augmented(self, inputs: Any, targets: Any, seed: Any) -> tuple[Any, Any]:
         """See Network: what the app's augment() makes of them."""

@@ -11,5 +11,14 @@ from cluster.data.split import split_validation
 
 __all__ = ["Dataset", "Source", "find_source", "open_prepared", "prepare", "split_validation"]
 
-EXTENSIONS = {"hapt": "hapt:Hapt", "uci-har": "uci_har:UciHar", "npz": "npz:Npz", "synthetic": "synthetic:Synthetic"}
+EXTENSIONS = {
+    "hapt": "hapt:Hapt",
+    "uci-har": "uci_har:UciHar",
+    "npz": "npz:Npz",
+    "csv": "csv_file:Csv",
+    "parquet": "parquet_file:Parquet",
+    "images": "images:Images",
+    "audio": "audio:Audio",
+    "synthetic": "synthetic:Synthetic",
+}
 """By kind: module and class, in the order of the tables."""

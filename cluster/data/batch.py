@@ -1,7 +1,7 @@
 """Batches of examples on their way into the store, and what each of them must be."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,19 @@ class Batch:
     groups: NDArray[np.integer] | None = None
     weights: NDArray[np.float32] | None = None
     test: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What a reader of other things than windows returns: batches, and what they are for.
+
+    The labels are None where the numbers of the classes themselves say how many there are.
+    """
+
+    batches: Iterator[Batch]
+    task: str
+    labels: tuple[str, ...] | None
+    standardized: bool
 
 
 class Gate:

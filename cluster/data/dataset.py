@@ -108,6 +108,11 @@ class Dataset:
         )
 
     @property
+    def unit(self) -> str:
+        """What one row is called."""
+        return "windows" if self.holds_windows else "examples"
+
+    @property
     def arrays(self) -> tuple[Array, ...]:
         """Every array of the set."""
         subjects = Array(SUBJECTS, "int32", ())

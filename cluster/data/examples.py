@@ -3,7 +3,6 @@
 Give arrays or iterators to `batches_of`, and what it returns to `write_examples`.
 """
 
-import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -36,8 +35,8 @@ def write_examples(
     The training rows come first in it, in whatever order the batches come. Memory is that of one batch. The folder
     is complete or absent; one of the same content is used again. `source` begins every message, `labels` are the
     names of the classes or labels, or None where the numbers themselves say how many there are. With `standardized`
-    the engine standardizes each channel, the last axis of x. `report` gets the batches written and, where
-    `operator.length_hint` knows it, how many there are (else 0).
+    the engine standardizes each channel, the last axis of x. `report` gets the rows written and how many
+    there are: the iterator's `rows`, which that of `batches_of` has; 0 where it is unknown.
 
     Stored are bool as uint8, float64 as float32, uint32 and uint64 as int64, classes as int32, labels as uint8 and
     values as float32; other numbers as they are.
@@ -59,13 +58,13 @@ def written(
     report: Report,
 ) -> Dataset:
     """As `write_examples`, into `folder` where it is not None."""
-    total = operator.length_hint(batches)
+    total: int = getattr(batches, "rows", 0)
     with partial_folder(cache) as partial, Columns(partial) as columns:
-        for done, batch in enumerate(batches, start=1):
+        for batch in batches:
             passed = gate.passed(batch)
             with writing_to(partial):
                 columns.add(passed)
-            report("writing", done, total)
+            report("writing", columns.rows, total)
         labels = gate.labels()
         with writing_to(partial):
             columns.finish(task, standardized=standardized, weighted=gate.weighted)

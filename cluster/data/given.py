@@ -39,18 +39,13 @@ class Data:
 
 
 class Batches(Iterator[Batch]):
-    """An iterator of batches that says how many are left: 0 where it does not know."""
+    """An iterator of batches that says how many rows there are in all: 0 where it does not know."""
 
-    def __init__(self, batches: Iterator[Batch], count: int) -> None:
-        self._batches, self._left = batches, count
+    def __init__(self, batches: Iterator[Batch], rows: int) -> None:
+        self._batches, self.rows = batches, rows
 
     def __next__(self) -> Batch:
-        batch = next(self._batches)
-        self._left -= 1
-        return batch
-
-    def __length_hint__(self) -> int:
-        return max(0, self._left)
+        return next(self._batches)
 
 
 def batches_of(
@@ -75,12 +70,11 @@ def batches_of(
         part: max(1, min(MOST_ROWS, BATCH_BYTES // example_bytes(_array(values[:1], where))))
         for part, values in x.items()
     }
-    count = sum(-(-len(values) // rows[part]) for part, values in x.items())
     parts = (
         _cut(x[part], y[part], rows[part], beside if part == "train" else {}, f"{where}: x_{part}")
         for part in ("train", "test")
     )
-    return Batches(chain.from_iterable(parts), count), names
+    return Batches(chain.from_iterable(parts), sum(map(len, x.values()))), names
 
 
 def _data(data: Any, where: str) -> Data:

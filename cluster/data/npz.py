@@ -1,190 +1,201 @@
-"""A user's own windows in one `.npz`, as `numpy.savez_compressed` writes it.
+"""A user's own arrays in one `.npz`: windows of motion, or examples of any shape, read a few rows at a time.
 
-`x_train`, `x_test`: (windows, steps, channels), any real numbers; `y_train`, `y_test`: (windows,), integers or text;
-optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `labels`: (classes,) text.
+Windows, as `npz_windows` reads them, are what has three axes and neither `task` nor `standardized`. In all other
+files `x_train`, `x_test` are (examples, ...) numbers, and `y_train`, `y_test` are classes, (examples,), labels,
+(examples, labels), or values, (examples, ...): what `task` names, without it values where they are float and classes
+elsewhere. Optional besides `subject_train`, `subject_test` and `labels`: `weight_train`, (examples,); `task`, text;
+`standardized`, true or false.
 """
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line, refuse_nameless
+from cluster.data.archive import LARGEST_TOTAL_BYTES, one_line
+from cluster.data.batch import Batch, Examples
+from cluster.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
+from cluster.data.given import BATCH_BYTES, MOST_ROWS, Batches
+from cluster.data.npz_windows import (
+    HEADER_DAMAGE,
+    REQUIRED,
+    classes_of,
+    labels_of,
+    load,
+    opened,
+    read_windows,
+    subjects_of,
+)
 from cluster.data.reader import Reader
-from cluster.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
-from cluster.data.table import LARGEST_INTEGER
+from cluster.data.recordings import Cutting, Recordings, Report
 from cluster.errors import DataError
 
-REQUIRED = ("x_train", "y_train", "x_test", "y_test")
-OPTIONAL = ("subject_train", "subject_test", "labels")
-DEFAULT_WINDOW_STEPS = 128
-"""The default of a job: an `.npz` of another length is then taken as it is."""
+BESIDE = ("y_train", "y_test", "subject_train", "subject_test", "labels", "weight_train", "task", "standardized")
+"""What is read whole; all but `x_train` and `x_test`."""
+LARGEST_HEADER_BYTES = 10_000
+_WINDOW_AXES = 3
 
 
-_HEADER_DAMAGE = (ValueError, SyntaxError, TokenError, LookupError, RecursionError)
-"""What numpy raises over a member's header, which it reads as Python source."""
+class _Rows:
+    """One array of the archive, from its first row to its last."""
 
-
-def read(path: Path, cutting: Cutting, report: Report) -> Recordings:
-    """The windows as they are, float32, training rows first.
-
-    Classes are numbered by `labels`, else by the sorted distinct values of `y_train`. Raises DataError naming the
-    file, the array, the index and the remedy.
-    """
-    arrays = _load(path, report)
-    parts = [_windows(path, arrays, part) for part in ("train", "test")]
-    train, test = parts
-    if train.shape[1:] != test.shape[1:]:
-        raise DataError(
-            f"{path}: x_test: expected windows of shape {train.shape[1:]} as in x_train, got {test.shape[1:]}; cut "
-            f"both sets the same way"
-        )
-    if cutting.window_steps not in (DEFAULT_WINDOW_STEPS, train.shape[1]):
-        raise DataError(
-            f"{path}: window_steps: its windows have {train.shape[1]} steps, got "
-            f"{cutting.window_steps}; leave window_steps out"
-        )
-    labels, classes = _classes(path, arrays)
-    return Recordings(
-        windows=np.concatenate(parts),
-        classes=classes,
-        subjects=_subjects(path, arrays),
-        train_windows=len(train),
-        labels=labels,
-    )
-
-
-def _load(path: Path, report: Report) -> dict[str, NDArray[Any]]:
-    arrays: dict[str, NDArray[Any]] = {}
-    try:
-        if not zipfile.is_zipfile(path):
-            raise DataError(f"{path}: not a complete .npz file, such as numpy.savez_compressed writes; save it again")
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            refuse_nameless(archive.zip, str(path))
-            _refuse_large(path, archive.zip)
-            present = [name for name in REQUIRED + OPTIONAL if name in archive.files]
-            absent = [name for name in REQUIRED if name not in present]
-            if absent:
-                raise DataError(
-                    f"{path}: {absent[0]} is missing (it holds {', '.join(archive.files) or 'nothing'}); save it with "
-                    f"numpy.savez_compressed({', '.join(f'{name}=...' for name in REQUIRED)})"
-                )
-            for done, name in enumerate(present, start=1):
-                try:
-                    arrays[name] = archive[name]
-                except (*_HEADER_DAMAGE, MemoryError) as problem:
-                    raise DataError(
-                        f"{path}: {name}: cannot be read ({one_line(problem)}); save a plain array of numbers or text"
-                    ) from None
-                # numpy gives the bytes of what does not begin as .npy does.
-                if not isinstance(arrays[name], np.ndarray):
-                    raise DataError(f"{path}: {name}: not an array in .npy format; save an array of numbers or text")
-                report("reading", done, len(present))
-    except (*ZIP_DAMAGE, AttributeError, TypeError) as problem:
-        raise DataError(f"{path}: not a complete .npz file ({one_line(problem)}); save it again") from None
-    return arrays
-
-
-def _refuse_large(path: Path, archive: zipfile.ZipFile) -> None:
-    total = sum(info.file_size for info in archive.infolist())
-    if total > LARGEST_TOTAL_BYTES:
-        raise DataError(
-            f"{path}: unpacks to {total} bytes, more than {LARGEST_TOTAL_BYTES}; save fewer windows, or float32"
-        )
-
-
-def _windows(path: Path, arrays: Mapping[str, NDArray[Any]], part: str) -> NDArray[np.float32]:
-    name = f"x_{part}"
-    windows = arrays[name]
-    if windows.ndim != 3 or 0 in windows.shape[1:]:
-        raise DataError(f"{path}: {name}: expected (windows, steps, channels), got shape {windows.shape}; reshape it")
-    if windows.dtype.kind not in "fiub":
-        raise DataError(f"{path}: {name}: expected real numbers, got {windows.dtype}; convert it to float32")
-    with np.errstate(over="ignore"):
-        narrow = np.ascontiguousarray(windows, dtype=np.float32)
-    finite = np.isfinite(narrow)
-    if not finite.all():
-        index = tuple(int(position) for position in np.argwhere(~finite)[0])
-        raise DataError(
-            f"{path}: {name}[{', '.join(map(str, index))}]: expected a finite float32 number, got {windows[index]}; "
-            f"remove or repair the window"
-        )
-    return narrow
-
-
-def _column(path: Path, arrays: Mapping[str, NDArray[Any]], kind: str, part: str) -> NDArray[Any]:
-    name = f"{kind}_{part}"
-    column, windows = arrays[name], len(arrays[f"x_{part}"])
-    if column.shape != (windows,):
-        hint = "; one-hot classes: save y.argmax(axis=1)" if kind == "y" and column.ndim == 2 else ""
-        raise DataError(
-            f"{path}: {name}: expected shape ({windows},), one for each window of x_{part}, got {column.shape}{hint}"
-        )
-    return column
-
-
-def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.int32]:
-    if column.dtype.kind not in "iub" and not (column.dtype.kind == "f" and (column == np.floor(column)).all()):
-        raise DataError(f"{path}: {name}: expected whole numbers, got {column.dtype}; convert it with astype(int)")
-    wrong = np.flatnonzero((column < 0) | (column > LARGEST_INTEGER))
-    if wrong.size:
-        raise DataError(
-            f"{path}: {name}[{wrong[0]}]: expected 0 to {LARGEST_INTEGER}, got {column[wrong[0]]}; number from 0"
-        )
-    return column.astype(np.int32)
-
-
-def _classes(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    columns = {part: _column(path, arrays, "y", part) for part in ("train", "test")}
-    kinds = {part: column.dtype.kind == "U" for part, column in columns.items()}
-    if kinds["train"] != kinds["test"]:
-        raise DataError(f"{path}: y_test: expected {columns['train'].dtype} as in y_train, got {columns['test'].dtype}")
-    if not kinds["train"]:
-        columns = {part: _whole_numbers(path, f"y_{part}", column) for part, column in columns.items()}
-    labels = _labels(path, arrays)
-    if labels is None:
-        known = np.unique(columns["train"])
-    else:
-        known = np.array(labels) if kinds["train"] else np.arange(len(labels))
-    names = labels or tuple(str(value) for value in known)
-    numbers = []
-    for part, column in columns.items():
-        unknown = np.flatnonzero(~np.isin(column, known))
-        if unknown.size:
+    def __init__(self, path: Path, archive: zipfile.ZipFile, name: str) -> None:
+        self._where = f"{path}: {name}"
+        try:
+            self._stream = archive.open(f"{name}.npy")
+            version = npy.read_magic(self._stream)
+            if version not in ((1, 0), (2, 0)):
+                raise ValueError(f"format {version[0]}.{version[1]}")
+            header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            self.shape, by_columns, self.dtype = header(self._stream, LARGEST_HEADER_BYTES)
+        except (*HEADER_DAMAGE, EOFError) as problem:
             raise DataError(
-                f"{path}: y_{part}[{unknown[0]}]: expected one of {', '.join(map(str, known[:20]))}, got "
-                f"{column[unknown[0]]}; {'number classes from 0 as in labels' if labels else 'train on that class too'}"
+                f"{self._where}: cannot be read ({one_line(problem)[:80]}); save a plain array of numbers"
+            ) from None
+        if self.dtype.kind not in "fiub" or not self.shape or min(self.shape) < 0 or 0 in self.shape[1:]:
+            raise DataError(
+                f"{self._where}: expected (examples, ...) numbers, got {self.dtype} of shape {self.shape}; save such"
             )
-        order = np.argsort(known)
-        numbers.append(order[np.searchsorted(known, column, sorter=order)])
-    return names, np.concatenate(numbers).astype(np.int32)
+        if by_columns and len(self.shape) > 1:
+            raise DataError(
+                f"{self._where}: expected rows one after the other, got columns; save np.ascontiguousarray of it"
+            )
+        self._example_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=object))
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """All rows, some at a time."""
+        at_once = max(1, min(MOST_ROWS, BATCH_BYTES // self._example_bytes))
+        for start in range(0, len(self), at_once):
+            count = min(at_once, len(self) - start)
+            content = self._stream.read(count * self._example_bytes)
+            if len(content) != count * self._example_bytes:
+                row = start + len(content) // self._example_bytes
+                raise DataError(
+                    f"{self._where}[{row}]: expected {len(self)} examples, got {row}: cut short; save it again"
+                )
+            yield np.frombuffer(content, self.dtype).reshape(count, *self.shape[1:])
 
 
-def _labels(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...] | None:
-    if "labels" not in arrays:
-        return None
-    labels = arrays["labels"]
-    if labels.ndim != 1 or labels.dtype.kind != "U" or not labels.size:
-        raise DataError(f"{path}: labels: expected text, one name a class, got {labels.dtype} of shape {labels.shape}")
-    names = tuple(str(label) for label in labels)
-    if len(set(names)) != len(names):
-        raise DataError(f"{path}: labels: expected different names, got {', '.join(names)}; rename one")
-    return names
+def read(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples":
+    """Windows or examples. Raises DataError naming the file, the array, the index and the remedy."""
+    if _holds_windows(path):
+        return read_windows(path, cutting, report)
+    arrays = load(path, BESIDE, report)
+    shapes = {}
+    with opened(path) as archive:
+        for part in ("train", "test"):
+            shapes[part] = _Rows(path, archive.zip, f"x_{part}").shape
+            arrays[f"x_{part}"] = np.empty((shapes[part][0], 0))
+    if shapes["train"][1:] != shapes["test"][1:]:
+        raise DataError(
+            f"{path}: x_test: expected examples of shape {shapes['train'][1:]} as in x_train, got "
+            f"{shapes['test'][1:]}; "
+            f"give both one shape"
+        )
+    task = _task(path, arrays)
+    y, labels = _targets(path, arrays, task)
+    subjects = subjects_of(path, arrays)
+    weights = arrays.get("weight_train")
+    if weights is not None and weights.shape != shapes["train"][:1]:
+        raise DataError(
+            f"{path}: weight_train: expected shape {shapes['train'][:1]}, got {weights.shape}; give each its own"
+        )
+    batches = Batches(_batches(path, y, subjects, weights), sum(shape[0] for shape in shapes.values()))
+    return Examples(batches, task, labels, _standardized(path, arrays))
 
 
-def _subjects(path: Path, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int32]:
-    columns = []
-    for part in ("train", "test"):
-        name = f"subject_{part}"
-        if name in arrays:
-            columns.append(_whole_numbers(path, name, _column(path, arrays, "subject", part)))
-        else:
-            columns.append(np.full(len(arrays[f"x_{part}"]), NO_SUBJECT, dtype=np.int32))
-    return np.concatenate(columns)
+def _holds_windows(path: Path) -> bool:
+    """Whether these are windows of motion, or too damaged to say: then their reader says what is wrong."""
+    with opened(path) as archive:
+        names = set(archive.files)
+        if not set(REQUIRED) <= names:
+            return True
+        if {"task", "standardized", "weight_train"} & names:
+            return False
+        try:
+            rows = _Rows(path, archive.zip, "x_train")
+        except DataError:
+            return True
+        return len(rows.shape) == _WINDOW_AXES and _unpacked(archive.zip) <= LARGEST_TOTAL_BYTES
+
+
+def _unpacked(archive: zipfile.ZipFile) -> int:
+    return sum(info.file_size for info in archive.infolist())
+
+
+def _batches(
+    path: Path, y: Mapping[str, NDArray[Any]], subjects: NDArray[np.int32], weights: NDArray[Any] | None
+) -> Iterator[Batch]:
+    with opened(path) as archive:
+        first = 0
+        for part in ("train", "test"):
+            start = 0
+            for block in _Rows(path, archive.zip, f"x_{part}").blocks():
+                rows = slice(start, start + len(block))
+                start = rows.stop
+                groups = subjects[first + rows.start : first + rows.stop]
+                counted = weights[rows] if weights is not None and part == "train" else None
+                yield Batch(block, y[part][rows], groups, counted, test=part == "test")
+            first += start
+
+
+def _task(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
+    if "task" in arrays:
+        given = arrays["task"]
+        task = (
+            str(given.reshape(-1)[0]) if given.dtype.kind == "U" and given.size == 1 else f"{given.dtype} {given.shape}"
+        )
+        if task not in TASKS:
+            raise DataError(
+                f"{path}: task: expected {', '.join(TASKS)}, got {task:.60}; save task=np.array('regression')"
+            )
+        return task
+    y = arrays["y_train"]
+    one_hot = (
+        y.ndim == 2 and ((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all() if y.dtype.kind in "fiub" else False
+    )
+    return REGRESSION if y.dtype.kind == "f" and not one_hot else CLASSIFICATION
+
+
+def _targets(
+    path: Path, arrays: Mapping[str, NDArray[Any]], task: str
+) -> tuple[dict[str, NDArray[Any]], tuple[str, ...] | None]:
+    train = len(arrays["x_train"])
+    if task == CLASSIFICATION:
+        labels, classes = classes_of(path, arrays)
+        absent = np.flatnonzero(np.bincount(classes[:train], minlength=len(labels)) == 0)
+        if absent.size:
+            raise DataError(
+                f"{path}: class {absent[0]} ({labels[absent[0]]!r}) has no training example; add some, or "
+                f"remove the class"
+            )
+        return {"train": classes[:train], "test": classes[train:]}, labels
+    y = {part: arrays[f"y_{part}"] for part in ("train", "test")}
+    for part, values in y.items():
+        if not values.shape or len(values) != len(arrays[f"x_{part}"]):
+            raise DataError(
+                f"{path}: y_{part}: expected {len(arrays[f'x_{part}'])} targets, one for each example of x_{part}, got "
+                f"shape {values.shape}; give each its own"
+            )
+    return y, labels_of(path, arrays) if task == MULTILABEL else ()
+
+
+def _standardized(path: Path, arrays: Mapping[str, NDArray[Any]]) -> bool:
+    if "standardized" not in arrays:
+        return False
+    given = arrays["standardized"]
+    if given.dtype.kind != "b" or given.size != 1:
+        raise DataError(
+            f"{path}: standardized: expected true or false, got {given.dtype} {given.shape}; save np.array(True)"
+        )
+    return bool(given.reshape(-1)[0])
 
 
 class Npz(Reader):
@@ -192,7 +203,10 @@ class Npz(Reader):
 
     name = "npz"
     accepted = "an .npz with x_train, y_train, x_test and y_test"
-    is_what = "[your own windows](#your-own-windows-in-an-npz): any length, channels and classes"
+    is_what = (
+        "[your own windows](#your-own-windows-in-an-npz): any length, channels and classes; or "
+        "[arrays of any shape](#arrays-of-any-shape-in-an-npz)"
+    )
     windows_are_cut = "by you"
     marker = None
     suffix = ".npz"

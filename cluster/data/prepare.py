@@ -3,17 +3,20 @@
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cluster.data.archive import FolderTree, digest, file_digest
+from cluster.data.batch import Gate
 from cluster.data.dataset import MANIFEST, Dataset, open_prepared
-from cluster.data.npz import DEFAULT_WINDOW_STEPS
+from cluster.data.examples import written
+from cluster.data.npz_windows import DEFAULT_WINDOW_STEPS
 from cluster.data.reader import READERS, open_set
-from cluster.data.recordings import Cutting, Report, check, silent
+from cluster.data.recordings import Cutting, Recordings, Report, check, silent
 from cluster.data.source import PREPARED, Source
 from cluster.data.store import SHORT_KEY, Origin, short_name, store
 from cluster.errors import DataError
@@ -29,23 +32,26 @@ def prepare(
     window_stride: int = 64,
     cache: Path,
     seed: int = 0,
+    options: Mapping[str, Any] = MappingProxyType({}),
     progress: Report | None = None,
 ) -> Dataset:
-    """Windows of `source`, prepared in or re-used from the folder `cache`.
+    """Windows or examples of `source`, prepared in or re-used from the folder `cache`.
 
     The prepared folder is named after a hash of the source's bytes, the parameters and this package's own code: what
     changed is prepared again, what did not is not, wherever the source lies. `seed` matters to synthetic recordings
-    only. `progress` is called with a stage, what is done and what there is in all. A source that is a prepared folder
-    itself is opened where it lies, and must have been prepared with these settings.
+    only, `options` (the other fields of `Cutting`, by name) to the kinds that know them. `progress` is called with a
+    stage, what is done and what there is in all. A source that is a prepared folder itself is opened where it lies,
+    and must have been prepared with these settings.
     Raises DataError naming file, line and remedy; the cache is then unchanged.
     """
+    cutting = Cutting.of(window_steps, window_stride, seed, options)
     if source.kind == PREPARED and source.path is not None:
-        return open_published(source.path, window_steps=window_steps, window_stride=window_stride, seed=seed)
+        return open_published(source.path, cutting)
     where, report = str(source.path or source.kind), progress or silent
     reader = READERS[source.kind]
-    cutting = Cutting(window_steps, window_stride, seed)
-    settings = {setting: getattr(cutting, setting) for setting in reader.settings}
-    name = source.kind if source.path is None or reader.suffix is None else source.path.stem
+    settings = {setting: _plain(getattr(cutting, setting)) for setting in reader.settings}
+    named = source.path is not None and (reader.suffix or not reader.marker)
+    name = (source.path.stem or source.kind) if source.path is not None and named else source.kind
     with _opened(source) as opened:
         source_sha256 = _digest(source, opened, report)
         described = json.dumps([_preparation_sha256(), source.kind, source_sha256, settings])
@@ -56,11 +62,16 @@ def prepare(
         except DataError:
             # Absent or damaged: either way it is made again from the source.
             origin = Origin(name, where, source_sha256, settings)
-            prepared = store(check(reader.read(opened, cutting, report), where), folder, origin, report)
+            found = reader.read(opened, cutting, report)
+            if isinstance(found, Recordings):
+                prepared = store(check(found, where), folder, origin, report)
+            else:
+                gate = Gate(where, found.task, found.labels)
+                prepared = written(found.batches, cache, folder, origin, gate, found.task, found.standardized, report)
     return replace(prepared, name=name, source=where)
 
 
-def open_published(folder: Path, *, window_steps: int, window_stride: int, seed: int) -> Dataset:
+def open_published(folder: Path, cutting: Cutting) -> Dataset:
     """The data set in `folder`, after comparing its files with its manifest, and its settings with the given ones.
 
     Settings that its kind of source does not know do not matter. Raises DataError.
@@ -69,8 +80,8 @@ def open_published(folder: Path, *, window_steps: int, window_stride: int, seed:
     settings = json.loads((folder / MANIFEST).read_bytes()).get("preparation")
     if not isinstance(settings, dict):
         raise DataError(f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again")
-    wanted = {"window_steps": window_steps, "window_stride": window_stride, "seed": seed}
-    if not settings and window_steps != DEFAULT_WINDOW_STEPS:
+    wanted = {field.name: _plain(getattr(cutting, field.name)) for field in fields(cutting)}
+    if not settings and dataset.holds_windows and cutting.window_steps != DEFAULT_WINDOW_STEPS:
         # The source came cut into windows of one length, which no setting chose.
         settings = {"window_steps": dataset.window_steps}
     for name, value in settings.items():
@@ -80,6 +91,11 @@ def open_published(folder: Path, *, window_steps: int, window_stride: int, seed:
                 f"publish the data for this job, or change the job"
             )
     return dataset
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON has it."""
+    return json.loads(json.dumps(asdict(value) if is_dataclass(value) and not isinstance(value, type) else value))
 
 
 @functools.cache
@@ -94,7 +110,7 @@ def _opened(source: Source) -> Iterator[Any]:
     """What the source's reader reads: the files of a set, the path of a file, None for what is made here."""
     path = source.path
     if path is None or READERS[source.kind].marker is None:
-        yield path
+        yield FolderTree(path) if path is not None and path.is_dir() else path
         return
     with open_set(path) as found:
         if found is None or found[0] != source.kind:

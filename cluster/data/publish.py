@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cluster.data.archive import file_digest
@@ -22,10 +24,19 @@ from cluster.logs.terminal import say, say_json
 from cluster.user_cache import user_cache
 
 
-def publishable(source: str | None, window_steps: int, window_stride: int, seed: int, cache: Path) -> dict[str, Any]:
+def publishable(
+    source: str | None,
+    window_steps: int,
+    window_stride: int,
+    seed: int,
+    cache: Path,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
     """The data set of `source` (the search order for None), prepared in `cache`, as it is printed. Raises DataError."""
     found = find_source(source, os.environ, PROJECT_ROOT, user_cache())
-    dataset = prepare(found, window_steps=window_steps, window_stride=window_stride, seed=seed, cache=cache)
+    dataset = prepare(
+        found, window_steps=window_steps, window_stride=window_stride, seed=seed, cache=cache, options=options
+    )
     paths = [dataset.folder / name for name in dataset.files]
     files = {path.name: {"sha256": file_digest(path), "bytes": path.stat().st_size} for path in paths}
     described = json.dumps(sorted((name, about["sha256"]) for name, about in files.items()))
@@ -40,10 +51,11 @@ def main() -> int:
     parser.add_argument("--window-steps", type=int, default=128)
     parser.add_argument("--window-stride", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0, help="matters to synthetic recordings only")
+    parser.add_argument("--options", type=json.loads, default={}, help="a JSON object: other keys of jobs.train.data")
     flags = parser.parse_args()
     cache = user_cache() / "prepared"
     try:
-        made = publishable(flags.source, flags.window_steps, flags.window_stride, flags.seed, cache)
+        made = publishable(flags.source, flags.window_steps, flags.window_stride, flags.seed, cache, flags.options)
     except DataError as problem:
         say(problem, error=True)
         return int(problem.exit_code)

@@ -1,6 +1,7 @@
 """Kinds of recordings: one module each, which says how the kind is recognized and reads it.
 
-A kind is a set in a folder or zip (`marker`), one file (`suffix`), or neither: then it is made here, not read.
+A kind is a set in a folder or zip (`marker`), one file (`suffix`), what a person names (`recognizes`), or none of
+these: then it is made here, not read.
 """
 
 import io
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cluster.data.archive import FolderTree, Tree, ZipTree, open_tree, open_zip
+from cluster.data.batch import Examples
 from cluster.data.recordings import Cutting, Recordings, Report
 from cluster.registry import Registry
 
@@ -43,9 +45,17 @@ class Reader(ABC):
         return tuple(names)
 
     @staticmethod
+    def recognizes(path: Path) -> bool:
+        """Whether a file or folder is of this kind that a person named; no search through folders asks this."""
+        return False
+
+    @staticmethod
     @abstractmethod
-    def read(opened: Any, cutting: Cutting, report: Report, /) -> Recordings:
-        """The windows in `opened`: a Tree of a set, the Path of a file, None otherwise. Raises DataError."""
+    def read(opened: Any, cutting: Cutting, report: Report, /) -> "Recordings | Examples":
+        """The windows or examples in `opened`: a Tree of a set or folder, the Path of a file, None otherwise.
+
+        Raises DataError, also while the batches of examples are drawn.
+        """
 
 
 READERS: Registry[Reader] = Registry("kind of recordings", "cluster.data", Reader)  # type: ignore[type-abstract]

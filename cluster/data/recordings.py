@@ -1,7 +1,8 @@
 """Windows as every reader returns them, how stretches are cut into them, and the checks that all must pass."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,56 @@ def silent(stage: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
+class ColumnMap:
+    """Which columns of a table are what; the inputs are all others where none are named.
+
+    `categories` are read as words even where they look like numbers. `task` is one of the tasks, None for what the
+    target looks like.
+    """
+
+    target: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    group: str | None = None
+    test: str | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True)
 class Cutting:
-    """The settings that a reader may use: steps of a window, steps between two windows, seed of invented recordings."""
+    """The settings that a reader may use.
+
+    window_steps, window_stride: steps of a window and between two; seed: of invented recordings; image_size: height
+    and width in pixels, None for those that the images have; image_channels: 3 for RGB, 1 for grey; clip_seconds:
+    length of a sound, None for that of the longest; columns: of a table.
+    """
 
     window_steps: int
     window_stride: int
     seed: int
+    image_size: tuple[int, int] | None = None
+    image_channels: int = 3
+    clip_seconds: float | None = None
+    columns: ColumnMap = ColumnMap()
+
+    @classmethod
+    def of(cls, window_steps: int, window_stride: int, seed: int, options: Mapping[str, Any]) -> "Cutting":
+        """With the other settings by name, as JSON has them. Raises DataError for a name that is none of them."""
+        known = {field.name for field in fields(cls)} - {"window_steps", "window_stride", "seed"}
+        given = dict(options)
+        columns = dict(given.pop("columns", None) or {})
+        for name in (given.keys() - known) | (columns.keys() - {field.name for field in fields(ColumnMap)}):
+            raise DataError(
+                f"unknown setting {name!r:.60} of the data: expected {', '.join(sorted(known))}; leave it out"
+            )
+        listed: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()
+        }
+        size = given.pop("image_size", None)
+        return cls(
+            window_steps, window_stride, seed, **given,
+            image_size=None if size is None else (int(size[0]), int(size[1])), columns=ColumnMap(**listed),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

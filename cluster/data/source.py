@@ -41,7 +41,7 @@ def find_source(given: str | None, environ: Mapping[str, str], project_root: Pat
             return Source(SYNTHETIC, None, f"synthetic recordings ({origin})")
         if text:
             path = Path(os.path.expanduser(text))
-            found = _look(path)
+            found = _look(path) or _recognized(path)
             if found is None:
                 raise DataError(f"{path}: {_problem(path)}; {origin}, expected {_accepted()}")
             return Source(*found, why=f"{found[1]} ({origin})")
@@ -75,6 +75,15 @@ def _look(path: Path) -> tuple[str, Path] | None:
             f"{path}: cannot be searched for recordings ({problem}); check the path and its permissions"
         ) from None
     return None
+
+
+def _recognized(path: Path) -> tuple[str, Path] | None:
+    """What no search may take for recordings, because any folder may hold it, and what a person means who names it."""
+    try:
+        kinds = [kind for kind, reader in READERS.items() if path.exists() and reader.recognizes(path)]
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be read ({problem.strerror}); check the path and its permissions") from None
+    return (kinds[0], path) if kinds else None
 
 
 def _candidates(folder: Path) -> Iterator[Path]:

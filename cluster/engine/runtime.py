@@ -70,6 +70,15 @@ def transient(problem: Exception) -> bool:
     return isinstance(problem, network | tf.errors.CancelledError | tf.errors.DeadlineExceededError)
 
 
+def one_thread_an_operation() -> None:
+    """Have each operation of this process compute on one thread, so that the number of cores changes no bit.
+
+    Call it before anything else uses TensorFlow: the first variable, such as a Keras layer's, starts the threads.
+    Raises RuntimeError if they run and are more than one an operation.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
 @dataclass(frozen=True)
 class Peers:
     """Addresses ("host:port") of every task in the inventory."""

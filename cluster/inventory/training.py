@@ -1,23 +1,14 @@
 """The job `train`: every knob of a training run."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
 
 from cluster.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
 from cluster.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text, invalid
-from cluster.inventory.task import Task
+from cluster.inventory.micro_batches import MOST_MICRO_BATCHES
 from cluster.registry import Registry, either
-
-MOST_MICRO_BATCHES = 64
-FEWEST_WINDOWS = 8
-"""Of a micro-batch, as far as there is a choice: smaller matrix products cost a window more."""
-
-USUAL_CORES = 4
-"""Of a node that does not report its cores: every Raspberry Pi since the 2 has four."""
 
 Auto = Literal["auto"]
 
@@ -106,16 +97,68 @@ class CheckpointSettings(Section):
     keep: int = Field(3, ge=1, le=1000, description="how many of the latest stay")
 
 
+def _listed(value: object) -> object:
+    """One name, or several."""
+    return (value,) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+
+
+class ColumnSettings(Section):
+    """Which columns of a CSV or Parquet file are what."""
+
+    target: Names = Field(
+        (), description="what to predict, one column or a list; empty: the column `target`, `label`, `class` or `y`"
+    )
+    inputs: Names = Field((), description="what to predict it from; empty: all columns but those named here")
+    categories: Names = Field((), description="inputs that are words even where they look like numbers")
+    group: Text | None = Field(None, description="who or what a row belongs to; validation and test get whole groups")
+    test: Text | None = Field(
+        None, description="says `train` or `test`, or 0 or 1, of each row; null holds out a fifth for the test"
+    )
+    task: Literal["classification", "multilabel", "regression"] | None = Field(
+        None,
+        description="null: classification of words and whole numbers, multilabel of several columns of 0 and 1, "
+        "regression of all else",
+    )
+
+
+def _size(value: object) -> object:
+    """A side or [height, width]; checked here so that a wrong value is one problem, not one a branch."""
+    numbers = (value, value) if type(value) is int else value
+    sides = isinstance(numbers, tuple) and len(numbers) == 2 and all(type(n) is int and 1 <= n <= 4096 for n in numbers)
+    if value is not None and not sides:
+        raise invalid("expected pixels, or [height, width], from 1 to 4096", "write e.g. 64 or [48, 64]")
+    return numbers
+
+
+ImageSize = Annotated[tuple[int, int] | None, BeforeValidator(_size)]
+
+
 class DataSettings(Section):
-    """Which recordings, and how they are cut into windows."""
+    """Which data, and how they are made into examples."""
 
     source: Text | None = Field(
         None,
-        description="a zip, a folder or an .npz file, or `synthetic`; null looks in `--data`, `$PSCLUSTER_DATA`, "
-        "`../shared/data`, the user's cache folder, and falls back to `synthetic`",
+        description="a zip, a folder, an .npz, .csv or .parquet file, or `synthetic`; null looks in `--data`, "
+        "`$PSCLUSTER_DATA`, `../shared/data`, the user's cache folder, and falls back to `synthetic`",
     )
     window_steps: int = Field(128, ge=8, le=4096, description="samples of a window; 128 are 2.56 s at 50 Hz")
     window_stride: int = Field(64, ge=1, le=4096, description="samples from one window's start to the next one's")
+    image_size: ImageSize = Field(
+        None, description="pixels of a side, or [height, width], that images are resized to; null keeps theirs"
+    )
+    image_channels: Literal[1, 3] = Field(3, description="3 reads images as RGB, 1 as shades of grey")
+    clip_seconds: float | None = Field(
+        None, gt=0.0, le=600.0, description="what sounds are cut or padded to; null takes the longest one's length"
+    )
+    columns: ColumnSettings = ColumnSettings()
+
+    def options(self) -> dict[str, Any]:
+        """What readers know besides windows, by name, as JSON has it."""
+        found: dict[str, Any] = self.model_dump(mode="json", exclude={"source", "window_steps", "window_stride"})
+        return found
 
 
 LARGEST_WEIGHT = 1e6
@@ -144,11 +187,14 @@ ClassWeights = Annotated[Literal["balanced"] | dict[str, float] | None, BeforeVa
 
 
 class EarlyStopping(Section):
-    """Ends a training whose validation accuracy has not got better for a number of epochs."""
+    """Ends a training whose validation has not got better for a number of epochs."""
 
     patience: int = Field(ge=1, le=100_000, description="epochs without a better one, after which the training ends")
     min_delta: float = Field(
-        0.0, ge=0.0, description="an epoch is better, and selected, if its accuracy is higher by more than this"
+        0.0,
+        ge=0.0,
+        description="an epoch is better, and selected, if its accuracy is higher by more than this; its loss lower, "
+        "where there is no accuracy",
     )
 
 
@@ -313,49 +359,3 @@ class TrainJob(_KeysAndModes):
     def cut_into(self, number: int) -> "TrainJob":
         """The same job with this number of micro-batches."""
         return self.model_copy(update={"micro_batches": number})
-
-
-@dataclass(frozen=True)
-class MicroBatches:
-    """The number in use, and why it is that."""
-
-    number: int
-    why: str
-
-
-def cores_of_workers(workers: Sequence[Task], cores: Mapping[str, int]) -> list[int]:
-    """Cores that each worker has to itself, of the `cores` by node; nodes that do not report theirs are left out."""
-    sharing = Counter(worker.node for worker in workers)
-    return [max(1, cores[worker.node] // sharing[worker.node]) for worker in workers if worker.node in cores]
-
-
-def auto_micro_batches(mode: str, batch_size: int, workers: int, cores: Sequence[int]) -> MicroBatches:
-    """What `auto` is in a training of `workers` workers, of which some reported how many `cores` they have.
-
-    One function serves all workers, so all get one number: the most frequent number of cores, the smaller of two that
-    are equally frequent. Workers that share a batch get a power of two, which deals out evenly, at least one for each.
-    """
-    asked = Counter(cores)
-    own = min(asked, key=lambda count: (-asked[count], count), default=USUAL_CORES)
-    said = f"{asked[own]} of {workers}" if asked else "none"
-    enough = min(MOST_MICRO_BATCHES, max(1, batch_size // FEWEST_WINDOWS))
-    facts = MODES[mode]
-    if not facts.shares_batches():
-        number = min(own, enough)
-        if number < own:
-            return MicroBatches(number, f"{FEWEST_WINDOWS} windows each of a batch of {batch_size}, for {own} cores")
-        what = f"one a core: {said} workers have {own} each" if facts.needs_roles() else "the cores of this machine"
-        if not asked:
-            what = f"no worker said how many cores it has: {USUAL_CORES} are usual"
-        return MicroBatches(number, what)
-    total = sum(cores) + own * (workers - len(cores))
-    a_core = _power_below(min(total, enough))
-    a_worker = min(1 << (workers - 1).bit_length(), _power_below(min(MOST_MICRO_BATCHES, batch_size)))
-    if a_worker >= a_core:
-        return MicroBatches(a_worker, f"one for each of {workers} workers, a power of two")
-    return MicroBatches(a_core, f"one for each of {total} cores, a power of two, {FEWEST_WINDOWS} windows or more each")
-
-
-def _power_below(count: int) -> int:
-    """The largest power of two up to `count`, which is at least 1."""
-    return 1 << (count.bit_length() - 1)

@@ -18,7 +18,8 @@ from cluster.apps.files import app_path
 from cluster.apps.measured import MeasuredStep
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
-from cluster.inventory.training import TrainJob, auto_micro_batches
+from cluster.inventory.micro_batches import auto_micro_batches
+from cluster.inventory.training import TrainJob
 from cluster.jobs.cancel import Cancel
 from cluster.logs.terminal import say
 from cluster.metrics.processor import usable_cores
@@ -67,8 +68,8 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         with loading_quietly():
             from cluster.apps.app import load as load_app
             from cluster.apps.networks import Kind, network_of
+            from cluster.engine.runtime import one_thread_an_operation
             from cluster.jobs.progress import Display
-            from cluster.jobs.session import one_thread_an_operation
             from cluster.jobs.sources import load_dataset
         one_thread_an_operation()
         app = load_app(path)

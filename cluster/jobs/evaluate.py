@@ -27,7 +27,7 @@ from cluster.jobs.train_result import StoredModel, describe_dataset, describe_fi
 from cluster.models.network import Network
 from cluster.models.objective import EXAMPLES
 from cluster.status.events import Advanced, Consumer, Evaluated, FiguresComputed, StageBegan
-from cluster.status.parts import Figures
+from cluster.status.parts import ClassCount, Figures
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import PlacedVector, VectorState
 from ps_node.shards import ParameterShards
@@ -48,7 +48,7 @@ class Evaluation:
 
     def __init__(self, network: Network, windows: WorkerWindows, shards: PlacedVector[Any]) -> None:
         self.objective = network.objective
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
 
         def evaluate(rows: Any, counts: Any, standardization: Any) -> Any:
             # Every bit: the figures are those of the parameters that are stored, whatever the codec of the training.
@@ -57,7 +57,7 @@ class Evaluation:
             inputs, targets = windows.gather(rows, standardization)
             answers = network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
             sums = self.objective.sums(targets, answers, counts)
-            self._shapes = {name: tuple(value.shape) for name, value in sums.items()}
+            self.shapes = {name: tuple(value.shape) for name, value in sums.items()}
             return tf.concat([tf.reshape(tf.cast(value, tf.float64), [-1]) for value in sums.values()], 0)
 
         self.function = trace(
@@ -75,21 +75,23 @@ class Evaluation:
         if not replies:
             return {}
         whole = np.array([fsum(column) for column in zip(*replies, strict=True)])
-        ends = np.cumsum([prod(shape) for shape in self._shapes.values()])
+        ends = np.cumsum([prod(shape) for shape in self.shapes.values()])
         parts = np.split(whole, ends[:-1])
-        return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
+        return {name: part.reshape(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
 
 @dataclass(frozen=True)
 class Found:
     """What an evaluation found. `figures` is None if no example was looked at.
 
-    `confusion` has shape (classes, classes), rows the true class; (0, 0) for a task without classes.
+    `confusion` has shape (classes, classes), rows the true class; (0, 0) for a task without classes. `by_label` has for
+    each of several labels at once how often it was right, wrong and missed.
     """
 
     figures: Figures | None
     confusion: NDArray[np.int64]
     examples: int
+    by_label: Sequence[tuple[int, int, int]] = ()
 
 
 class Evaluator:
@@ -127,7 +129,9 @@ class Evaluator:
         sums, objective = self._evaluation.sums(replies), self._evaluation.objective
         if not sums or not sums[EXAMPLES]:
             return Found(None, objective.no_confusion(), 0)
-        return Found(Figures(**objective.figures(sums)), objective.confusion(sums), int(sums[EXAMPLES]))
+        return Found(
+            Figures(**objective.figures(sums)), objective.confusion(sums), int(sums[EXAMPLES]), objective.by_label(sums)
+        )
 
 
 def shown(shape: Sequence[int]) -> str:
@@ -138,7 +142,9 @@ def shown(shape: Sequence[int]) -> str:
 def figures_computed(split: str, found: Found, labels: Sequence[str], epoch: int | None) -> FiguresComputed:
     """The event of an evaluation that looked at something."""
     assert found.figures is not None
-    return FiguresComputed(split, found.figures, tuple(labels), tuple(map(tuple, found.confusion.tolist())), epoch)
+    counts = tuple(ClassCount(label, *numbers) for label, numbers in zip(labels, found.by_label, strict=False))
+    rows = tuple(map(tuple, found.confusion.tolist()))
+    return FiguresComputed(split, found.figures, tuple(labels) if rows else (), rows, epoch, counts)
 
 
 def tested(
@@ -171,6 +177,7 @@ class EvaluateRun(Job):
             model.network.app if isinstance(model.network, AppNetwork) else None,
             None if self.app is None else self.app.data,
         )  # fmt: skip
+        self.unit, self.task_type = dataset.unit, dataset.task
         problem = model.network.problem
         expected = (problem.input_shape, problem.outputs, model.labels)
         if expected != (dataset.input_shape, dataset.outputs, dataset.labels):

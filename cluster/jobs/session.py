@@ -15,11 +15,11 @@ from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.lost import first_line
 from cluster.engine.membership import Timing
 from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
-from cluster.engine.runtime import Peers, Runtime, Traced, device
+from cluster.engine.runtime import Peers, Runtime, Traced, device, one_thread_an_operation
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
-from cluster.inventory.training import cores_of_workers
+from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
@@ -179,14 +179,6 @@ def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTT
     if dispatcher is None:
         return HTTPStatus.CONFLICT, "the job is still starting or over: no worker has work"
     return DRAIN_ANSWERS[dispatcher.drain(int(name.removeprefix("worker:")), seconds)]
-
-
-def one_thread_an_operation() -> None:
-    """To be called before TensorFlow computes anything here: how many cores there are must not change a result's bits.
-
-    An app's model initializes TensorFlow when it makes its first variable.
-    """
-    tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -87,6 +87,7 @@ def _of_source(inventory: Inventory, display: Display, progress: Report) -> Data
         window_stride=job.data.window_stride,
         cache=user_cache() / "prepared",
         seed=job.seed,
+        options=job.data.options(),
         progress=progress,
     )
 

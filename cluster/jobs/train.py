@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from cluster.apps.app import App
+from cluster.apps.app import App, AppError
 from cluster.apps.app import load as load_app
-from cluster.apps.networks import Kind, network_of
+from cluster.apps.networks import AppNetwork, Kind, network_of
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.data.dataset import CLASSIFICATION
 from cluster.engine.chaos import ChaosPlan
 from cluster.engine.lost import ParameterServerLost
-from cluster.engine.runtime import device
+from cluster.engine.runtime import device, one_thread_an_operation
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
-from cluster.inventory.training import MicroBatches, TrainJob, auto_micro_batches
+from cluster.inventory.micro_batches import MicroBatches, auto_micro_batches
+from cluster.inventory.training import TrainJob
 from cluster.jobs import checkpointing, evaluate
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
@@ -32,7 +33,7 @@ from cluster.jobs.lifecycle import Job
 from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs
 from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder, latest_calibration, sabotage, speeds_of
-from cluster.jobs.session import Runner, Session, Solo, one_thread_an_operation
+from cluster.jobs.session import Runner, Session, Solo
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, store
 from cluster.jobs.training import DivergedError, Trainer
@@ -88,11 +89,11 @@ class TrainRun(Job):
             raise UsageError(
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
-        one_thread_an_operation()
-        app = None if job.app is None else load_app(Path(job.app), None if self.app is None else self.app.name)
+        app = self._app()
         self.dataset = self.report.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit, app
         )
+        self.unit, self.task_type = self.dataset.unit, self.dataset.task
         known = slice(self.dataset.train_windows)
         classes = self.dataset.classes()[known] if self.dataset.task == CLASSIFICATION else None
         self.train_rows, self.validation_rows = split_validation(
@@ -112,17 +113,15 @@ class TrainRun(Job):
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)
         self.standardization = Standardization.of(self.dataset, self.train_rows)
-        self.weights = self._weights()
+        self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
-    def _weights(self) -> LossWeights:
-        """How much each class and each example counts. Raises UsageError."""
-        dataset, rows, setting = self.dataset, self.train_rows, self.job.class_weights
-        if dataset.task != CLASSIFICATION and setting is not None:
-            raise UsageError(f"jobs.train.class_weights: {dataset.source} is for {dataset.task}, without classes: null")
-        own = None if dataset.weights is None else dataset.mapped(dataset.weights)[rows]
-        classes = dataset.classes()[rows] if dataset.task == CLASSIFICATION else np.zeros(len(rows), np.int32)
-        return LossWeights.of(setting, dataset.labels, classes, own)
+    def _app(self) -> App | None:
+        """The job's app, imported. Its model starts TensorFlow's threads when it makes its first variable."""
+        if self.job.app is None:
+            return None
+        one_thread_an_operation()
+        return load_app(Path(self.job.app), None if self.app is None else self.app.name)
 
     def _network(self, app: App | None) -> Network:
         """The app's model, or the built-in one that the job names. Raises UsageError."""
@@ -182,7 +181,17 @@ class TrainRun(Job):
             store(
                 folder.path / "model", self.network, used.vector, self.standardization, dataset.labels, dataset.sha256
             )  # fmt: skip
+            self._export(folder, used)
             self._test(evaluator, used)
+
+    def _export(self, folder: RunFolder, used: Fit) -> None:
+        """The app's model in the format of its library; that it cannot be written costs the run nothing else."""
+        if not isinstance(self.network, AppNetwork):
+            return
+        try:
+            self.network.export(used.vector, folder.path / "model")
+        except AppError as problem:
+            log.warning("%s", problem)
 
     def _connected(self) -> Session | Solo:
         if self.job.facts.needs_roles():

@@ -17,15 +17,16 @@ from cluster.apps.app import load as load_app
 from cluster.apps.networks import AppNetwork, Kind, network_of
 from cluster.atomic_write import atomic_write
 from cluster.data import Dataset
+from cluster.engine.runtime import one_thread_an_operation
 from cluster.errors import UsageError, reason_of
 from cluster.inventory import Inventory
 from cluster.inventory.fields import Choice
-from cluster.inventory.training import MicroBatches, ModelConfig
+from cluster.inventory.micro_batches import MicroBatches
+from cluster.inventory.training import ModelConfig
 from cluster.jobs.checkpointing import Counts
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import ChaosLog, latest_calibration
-from cluster.jobs.session import one_thread_an_operation
 from cluster.models.network import BuiltIn, Network, build
 from cluster.parameters import Vector
 from cluster.status.parts import FIGURE_KEYS, Figures

@@ -231,7 +231,10 @@ class Trainer:
 
     def _refuse_divergence(self, mean: float, plan: Plan, epoch: int) -> None:
         guessing = self._objective.loss_of_guessing
-        if guessing is not None and mean > DIVERGED * guessing * self._mode.weights.mean:
+        if guessing is None:
+            return
+        guessing *= self._mode.weights.mean
+        if mean > DIVERGED * guessing:
             last = (epoch + 1) * plan.per_epoch - 1
             rate = self._rate(plan, (epoch + 1) * plan.batches_per_epoch - 1)
             raise DivergedError(

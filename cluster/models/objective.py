@@ -67,9 +67,15 @@ class Objective(ABC):
             LOSS: tf.reduce_sum(self.losses(targets, answers) * counts),
             **self._sums(targets, answers, counts),
         }
-        for name, values in ({} if self.metrics is None else dict(self.metrics(targets, answers))).items():
+        for name, values in self._own(targets, answers).items():
             found[f"{OWN}{name}"] = tf.reduce_sum(_an_example(f"metrics: {name}", values) * counts)
         return found
+
+    def _own(self, targets: Any, answers: Any) -> Mapping[str, Any]:
+        measured = {} if self.metrics is None else self.metrics(targets, answers)
+        if not isinstance(measured, Mapping):
+            raise UsageError(f"metrics(): expected {{name: values}}, got {type(measured).__name__}: return a dict")
+        return measured
 
     @abstractmethod
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
@@ -91,6 +97,11 @@ class Objective(ABC):
         """Counts (classes, classes), rows the true class; (0, 0) for a task without classes."""
         del sums
         return np.zeros((0, 0), np.int64)
+
+    def by_label(self, sums: Values) -> list[tuple[int, int, int]]:
+        """For each of several labels at once how often it was right, wrong and missed; empty for other tasks."""
+        del sums
+        return []
 
     def no_confusion(self) -> NDArray[np.int64]:
         """What `confusion` answers before the first example."""
@@ -199,6 +210,11 @@ class Multilabel(Objective):
         by_label = _by_class(sums["hits"], sums["true"], sums["predicted"])
         others = {"label_accuracy": labels_right, **own}
         return {"accuracy": float(sums["exact"]) / examples, "loss": loss, "others": others, **by_label}
+
+    def by_label(self, sums: Values) -> list[tuple[int, int, int]]:
+        """See Objective."""
+        columns = (sums["hits"], sums["predicted"] - sums["hits"], sums["true"] - sums["hits"])
+        return [(int(right), int(wrong), int(missed)) for right, wrong, missed in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)

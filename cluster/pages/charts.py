@@ -125,7 +125,7 @@ def chart(
 
 
 def chart_of_figure(kind: str, place: int, figure: str, series: Sequence[Series], unit: str) -> Chart:
-    """The chart of a figure that only some tasks or apps have; `place` tells it from the others on its page."""
+    """The chart of a figure that only some tasks or apps have; `place` is its number on the page."""
     known = figure_word(figure)
     meaning = f"{known.hint[:1].upper()}{known.hint[1:]}." if known.hint else ""
     found = _definition(kind, unit, figure=known.word, meaning=meaning)

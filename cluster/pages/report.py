@@ -83,7 +83,8 @@ def summary_tiles(run: Run) -> list[Tile]:
     else:
         tiles += _tested(view)
     if view.train is not None and view.train.stopped_early is not None:
-        tiles.append(Tile("Stopped early", f"epoch {view.train.epochs[-1].epoch}", view.train.stopped_early))
+        epoch = part_of(result, "stopped_early", "epoch") or view.train.epoch
+        tiles.append(Tile("Stopped early", f"epoch {count(epoch)}", view.train.stopped_early))
     if view.train is not None:
         speed = number_of(result, "throughput", "windows_per_second")
         tiles += [

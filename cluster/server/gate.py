@@ -120,12 +120,16 @@ def answer_accepts(answer: Answer) -> None:
 
     threading.Thread(target=work, name="accept-gate", daemon=True).start()
     try:
-        listener = _install(numbers)
+        listener = install_filter(numbers)
     finally:
         started.set()
 
 
-def _install(numbers: Numbers) -> int:
+def install_filter(numbers: Numbers) -> int:
+    """Have the kernel stop every `accept` of this thread and what descends from it; the descriptor of the listener.
+
+    Raises OSError where the kernel refuses.
+    """
     program = FilterProgram.of(
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_IF_EQUAL, 0, 4, numbers.architecture),

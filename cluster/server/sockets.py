@@ -16,7 +16,7 @@ from cluster.errors import ClusterError, ExitCode
 
 COMMAND_CHARACTERS = 80
 _WORD_DIGITS = 8
-_PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
+PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
 
 
 class PortTakenError(ClusterError):
@@ -134,7 +134,7 @@ def cut(process: int, addresses: set[tuple[str, int]]) -> int:
     try:
         done = 0
         for descriptor in descriptors:
-            copy = libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
+            copy = libc.syscall(PIDFD_GETFD, handle, descriptor, 0)
             if copy < 0:
                 error = ctypes.get_errno()
                 if error == errno.EBADF:  # closed since we looked

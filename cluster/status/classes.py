@@ -1,7 +1,7 @@
 """Which classes are mistaken for which: a matrix of few classes, counts and the most frequent mistakes of many."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nlargest
 
 from cluster.status.parts import ClassCount, MixUp
@@ -33,16 +33,23 @@ def by_class(
 ) -> Classes:  # fmt: skip
     """The matrix where a person can read it, else what its classes and the most frequent mistakes count up to.
 
-    `rows` has shape (labels, labels), rows the true class. Without rows it is `counts` and `mix_ups` that tell. Raises
-    ValueError where the matrix has another shape.
+    `rows` has shape (labels, labels), rows the true class. Without rows `counts` and `mix_ups` stay as they
+    are. Raises ValueError where the matrix has another shape.
     """
     if rows and {len(labels)} != {len(rows), *map(len, rows)}:
         raise ValueError(f"expected {len(labels)} rows and columns, got {[len(row) for row in rows]}")
     if not rows:
-        return Classes(counts=counts[:MOST_COUNTED], mix_ups=mix_ups[:MOST_MIX_UPS])
+        known = tuple(replace(each, label=plain(each.label)) for each in counts[:MOST_COUNTED])
+        return Classes(counts=known, mix_ups=mix_ups[:MOST_MIX_UPS])
+    labels = tuple(map(plain, labels))
     if len(rows) <= LARGEST_MATRIX:
-        return Classes(tuple(labels), tuple(map(tuple, rows)))
+        return Classes(labels, tuple(map(tuple, rows)))
     return Classes(counts=counts_of(labels, rows)[:MOST_COUNTED], mix_ups=mix_ups_of(labels, rows))
+
+
+def plain(label: str) -> str:
+    """As it can be written anywhere: a folder's name, and so a label, need not be UTF-8."""
+    return label.encode("utf-8", "backslashreplace").decode()
 
 
 def counts_of(labels: Sequence[str], rows: Sequence[Sequence[int]]) -> tuple[ClassCount, ...]:

@@ -23,7 +23,7 @@ from cluster.status import events
 from cluster.status.apply import apply, replay
 from cluster.status.classes import Classes, by_class
 from cluster.status.events import Event, Stamped
-from cluster.status.parts import Count, Moment, Name, NodeTasks, RoleCount, Seconds, TrainCount
+from cluster.status.parts import CLASSIFICATION, Count, Moment, Name, NodeTasks, RoleCount, Seconds, TrainCount
 from cluster.status.state import ENDED, RunState, Training, iso
 from cluster.status.view import ClassesView, ConfusionView, PiPoint, RunView, StalenessView, TrainView
 
@@ -46,6 +46,7 @@ KEPT: Mapping[str, type[Event]] = {
 }  # fmt: skip
 """Events in the file, by their names there."""
 _NAMES = {kind: name for name, kind in KEPT.items()}
+_STOPPED = TypeAdapter(events.StoppedEarly)
 _LABELS, _ROWS = TypeAdapter(tuple[Name, ...]), TypeAdapter(tuple[tuple[Count, ...], ...])
 
 
@@ -271,8 +272,10 @@ def _without_history(folder: Path, result: Mapping[str, Any]) -> tuple[RunState,
         started = datetime.strptime(moment, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError:
         started = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+    data = result.get("dataset") or {}
     state = RunState(
         cluster=str(result.get("cluster") or "unknown"), job=job, run=folder.name, started=started,
+        unit=str(data.get("unit") or "windows"), task_type=str(data.get("task") or CLASSIFICATION),
         planned_samples=int(result.get("planned_samples") or 0) if job == "pi" else None,
     )  # fmt: skip
     if job == "train":
@@ -317,6 +320,18 @@ def _classes_of(result: Mapping[str, Any]) -> Classes:
         return Classes()
 
 
+def _stopped_early(result: Mapping[str, Any]) -> str | None:
+    """Why the training stopped early, by its result."""
+    early, selected = result.get("stopped_early"), result.get("selected")
+    if not isinstance(early, dict) or not isinstance(selected, dict):
+        return None
+    try:
+        found = _STOPPED.validate_python({"stage": "train", **early, "best_epoch": selected.get("epoch")})
+    except ValidationError:
+        return None
+    return found.why()
+
+
 def _train(train: TrainView, result: Mapping[str, Any]) -> TrainView:
     updates, wire, model = (result.get(key) or {} for key in ("updates", "wire", "model"))
     stale = result.get("staleness") or {}
@@ -327,6 +342,7 @@ def _train(train: TrainView, result: Mapping[str, Any]) -> TrainView:
         train,
         parameters=model.get("parameters") or train.parameters,
         staleness=staleness,
+        stopped_early=train.stopped_early or _stopped_early(result),
         pull_bytes_per_step=wire.get("pull_bytes_per_step"),
         push_bytes_per_step=wire.get("push_bytes_per_step"),
         updates_applied=updates.get("applied"),

@@ -1,7 +1,7 @@
 """What events are made of: figures, counters, and types with bounds, because a run's folder may be foreign."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
@@ -52,15 +52,8 @@ class Figures:
     others: Mapping[Name, Number] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a name in `others` that is a key of `describe`, too long, empty, or one too many."""
-        taken = sorted(_TAKEN & self.others.keys())
-        if taken:
-            raise ValueError(f"expected other figures under names of their own, got {', '.join(taken)}")
-        if len(self.others) > MOST_OTHERS:
-            raise ValueError(f"expected at most {MOST_OTHERS} other figures, got {len(self.others)}")
-        wrong = [name for name in self.others if not (0 < len(name) <= LONGEST_OTHER and name.isprintable())]
-        if wrong:
-            raise ValueError(f"expected names of 1 to {LONGEST_OTHER} printable characters, got {wrong[0]!r:.120}")
+        """Raises ValueError for a name in `others` that `refuse_names` refuses."""
+        refuse_names(self.others)
         known = {name: float(value) for name, value in self.others.items() if isfinite(value)}
         object.__setattr__(self, "others", known)
 
@@ -87,6 +80,18 @@ class Figures:
         if self.accuracy is not None and other.accuracy is not None:
             return self.accuracy > other.accuracy + by
         return self.loss < other.loss - by
+
+
+def refuse_names(names: Collection[str]) -> None:
+    """Raises ValueError if further figures cannot have these names."""
+    taken = sorted(_TAKEN.intersection(names))
+    if taken:
+        raise ValueError(f"expected other figures under names of their own, got {', '.join(taken)}")
+    if len(names) > MOST_OTHERS:
+        raise ValueError(f"expected at most {MOST_OTHERS} other figures, got {len(names)}")
+    wrong = [name for name in names if not (0 < len(name) <= LONGEST_OTHER and name.isprintable())]
+    if wrong:
+        raise ValueError(f"expected names of 1 to {LONGEST_OTHER} printable characters, got {wrong[0]!r:.120}")
 
 
 def written(value: float) -> str:

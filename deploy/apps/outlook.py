@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cluster.apps.measured import MeasuredStep
 from cluster.inventory.extensions import MODES
-from cluster.inventory.training import auto_micro_batches
+from cluster.inventory.micro_batches import auto_micro_batches
 from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from deploy.commands.edge import Command, flags_of, signature
 from deploy.commands.flags import Known
 from deploy.commands.init import init
 from deploy.commands.jobs import JOB_ACTIONS, report
+from deploy.commands.programs import run_
 
 
 def as_task(body: Command, name: str, known: Iterable[Known], positional: Sequence[str] = ()) -> Task[Command]:
@@ -69,7 +70,7 @@ def namespace() -> Collection:
     """`deploy ACTION`, `job ACTION`, `app ACTION`, `init` and `report`."""
     made = Collection()
     made.add_collection(collection("deploy", ACTIONS))
-    made.add_collection(collection("job", JOB_ACTIONS))
+    made.add_collection(collection("job", (*JOB_ACTIONS, run_)))
     made.add_collection(collection("app", APP_ACTIONS))
     for body in (init, report):
         made.add_task(as_task(body, body.__name__, flags_of(body)))

@@ -12,6 +12,7 @@ from invoke.exceptions import Exit
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import visible
 from deploy.commands.flags import FLAGS, Flags, Known
+from deploy.commands.typed import after_dashes
 from deploy.common.interrupts import a_command_begins
 
 CONTRACT = frozenset({ExitCode.DONE, ExitCode.FAILED, ExitCode.BAD_USAGE, ExitCode.DEGRADED, ExitCode.CANCELLED})
@@ -32,8 +33,10 @@ def flags_of(made: Command) -> tuple[Known, ...]:
     return made.flags  # type: ignore[attr-defined,no-any-return]
 
 
-def takes(flags: str) -> Callable[[Callable[[Flags], None]], Command]:
+def takes(flags: str, *, rest: bool = False) -> Callable[[Callable[[Flags], None]], Command]:
     """Makes a command of a function of `Flags`: one that takes these flags, by their names there.
+
+    With `rest` it also takes the words behind `--`, which `after_dashes` returns; others refuse them.
 
     Its expected errors become one message and an exit code; a bug keeps its traceback. The first argument is fab's
     context. With `fab -H` it is a connection, and the command would run once for each host.
@@ -45,6 +48,8 @@ def takes(flags: str) -> Callable[[Callable[[Flags], None]], Command]:
         def guarded(context: Any, **given: Any) -> None:
             if hasattr(context, "host"):
                 raise Exit("-H/--hosts: the inventory says which machines; leave it out", ExitCode.BAD_USAGE)
+            if after_dashes() and not rest:
+                raise Exit("--: only `fab job run` takes words behind it, its program's arguments", ExitCode.BAD_USAGE)
             try:
                 a_command_begins()
                 body(Flags(**{one.name: one.value(given) for one in known}))

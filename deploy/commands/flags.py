@@ -35,6 +35,10 @@ class Flags:
     its name is that of another one.
     """
 
+    program: str | None = _flag("the program's file, which may stand without this flag")
+    requirements: str | None = _flag("file of further packages for the program, as pip reads it")
+    on: str = _flag("where a program runs: chief (once, beside the coordinator) or workers (once for each)", "chief")
+    restarts: str = _flag("how often a program is started again when it is killed or a server is lost", "5")
     inventory: str | None = _flag("the cluster's file; else $PSCLUSTER_INVENTORY, else ./inventory.yaml")
     set_: tuple[str, ...] = _flag(
         "override a key of the inventory for this call, e.g. jobs.train.epochs=3 (repeatable)", ()

@@ -21,8 +21,10 @@ from deploy.commands.opening import open_cluster
 from deploy.common.command_line import command
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
+from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
+    from cluster.programs.wish import ProgramWish
     from deploy.jobs.node_jobs import NodeJobs
 
 LINES_AT_FIRST = 20
@@ -63,25 +65,26 @@ FROM_HERE = frozenset({"app"})
 )
 def train(flags: Flags) -> None:
     """Train the network on the cluster's workers."""
-    _run("train", with_overrides(flags, OF_TRAIN), run_flags(flags))
+    run_job("train", with_overrides(flags, OF_TRAIN), run_flags(flags))
 
 
 @takes("inventory set_ app data run json_ quiet log_format log_level")
 def evaluate(flags: Flags) -> None:
     """Evaluate a trained model on the test set, on the cluster's workers."""
-    _run("evaluate", with_overrides(flags, OF_EVALUATE))
+    run_job("evaluate", with_overrides(flags, OF_EVALUATE))
 
 
 @takes("inventory set_ samples seed json_ quiet log_format log_level")
 def pi(flags: Flags) -> None:
     """Estimate pi, and calibrate the workers by it."""
-    _run("pi", with_overrides(flags, OF_PI))
+    run_job("pi", with_overrides(flags, OF_PI))
 
 
-def _run(job: str, flags: Flags, of_run: Sequence[str] = ()) -> None:
+def run_job(job: str, flags: Flags, of_run: Sequence[str] = (), wish: "ProgramWish | None" = None) -> None:
+    """Run one job, `run` with its program, and end the command as it did. Raises ClusterError without its roles."""
     opened = open_cluster(flags)
     cluster = opened.inventory
-    if cluster.needs_roles(job):
+    if needs_roles(cluster, job, wish):
         with opened.cluster.fleet() as fleet, waiting_for("looking at the nodes"):
             now = opened.cluster.services.state(fleet)
         if not now.serves_jobs:
@@ -91,7 +94,7 @@ def _run(job: str, flags: Flags, of_run: Sequence[str] = ()) -> None:
                 f"`{command('deploy status', cluster.path)}` shows them"
             )
     shown = [flag for flag, given in (("--json", flags.json_), ("--quiet", flags.quiet)) if given]
-    end_as_the_job_did(opened.jobs.run_job(job, [*shown, *of_run]))
+    end_as_the_job_did(opened.jobs.run_job(job, [*shown, *of_run], wish))
 
 
 @takes("inventory set_ json_")

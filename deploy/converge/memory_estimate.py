@@ -66,7 +66,7 @@ def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 
 
 def of_inventory(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory:
     """Bytes for the inventory's training; `cores` by node decide what `auto` micro-batches become."""
-    from cluster.inventory.training import auto_micro_batches, cores_of_workers
+    from cluster.inventory.micro_batches import auto_micro_batches, cores_of_workers
 
     train, workers = inventory.jobs.train, inventory.of_role("worker")
     number = train.micro_batches

@@ -185,6 +185,7 @@ class PublishedData(JobData):
             return None
         words = [] if source is None else ["--source", source]
         words += ["--window-steps", str(job.data.window_steps), "--window-stride", str(job.data.window_stride)]
+        words += ["--options", json.dumps(job.data.options())]
         asked = subprocess.run(
             module_command(_PREPARING, *words, "--seed", str(job.seed)),
             env=environment_for_any_folder(),

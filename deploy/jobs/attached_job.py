@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from cluster.errors import ExitCode
+from cluster.errors import ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
@@ -22,6 +23,9 @@ from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.request import needs_data
 from deploy.jobs.services import JobServices, reusable
 from deploy.logs.log_merge import readable
+
+if TYPE_CHECKING:
+    from cluster.programs.wish import ProgramWish
 
 BringData = Callable[[Fleet], Sequence[str]]
 """Brings the recordings to the nodes; the overrides that name them there."""
@@ -40,8 +44,10 @@ class SubmittedJobs(JobServices):
         self._bring_data = bring_data
         self._bring_environment = bring_environment
 
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
+    def run_job(self, job: str, flags: Sequence[str], wish: "ProgramWish | None" = None) -> int:
         """See `JobServices`. A person may leave it running (130)."""
+        if wish is not None:
+            raise UsageError("job run: programs over SSH come later")
         with self._cluster.fleet() as fleet:
             app = self._app(fleet, job, flags)
             more = self._data(fleet, [job], app)

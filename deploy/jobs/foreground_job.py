@@ -98,7 +98,7 @@ class JobRestartPolicy:
         if ending.return_code == ExitCode.PORT_TAKEN:
             # It had the port before: while it was gone an outgoing connection may have borrowed it.
             return restarted
-        return ending.return_code < 0 or ending.return_code == ExitCode.SERVER_LOST
+        return ending.return_code < 0 or ending.return_code in (ExitCode.SERVER_LOST, ExitCode.PROGRAM_KILLED)
 
 
 INTERRUPT_DEADLINE_SECONDS = 60.0
@@ -141,7 +141,7 @@ class JobProcess:
 
     def announce_resume(self) -> None:
         """Show the command that resumes the run, if there is one."""
-        if run := self.run_to_resume:
+        if (run := self.run_to_resume) and self.name == "train":
             words = command(f"job {self.name} --resume --run {quoted(self.shown(run))}", self.inventory)
             announce(f"`{words}` resumes it")
 

@@ -11,13 +11,21 @@ from cluster.errors import UsageError
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+    from cluster.programs.wish import ProgramWish
 
 SCHEMA = 1
+RESUMABLE = ("train", "run")
+"""Jobs that another coordinator, or another attempt of a program, continues in the folder of the run."""
 
 
 def needs_data(job: str) -> bool:
     """Whether a job reads windows."""
     return job in ("train", "evaluate")
+
+
+def needs_roles(inventory: "Inventory", job: str, wish: "ProgramWish | None" = None) -> bool:
+    """Whether a job runs on the cluster's roles; a program that runs on the workers' nodes brings its own servers."""
+    return inventory.needs_roles(job) and (wish is None or wish.on == "chief")
 
 
 @dataclass(frozen=True)

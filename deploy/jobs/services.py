@@ -4,6 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,11 @@ from deploy.common.waiting import waiting_for
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
 from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.program_environment import environment_for
+from deploy.jobs.request import RESUMABLE, needs_roles
 
 if TYPE_CHECKING:
+    from cluster.programs.wish import ProgramWish
     from deploy.jobs.node_jobs import NodeJobs
 
 
@@ -44,8 +48,8 @@ class JobServices(ABC):
         self.pending = PendingJobs(cluster.folder.path / "pending_jobs.json")
 
     @abstractmethod
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """Run one job to its end, with these flags of `python -m cluster`; its exit code.
+    def run_job(self, job: str, flags: Sequence[str], wish: "ProgramWish | None" = None) -> int:
+        """Run one job to its end, with these flags of `python -m cluster`, of `run` the wished program; its exit code.
 
         A killed coordinator, or one that loses a parameter server, starts again with its roles. Raises ClusterError
         when another job runs on the cluster, or when the roles do not restart.
@@ -149,8 +153,13 @@ class ForegroundJobs(JobServices):
         self._coordinator = tuple(coordinator)
         self._policy = policy
 
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
+    def run_job(self, job: str, flags: Sequence[str], wish: "ProgramWish | None" = None) -> int:
         """See `JobServices`."""
+        of_wish: tuple[str, ...] = ()
+        if wish is not None:
+            if wish.requirements:
+                wish = replace(wish, python=str(environment_for(Path(wish.requirements))))
+            of_wish = ("--wish", wish.to_text())
         path = self._inventory.path
         app = app_of_job(self._inventory, job, flags, environment_here)
         settings = [word for override in self._cluster.overrides for word in ("--set", override)]
@@ -158,15 +167,24 @@ class ForegroundJobs(JobServices):
         process = JobProcess(
             name=job,
             inventory=path,
-            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags, *app.flags),
+            words=(
+                *self._coordinator,
+                job,
+                "--inventory",
+                str(path.resolve()),
+                *settings,
+                *flags,
+                *app.flags,
+                *of_wish,
+            ),
             environment={
                 **environment_for_any_folder(),
                 "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
                 VARIABLE: self._folder.token(),
             },
-            run_file=self._folder.run_file if job == "train" else None,
+            run_file=self._folder.run_file if job in RESUMABLE else None,
         )
-        restart = self._restart if self._inventory.needs_roles(job) else lambda: None
+        restart = self._restart if needs_roles(self._inventory, job, wish) else lambda: None
         try:
             with FileLock(self._folder.job_lock):
                 try:

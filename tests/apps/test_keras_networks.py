@@ -1,5 +1,7 @@
 """A Keras model as the engine sees it: the same gradient as Keras's own, nothing captured, a model that opens again."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,8 @@ import numpy as np
 import pytest
 
 import cluster.engine.runtime  # noqa: F401  (its options decide how graphs are optimized)
-from cluster.apps.app import App
-from cluster.apps.keras_network import KerasNetwork
+from cluster.apps.app import App, AppError
+from cluster.apps.keras_network import EXPORTED, KerasNetwork
 from cluster.apps.networks import Kind, network_of
 from cluster.inventory.training import TrainJob
 from tests.apps.zoo import MODELS
@@ -35,7 +37,7 @@ def batch(name: str) -> tuple[Any, Any]:
     return inputs.astype(dtype), random.integers(0, OUTPUTS, BATCH).astype(np.int32)
 
 
-def gradient_in_keras(found: KerasNetwork, inputs: Any, targets: Any, seed: Any) -> tuple[float, dict[str, Any], Any]:
+def gradient_in_keras(found: KerasNetwork, inputs: Any, targets: Any, seed: Any) -> tuple[float, list[Any], Any]:
     """Loss and gradients by variable as Keras computes them, with the seeds that the engine gives its generators."""
     model = found.filled(found.initial(SEED))
     sites = [each for each in model.non_trainable_variables if each.path.endswith("seed_generator_state")]
@@ -107,3 +109,42 @@ def test_weights_start_with_the_seed_and_biases_do_not_decay() -> None:
     assert (found.initial(SEED) != found.initial(SEED + 1)).any()
     decayed = {slot.spec.name for slot in found.layout.slots if slot.spec.decayed}
     assert decayed == {"dense/kernel", "dense_1/kernel", "dense_2/kernel"} or all("kernel" in name for name in decayed)
+
+
+OPENED = """
+import sys, keras, numpy as np
+model = keras.models.load_model(sys.argv[1])
+np.save(sys.argv[3], model.predict(np.load(sys.argv[2]), verbose=0))
+"""
+
+
+@pytest.mark.parametrize("name", ["windows", "frozen"])
+def test_the_exported_file_opens_in_plain_keras_and_predicts_the_same(name: str, tmp_path: Path) -> None:
+    found, (inputs, _) = network(name), batch(name)
+    vector = found.initial(SEED) + np.linspace(0, 0.01, found.layout.size, dtype=np.float32)
+    found.export(vector, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [EXPORTED]
+    np.save(tmp_path / "x.npy", inputs)
+    paths = [str(tmp_path / name) for name in (EXPORTED, "x.npy", "y.npy")]
+    subprocess.run([sys.executable, "-c", OPENED, *paths], check=True, cwd=tmp_path, capture_output=True, timeout=100)
+    output = found.apply(found.unpack(vector), inputs, training=False, seed=tf.zeros([2], tf.int32))
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), output.logits.numpy(), atol=1e-5)
+
+
+def test_a_model_whose_classes_cannot_be_written_says_what_they_lack(tmp_path: Path) -> None:
+    class Odd(keras.layers.Layer):
+        def __init__(self, size: object) -> None:
+            super().__init__()
+            self.size = size
+
+        def call(self, inputs: Any) -> Any:
+            return inputs
+
+    def model(input_shape: tuple[int, ...], outputs: int) -> Any:
+        return keras.Sequential([keras.Input(input_shape), Odd(object()), keras.layers.Dense(outputs)])
+
+    app = App("odd", Path("odd.py"), None, {"model": model})
+    found = network_of(app, Kind("classification", OUTPUTS, (3,), "float32", (), "int32"), SEED)
+    with pytest.raises(AppError, match=r"odd\.py: model\(\): cannot be written as model\.keras"):
+        found.export(found.initial(SEED), tmp_path)
+    assert not list(tmp_path.iterdir())

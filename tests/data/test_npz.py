@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from cluster.data import Dataset, find_source, prepare
-from cluster.data.npz import read as read_npz
+from cluster.data.npz_windows import read_windows as read_npz
 from cluster.data.recordings import Cutting, check, silent
 from cluster.errors import DataError
 
@@ -108,7 +108,7 @@ def put_at(name: str, index: tuple[int, ...], value: Any) -> Callable[[Arrays], 
         (lambda content: content.pop("y_test"), ["y_test is missing", "savez_compressed"]),
         (put_at("x_train", (3, 2, 1), np.nan), ["x_train[3, 2, 1]", "finite", "nan"]),
         (put_at("x_test", (7, 63, 5), 1e300), ["x_test[7, 63, 5]", "1e+300"]),
-        (put("x_train", np.zeros((12, 64))), ["x_train", "(windows, steps, channels)", "(12, 64)"]),
+        (put("x_train", np.zeros((12, 64))), ["x_test", "(64,) as in x_train", "(64, 6)"]),
         (put("x_train", np.zeros((12, 0, 6))), ["x_train", "(12, 0, 6)"]),
         (put("x_train", np.zeros((12, 64, 6), dtype=complex)), ["x_train", "real numbers", "complex128"]),
         (put("x_train", np.full((12, 64, 6), "a")), ["x_train", "real numbers"]),

@@ -82,7 +82,7 @@ def test_flags_messages_and_reference_know_what_was_added(extended: Path) -> Non
     (extended / "misspelt.yaml").write_text(local_inventory() + "    mode: serail\n")
     load = "from cluster.inventory import load; load('misspelt.yaml')"
     assert "did you mean `serial`?" in python(extended, "-c", load, code=1)
-    assert ".csv with lines such as" in python(extended, "-m", "cluster.data.look", "no-such-file")
+    assert ".readings with lines such as" in python(extended, "-m", "cluster.data.look", "no-such-file")
 
 
 def test_what_was_added_costs_fab_no_tensorflow(extended: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_cluster_trains_with_what_was_added(extended: Path, tmp_path: Path, mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text = local_inventory(workers=2)
     head, _, _ = text.partition("\njobs:")
-    data = recordings(tmp_path / "readings.csv")
+    data = recordings(tmp_path / "mine.readings")
     train = {
         "mode": "serial", "codec": {"name": "bf16"}, "optimizer": {"name": "signum"},
         "model": {"name": "statistics", "hidden": 16},

@@ -2,8 +2,9 @@
 
 import pytest
 
+from cluster.inventory.micro_batches import auto_micro_batches, cores_of_workers
 from cluster.inventory.task import Task
-from cluster.inventory.training import TrainJob, auto_micro_batches, cores_of_workers
+from cluster.inventory.training import TrainJob
 
 PIS = [4] * 16
 

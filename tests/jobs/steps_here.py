@@ -6,6 +6,7 @@ import numpy as np
 
 from cluster.consistency.policy import Grant, Speeds
 from cluster.data import Dataset
+from cluster.data.dataset import Array
 from cluster.engine.messages import Outcome
 from cluster.inventory import TrainJob
 from cluster.jobs.fit import Update
@@ -16,7 +17,7 @@ from cluster.parameters import Vector
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 
-PROBLEM = Problem(window_steps=16, channels=6, classes=4, keep_probability=0.8)
+PROBLEM = Problem((16, 6), 4, keep_probability=0.8)
 ROWS, UPDATES = 64, 3
 RATE = 0.05
 
@@ -27,7 +28,8 @@ def recordings(folder: Path) -> Dataset:
     random.normal(1.0, 3.0, shape).astype("<f4").tofile(folder / "windows.f32")
     (np.arange(ROWS) % PROBLEM.classes).astype("<i4").tofile(folder / "classes.i32")
     labels = tuple("abcd")
-    return Dataset("here", "here", "", folder, labels, PROBLEM.window_steps, PROBLEM.channels, ROWS, 0, "")
+    inputs, targets = Array("windows.f32", "float32", PROBLEM.input_shape), Array("classes.i32", "int32", ())
+    return Dataset("here", "here", "", folder, labels, ROWS, 0, "", inputs, targets)
 
 
 class InTurn:

@@ -8,8 +8,13 @@ import pytest
 
 from cluster.engine.dispatcher import Dispatcher
 from cluster.engine.messages import Item, Outcome
-from cluster.jobs.evaluate import CHUNK, Evaluator
+from cluster.jobs.evaluate import CHUNK, Evaluation, Evaluator
+from cluster.models.objective import CONFUSION, EXAMPLES, LOSS, Classification
 from worker_node.recordings import Standardization
+
+OF_TWO_CLASSES = Evaluation.__new__(Evaluation)
+OF_TWO_CLASSES.objective = Classification(2)
+OF_TWO_CLASSES.shapes = {EXAMPLES: (), LOSS: (), CONFUSION: (2, 2)}
 
 STANDARD = Standardization(np.zeros(2, np.float32), np.ones(2, np.float32))
 
@@ -29,7 +34,8 @@ class Inline:
             rows, weights, _ = item.arguments
             confusion = np.zeros((2, 2))
             np.add.at(confusion, (rows % 2, np.zeros(len(rows), int)), weights)
-            value: Any = np.append(confusion.ravel(), self._loss(rows[weights > 0]))
+            sums = [weights.sum(), self._loss(rows[weights > 0])]
+            value: Any = np.concatenate([sums, confusion.ravel()])
             self.ids.append(item.id)
             yield Outcome(item, 0, value, 0.1, 1)
 
@@ -37,10 +43,11 @@ class Inline:
 def test_every_row_counts_once_and_ids_are_below_zero() -> None:
     workers = Inline()
     replies: list[tuple[int, int, float]] = []
-    evaluate = Evaluator(cast(Dispatcher, workers), 2, lambda *reply: replies.append(reply))
+    evaluate = Evaluator(cast(Dispatcher, workers), OF_TWO_CLASSES, lambda *reply: replies.append(reply))
     for _ in range(2):
-        found, confusion = evaluate(np.arange(CHUNK * 2 + 11), STANDARD)
-        assert confusion.tolist() == [[CHUNK + 6, 0], [CHUNK + 5, 0]]
+        whole = evaluate(np.arange(CHUNK * 2 + 11), STANDARD)
+        found = whole.figures
+        assert whole.confusion.tolist() == [[CHUNK + 6, 0], [CHUNK + 5, 0]]
         assert found is not None
         assert found.accuracy == pytest.approx((CHUNK + 6) / (2 * CHUNK + 11))
         assert found.loss == pytest.approx(0.5)
@@ -56,22 +63,21 @@ def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:
         nonlocal done
         done += 1
 
-    evaluate = Evaluator(cast(Dispatcher, Inline()), 2)
-    found, confusion = evaluate(np.arange(CHUNK * 8), STANDARD, advance, lambda: done == 3)
-    assert confusion.sum() == 3 * CHUNK
-    assert found is not None
-    assert found.accuracy == pytest.approx(0.5)
-    nothing, confusion = evaluate(np.arange(CHUNK), STANDARD, stop=lambda: True)
-    assert nothing is None
-    assert confusion.sum() == 0
+    evaluate = Evaluator(cast(Dispatcher, Inline()), OF_TWO_CLASSES)
+    found = evaluate(np.arange(CHUNK * 8), STANDARD, advance, lambda: done == 3)
+    assert (found.confusion.sum(), found.examples) == (3 * CHUNK, 3 * CHUNK)
+    assert found.figures is not None
+    assert found.figures.accuracy == pytest.approx(0.5)
+    nothing = evaluate(np.arange(CHUNK), STANDARD, stop=lambda: True)
+    assert nothing.figures is None
+    assert (nothing.confusion.shape, nothing.confusion.sum(), nothing.examples) == ((2, 2), 0, 0)
 
 
 def test_the_loss_is_the_same_to_the_bit_in_whatever_order_the_workers_answer() -> None:
-    losses = [
-        found.loss
-        for order in (1, -1)
-        if (found := Evaluator(cast(Dispatcher, Inline(order, lambda rows: 0.1 + 1e6 / (1 + rows[0] ** 2))), 2)(
-            np.arange(CHUNK * 9), STANDARD)[0])
-    ]  # fmt: skip
+    losses = []
+    for order in (1, -1):
+        workers = Inline(order, lambda rows: 0.1 + 1e6 / (1 + rows[0] ** 2))
+        found = Evaluator(cast(Dispatcher, workers), OF_TWO_CLASSES)(np.arange(CHUNK * 9), STANDARD).figures
+        losses += [found.loss] if found else []
     assert losses[0] == losses[1]
     assert len(losses) == 2

@@ -2,8 +2,15 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from cluster.jobs.evaluate import figures
+from cluster.models.objective import CONFUSION, EXAMPLES, LOSS, Classification
+from cluster.status.parts import Figures
+
+
+def figures(confusion: NDArray[np.integer], loss_sum: float) -> Figures:
+    sums = {EXAMPLES: np.array(confusion.sum()), LOSS: np.array(loss_sum), CONFUSION: confusion}
+    return Figures(**Classification(len(confusion)).figures(sums))
 
 
 def test_three_classes_by_hand() -> None:

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from cluster.errors import UsageError
 from cluster.jobs.train_result import CONFIGURATION, WEIGHTS, StoredModel, load, store
-from cluster.models.network import build
+from cluster.models.network import BuiltIn, build
 from cluster.models.residual import ResidualModel
 from cluster.models.thesis import ThesisModel
 from worker_node.recordings import Standardization
@@ -34,6 +34,7 @@ def test_comes_back_bit_for_bit(tmp_path: Path, config: ThesisModel | ResidualMo
     np.testing.assert_array_equal(after.vector, before.vector)
     np.testing.assert_array_equal(after.standardization.packed(), before.standardization.packed())
     assert after.labels == LABELS
+    assert isinstance(after.network, BuiltIn)
     assert after.network.config == config
     assert after.network.problem.window_steps == 16
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [CONFIGURATION, WEIGHTS]

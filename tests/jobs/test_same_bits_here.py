@@ -6,19 +6,23 @@ import numpy as np
 
 from cluster.inventory import TrainJob
 from cluster.models.layers import Dense, Dropout
-from cluster.models.network import Network, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Problem, Tensors
 from cluster.models.thesis import ThesisModel
 from tests.jobs.steps_here import PROBLEM, UPDATES, recordings, trained
 
 import tensorflow as tf  # isort: skip
 
 
-class Scaled(Network):
+class Scaled(BuiltIn):
     """Its gradient and its statistics run through several factors that are known when it is traced.
 
     TensorFlow's graph optimizer multiplies such factors with each other, and with the share of a micro-batch in its
     batch where that is known too.
     """
+
+    @classmethod
+    def widest_layer(cls, options: ThesisModel) -> int:
+        return options.hidden
 
     def __init__(self, problem: Problem) -> None:
         self._hidden, self._head = Dense("hidden", problem.channels, 32), Dense("head", 32, problem.classes)

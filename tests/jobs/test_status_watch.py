@@ -18,7 +18,7 @@ from cluster.errors import ClusterError, UsageError
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import local_inventory
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.evaluate import figures, figures_computed
+from cluster.jobs.evaluate import Found, figures_computed
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.lifecycle import Job, conduct
 from cluster.jobs.run_folder import RunFolder
@@ -35,6 +35,7 @@ from cluster.status.events import (
     Updated,
 )
 from cluster.status.history import NAME, read_run
+from cluster.status.parts import Figures
 
 PARTS = {"pull": 0.1, "compute": 0.2, "push": 0.1, "wait": 0.0}
 
@@ -97,8 +98,8 @@ def train(watch: StatusWatch) -> Callable[[RunFolder], None]:
             emit(Stepped(number % 2, 20, float(number), 0.5, PARTS))
             emit(Updated(number, number + 1, 4, 0.5, 0.01, 100.0))
         confusion = np.array([[3, 1], [0, 4]])
-        found = figures(confusion, 4.0)
-        emit(figures_computed("validation", found, ["sit", "walk"], confusion, 1))
+        found = Figures(accuracy=7 / 8, f1_macro=0.87, loss=0.5)
+        emit(figures_computed("validation", Found(found, confusion, 8), ["sit", "walk"], 1))
         emit(EpochEnded("train", 1, 0.5, 0.9, 0.01, 100.0, 0.0, found))
         emit(CheckpointWritten(0.1, 1_000_000, 4))
         membership.workers[1].phase, membership.workers[1].departures = Phase.ABSENT, 1

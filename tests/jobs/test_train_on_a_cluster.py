@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from cluster.engine.environment import KNOWN
-from cluster.inventory.training import auto_micro_batches
+from cluster.inventory.micro_batches import auto_micro_batches
 from cluster.jobs.train_result import load
 from cluster.metrics.processor import usable_cores
 from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings

@@ -232,6 +232,7 @@ def hostile() -> RunView:
         state="failed",
         reason=HOSTILE,
         started=HOSTILE,
+        unit=HOSTILE,
         nodes=tuple(
             NodeView(HOSTILE, HOSTILE, tuple(replace(role, work=HOSTILE, state=HOSTILE) for role in node.roles))
             for node in base.nodes

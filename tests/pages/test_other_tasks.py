@@ -16,6 +16,7 @@ from cluster.pages.run_charts import charts_of
 from cluster.pages.run_files import Run, run_of
 from cluster.pages.words import WORDS, glossary, stage
 from cluster.status.classes import MOST_COUNTED, by_class
+from cluster.status.events import FiguresComputed
 from cluster.status.history import LONGEST_LINE, event_of, line_of, read_run
 from cluster.status.parts import Figures
 from cluster.status.view import RunView
@@ -129,10 +130,21 @@ def test_a_thousand_classes_fit_a_line_of_the_history() -> None:
     found = by_class(labels, rows)
     assert len(found.counts) == MOST_COUNTED
     assert (found.counts[0].label[:4], found.counts[0].missed) == ("1199", 17)
-    event = next(event for _, event in many_classes(31).kept if type(event).__name__ == "FiguresComputed")
-    line = line_of(replace(event, counts=found.counts, mix_ups=found.mix_ups), 1.0, STARTED)  # type: ignore[call-arg]
+    figures = Figures(loss=0.5, accuracy=0.8)
+    line = line_of(FiguresComputed("test", figures, counts=found.counts, mix_ups=found.mix_ups), 1.0, STARTED)
     assert len(line) < LONGEST_LINE
     assert event_of(line) is not None
+
+
+@pytest.mark.parametrize("classes", [2, 40])
+def test_a_label_that_is_not_utf_8_costs_no_page(classes: int) -> None:
+    labels = tuple(f"{at}\udcff" for at in range(classes))
+    rows = tuple(tuple(5 if true == given else 1 for given in range(classes)) for true in range(classes))
+    event = FiguresComputed("test", Figures(loss=0.5, accuracy=0.8), labels, rows)
+    assert event_of(line_of(event, 1.0, STARTED)) == (1.0, event)
+    played = many_classes(2)
+    played.emit(event, 21.0)
+    assert b"1\\udcff" in Drawing().page(view_of(played)).encode()
 
 
 @pytest.mark.parametrize("confusion", [[[1, "x"], [2, 3]], [[1, 2]], "x", [[1, -2], [3, 4]], None, [[], []]])

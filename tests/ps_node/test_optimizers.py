@@ -80,7 +80,8 @@ def on_the_worker(optimizer: Optimizer) -> Doubles:
     for step, (gradient, rate) in enumerate(zip(gradients(), rates(), strict=True)):
         given = tf.constant(gradient, tf.float32), tf.constant(rate, tf.float32), tf.constant(step, tf.int64)
         parameters, slots = placed.stepped(parameters, slots, *given)
-    return parameters.numpy().astype(np.float64)
+    ended: Doubles = parameters.numpy().astype(np.float64)
+    return ended
 
 
 def in_keras(optimizer: Any, spared: bool = False) -> Doubles:

@@ -360,6 +360,20 @@ def test_a_run_without_a_history(tmp_path: Path) -> None:
     assert view.elapsed_seconds == 61.0
 
 
+def test_a_regression_without_a_history(tmp_path: Path) -> None:
+    result = {
+        **RESULT, "dataset": {"labels": [], "unit": "examples", "task": "regression"}, "confusion": [],
+        "stopped_early": {"epoch": 12, "patience": 5}, "selected": {"epoch": 7},
+        "final": {"loss": 2.0, "accuracy": None, "mae": 1.5, "odd": "x", "huge": 10**400},
+    }  # fmt: skip
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    view = read_run(tmp_path)
+    assert (view.unit, view.task_type, view.confusion, view.classes) == ("examples", "regression", None, None)
+    assert view.figures == {"test": {"loss": 2.0, "mae": 1.5}}
+    assert view.train is not None
+    assert view.train.stopped_early == "no better for 5 epochs (best: epoch 7)"
+
+
 def test_a_pi_run_without_a_history(tmp_path: Path) -> None:
     result = {"job": "pi", "status": "done", "reason": None, "cluster": "bench", "planned_samples": 100,
               "samples": 100, "estimate": 3.1, "standard_error": 0.1, "elapsed_seconds": 4.0}  # fmt: skip

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from cluster.inventory import TrainJob
 from cluster.models.network import Network, build
+from cluster.models.objective import Classification
 from ps_node.steps import block_norm
-from worker_node.gradient import BatchGradient, GradientOfBatch, cross_entropy
+from worker_node.gradient import BatchGradient, GradientOfBatch
 
 import tensorflow as tf  # isort: skip
 
@@ -122,5 +123,5 @@ def test_cross_entropy_by_hand() -> None:
     logits = np.array([[2.0, 0.0, -1.0]], np.float32)
     shares = np.exp(logits[0]) / np.exp(logits[0]).sum()
     labels = np.array([0.1 / 3 + 0.9, 0.1 / 3, 0.1 / 3])
-    found = cross_entropy(tf.constant(logits), tf.constant([0]), 3, 0.1)
+    found = Classification(3).losses(tf.constant([0]), tf.constant(logits), smoothing=0.1)
     assert float(found[0]) == pytest.approx(float(-(labels * np.log(shares)).sum()), rel=1e-6)

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.release.code_wheel import uv_executable
@@ -17,14 +18,15 @@ EXECUTABLE = str(Path(sys.executable).resolve())
 DEADLINE_SECONDS = 100.0
 
 
-def pure_wheel(folder: Path, name: str, version: str = "1.0", text: str = "") -> Path:
-    """A wheel with one module of this name, whose `TEXT` is `text`."""
+def pure_wheel(folder: Path, name: str, version: str = "1.0", text: str = "", needs: Sequence[str] = ()) -> Path:
+    """A wheel with one module of this name, whose `TEXT` is `text`; it needs these packages."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     about = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": f"TEXT = {text!r}\n",
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + "".join(f"Requires-Dist: {one}\n" for one in needs),
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{about}/RECORD": "",
     }

@@ -1,0 +1,141 @@
+"""All processes of a program together: heard until each has ended, or until the first one fails, which ends all."""
+
+import selectors
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from signal import Signals
+from typing import Protocol
+
+from cluster.programs.process import Usage
+from cluster.programs.roster import Member
+
+LOOK_SECONDS = 0.1
+USE_SECONDS = 2.0
+LAST_OUTPUT_SECONDS = 1.0
+"""For output in the pipe of a process that has ended: a child that it left may hold the pipe open without end."""
+
+INTERRUPTED_SECONDS, TERMINATED_SECONDS = 20.0, 10.0
+"""A program gets SIGINT, so much later SIGTERM, then SIGKILL: `fab` and systemd kill the whole job after 60 s."""
+
+
+class Running(Protocol):
+    """A process of the program, here or on another node."""
+
+    def fileno(self) -> int:
+        """What a selector waits for."""
+
+    def read(self) -> bytes | None:
+        """What it printed since; None where nothing waits, no bytes at the end."""
+
+    def poll(self) -> int | None:
+        """Its return code, negative for a signal; None while it runs."""
+
+    def ask(self, number: Signals) -> None:
+        """Send it a signal."""
+
+    def use(self) -> Usage:
+        """What it uses."""
+
+    def close(self) -> None:
+        """End it whole."""
+
+
+@dataclass
+class Part:
+    """One member of the group and its end. `hear` gets its output, no bytes at the end; it ran for `seconds`."""
+
+    member: Member
+    running: Running
+    hear: Callable[[bytes], None]
+    began: float = field(default_factory=time.monotonic)
+    return_code: int | None = None
+    seconds: float | None = None
+    used: Usage = field(default_factory=Usage)
+    asked: bool = False
+    """Whether it ended because we asked: another one had failed, or a person cancelled."""
+
+
+class Group:
+    """Runs the parts to their end. `first_failed` is the part that failed by itself and first, if one did."""
+
+    def __init__(self, parts: Iterable[Part], asked_to_end: Callable[[], bool]) -> None:
+        """`asked_to_end()`: whether a person cancels."""
+        self.parts = tuple(parts)
+        self.first_failed: Part | None = None
+        self._asked_to_end = asked_to_end
+        self._selector = selectors.DefaultSelector()
+        self._measured = float("-inf")
+        self._ending_since: float | None = None
+        self._sent: Signals | None = None
+
+    def run(self, on_look: Callable[[], None] = lambda: None) -> None:
+        """Return once every part has ended. `on_look()` is called some times a second."""
+        for part in self.parts:
+            self._selector.register(part.running.fileno(), selectors.EVENT_READ, part)
+        try:
+            while any(part.return_code is None for part in self.parts):
+                for key, _ in self._selector.select(LOOK_SECONDS):
+                    self._hear(key.data)
+                self._look()
+                on_look()
+        finally:
+            self._selector.close()
+            for part in self.parts:
+                part.running.close()
+                part.hear(b"")
+
+    def _hear(self, part: Part) -> bool:
+        """Take what it printed; whether there was something."""
+        piece = part.running.read()
+        if piece:
+            part.hear(piece)
+        elif piece is not None and part.running.fileno() in self._selector.get_map():
+            self._selector.unregister(part.running.fileno())
+        return bool(piece)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._measured >= USE_SECONDS:
+            self._measured = now
+            for part in self.parts:
+                if part.return_code is None:
+                    part.used = part.running.use()
+        for part in self.parts:
+            if part.return_code is None:
+                code = part.running.poll()
+                if code is not None:
+                    self._ended(part, code)
+        if self._ending_since is None and (self.first_failed is not None or self._asked_to_end()):
+            self._ending_since = now
+        if self._ending_since is not None:
+            self._end(now - self._ending_since)
+
+    def _ended(self, part: Part, code: int) -> None:
+        part.seconds = time.monotonic() - part.began
+        until = time.monotonic() + LAST_OUTPUT_SECONDS
+        while self._hear(part) and time.monotonic() < until:
+            pass
+        part.return_code = code
+        part.used = part.running.use()
+        part.asked = self._ending_since is not None
+        if code and not part.asked and self.first_failed is None:
+            self.first_failed = part
+
+    def _end(self, seconds: float) -> None:
+        """Ask the others: SIGINT where a person cancels, SIGTERM at once where one has failed, SIGKILL at last."""
+        cancelled = self.first_failed is None
+        number = Signals.SIGINT if cancelled else Signals.SIGTERM
+        patience = TERMINATED_SECONDS
+        if cancelled:
+            patience += INTERRUPTED_SECONDS
+            if seconds >= INTERRUPTED_SECONDS:
+                number = Signals.SIGTERM
+        if seconds >= patience:
+            number = Signals.SIGKILL
+        if number is self._sent:
+            return
+        self._sent = number
+        for part in self.parts:
+            if part.return_code is None:
+                part.running.ask(number)

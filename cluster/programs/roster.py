@@ -1,0 +1,123 @@
+"""Who runs a program, and what each of its processes finds in its environment. Pure.
+
+`TF_CONFIG` is TensorFlow's (tf.distribute.cluster_resolver.TFConfigClusterResolver); RANK, WORLD_SIZE, LOCAL_RANK,
+MASTER_ADDR and MASTER_PORT are those of PyTorch's `torchrun`, which other libraries read too.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder of our packages, which a program must not find by name."""
+
+FILES_VARIABLE = "PSCLUSTER_RUN"
+"""Environment variable: the folder for what the program writes, its working folder."""
+MARK_VARIABLE = "PSCLUSTER_PROGRAM"
+"""Environment variable of every process of a program; its value is the run's own."""
+
+OURS = ("PSCLUSTER_", "NOTIFY_SOCKET", "WATCHDOG_", "PYTHONSAFEPATH", "PYTHONPATH", "TF_CONFIG")
+"""Beginnings of variables that belong to us and not to the program."""
+THEIRS = ("PSCLUSTER_DATA",)
+
+DEFAULTS: Mapping[str, str] = {
+    "PYTHONUNBUFFERED": "1",  # its output comes as it is written
+    "GRPC_FAIL_FAST": "use_caller",  # as TensorFlow's guide to parameter servers sets it: a lost worker is an error
+    "TF_CPP_MIN_LOG_LEVEL": "1",
+}
+"""Variables that a program finds unless the person who runs it has set them."""
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+_ASKS_FOR_LEGACY = re.compile(rb"^[ \t]*(import|from)[ \t]+tf_keras\b", re.MULTILINE)
+_LOOKED_AT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of a program: `name` is `chief` or `worker:1`, `host` what the others reach it by."""
+
+    name: str
+    node: str
+    host: str
+    port: int
+    rank: int = 0
+    local_rank: int = 0
+
+    @property
+    def address(self) -> str:
+        """Host and port of its TensorFlow server, if it starts one."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def folder(self) -> str:
+        """A name for its files: `worker-1`."""
+        return self.name.replace(":", "-")
+
+
+def chief_of(inventory: "Inventory") -> Member:
+    """The one process of a program that runs on the coordinator's node, at the coordinator's own port."""
+    task = inventory.task("coordinator", 0)
+    return Member("chief", task.node, task.host, task.port)
+
+
+def chief_config(inventory: "Inventory") -> str:
+    """TF_CONFIG of the chief: parameter servers and workers as the inventory has them."""
+    chief = chief_of(inventory)
+    cluster = {
+        "ps": [task.address for task in inventory.of_role("ps")],
+        "worker": [task.address for task in inventory.of_role("worker")],
+        "chief": [chief.address],
+    }
+    return json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+
+
+def workers_of(inventory: "Inventory", ports: Sequence[int]) -> tuple[Member, ...]:
+    """A process for each worker of the inventory, each at its own one of the `ports`."""
+    found: list[Member] = []
+    for task, port in zip(inventory.of_role("worker"), ports, strict=True):
+        beside = sum(one.node == task.node for one in found)
+        found.append(Member(task.name, task.node, task.host, port, task.index, beside))
+    return tuple(found)
+
+
+def worker_variables(members: Sequence[Member], own: Member, master_port: int) -> dict[str, str]:
+    """TF_CONFIG of one worker among its equals, and the variables of `torchrun`; `master_port` is of rank 0's node."""
+    cluster = {"worker": [one.address for one in members]}
+    beside = sum(one.node == own.node for one in members)
+    return {
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": own.rank}}),
+        "RANK": str(own.rank),
+        "WORLD_SIZE": str(len(members)),
+        "LOCAL_RANK": str(own.local_rank),
+        "LOCAL_WORLD_SIZE": str(beside),
+        "MASTER_ADDR": members[0].host,
+        "MASTER_PORT": str(master_port),
+    }
+
+
+def environment_of(
+    base: Mapping[str, str], program: Path, files: Path, mark: str, own: Mapping[str, str]
+) -> dict[str, str]:
+    """The whole environment of one process of a program: `base` without what is ours, our defaults, and `own`."""
+    kept = {name: value for name, value in base.items() if name in THEIRS or not name.startswith(OURS)}
+    paths = [path for path in base.get("PYTHONPATH", "").split(os.pathsep) if path and Path(path).resolve() != ROOT]
+    legacy = {LEGACY_KERAS: "1"} if asks_for_legacy_keras(program) else {}
+    made = {**DEFAULTS, **legacy, **kept, FILES_VARIABLE: str(files), MARK_VARIABLE: mark, **own}
+    if paths:
+        made["PYTHONPATH"] = os.pathsep.join(paths)
+    return made
+
+
+def asks_for_legacy_keras(program: Path) -> bool:
+    """Whether the program imports `tf_keras`: then `tf.keras` has to be the same Keras 2."""
+    try:
+        with program.open("rb") as source:
+            return _ASKS_FOR_LEGACY.search(source.read(_LOOKED_AT_BYTES)) is not None
+    except OSError:
+        return False

@@ -1,0 +1,104 @@
+"""An app on its way to a node: the same files there, or a line and no folder."""
+
+import io
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.apps.files import AppFiles, look
+from cluster.errors import ClusterError, UsageError
+from deploy.jobs import app_archive
+from deploy.jobs.app_archive import pack, unpack
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> AppFiles:
+    folder = tmp_path / "digits"
+    (folder / "parts" / "deep").mkdir(parents=True)
+    (folder / "app.py").write_text("from parts.deep import blocks\n")
+    (folder / "parts" / "deep" / ("long" * 50 + "é.py")).write_text("width = 8\n")
+    (folder / "weights.bin").write_bytes(os.urandom(70_000))
+    (folder / "empty").touch()
+    return look(folder)
+
+
+def arrive(tmp_path: Path, content: bytes) -> tuple[Path, Path]:
+    """Archive and folder of a job."""
+    (tmp_path / "job").mkdir()
+    archive = tmp_path / "job" / "app.tar"
+    archive.write_bytes(content)
+    return archive, tmp_path / "job" / "app"
+
+
+def test_what_arrives_is_what_was_sent(app: AppFiles, tmp_path: Path) -> None:
+    archive, folder = arrive(tmp_path, pack(app))
+    unpack(archive, app.digest, folder)
+    found = look(folder)
+    assert found.digest == app.digest
+    assert [file.name for file in found.files] == [file.name for file in app.files]
+    assert [path.name for path in folder.parent.iterdir()] == ["app"]
+    assert pack(found) == pack(app)
+
+
+def test_an_app_that_changes_on_the_way_out_is_not_sent(app: AppFiles) -> None:
+    (app.source / "app.py").write_text("other = 1\n")
+    with pytest.raises(UsageError, match="has changed while the app was read"):
+        pack(app)
+
+
+def entry(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        one = tarfile.TarInfo(name)
+        one.type, one.linkname, one.size = kind, link, len(content) if kind == tarfile.REGTYPE else 0
+        archive.addfile(one, io.BytesIO(content))
+    return made.getvalue()
+
+
+DAMAGED: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "no archive": lambda _: b"hello",
+    "empty": lambda _: b"",
+    "another app": lambda _: entry("app.py"),
+    "no app": lambda _: entry("other.py"),
+    "above": lambda _: entry("../app.py"),
+    "absolute": lambda _: entry("/tmp/pscluster-app.py"),
+    "a link": lambda _: entry("app.py", kind=tarfile.SYMTYPE, link="/etc/passwd"),
+    "a hard link": lambda _: entry("app.py", kind=tarfile.LNKTYPE, link="request.json"),
+    "a device": lambda _: entry("app.py", kind=tarfile.CHRTYPE),
+    "a control character": lambda _: entry("a\nb.py"),
+    "twice": lambda _: entry("app.py")[:1024] + entry("app.py"),
+    "a folder of that name": lambda _: entry("app.py")[:1024] + entry("app.py/inside"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_is_damaged_is_one_line_and_leaves_no_folder(app: AppFiles, tmp_path: Path, name: str) -> None:
+    archive, folder = arrive(tmp_path, DAMAGED[name](pack(app)))
+    with pytest.raises(ClusterError, match=r"app\.tar: the app cannot be unpacked: .*submit the job again") as refused:
+        unpack(archive, app.digest, folder)
+    assert "\n" not in str(refused.value)
+    assert [path.name for path in folder.parent.iterdir()] == ["app.tar"]
+    assert not Path("/tmp/pscluster-app.py").exists()
+
+
+def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path: Path) -> None:
+    archive, folder = arrive(tmp_path, b"")
+    (tmp_path / "real.tar").write_bytes(pack(app))
+    archive.unlink()
+    archive.symlink_to(tmp_path / "real.tar")
+    with pytest.raises(ClusterError, match="cannot be unpacked"):
+        unpack(archive, app.digest, folder)
+
+
+def test_more_than_an_app_has_is_refused(app: AppFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, folder = arrive(tmp_path, pack(app))
+    for limit, value in (("MOST_FILES", 3), ("MOST_BYTES", 1000), ("MOST_ARCHIVE_BYTES", 1000)):
+        with monkeypatch.context() as patched:
+            patched.setattr(app_archive, limit, value)
+            with pytest.raises(ClusterError, match=r"at most|more than"):
+                unpack(archive, app.digest, folder)
+    unpack(archive, app.digest, folder)
