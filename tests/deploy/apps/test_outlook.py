@@ -12,9 +12,11 @@ from cluster.errors import ClusterError
 from cluster.inventory import Inventory
 from cluster.inventory.loading import loads
 from cluster.inventory.templates import local_inventory
+from deploy.apps.nodes import memory_of_nodes
 from deploy.apps.outlook import (
     CALL_SECONDS,
     COPIES_ON_A_SERVER,
+    HERE,
     IDLE_BYTES,
     NodeMemory,
     compute_seconds,
@@ -25,6 +27,8 @@ from deploy.apps.outlook import (
     speed_of,
     traffic_of,
 )
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.local import Local
 
 STEP = MeasuredStep(
     app="mine", task="classification", input_shape=[8, 8, 1], outputs=10, examples=1437, parameters=10**6,
@@ -120,7 +124,7 @@ def test_a_node_fits_within_its_share() -> None:
 
 
 def test_a_cluster_on_this_machine_shares_its_memory() -> None:
-    found = outlook(inventory(), STEP, 300.0, 10**9)
+    found = outlook(inventory(), STEP, 300.0, {HERE: 10**9})
     (here,) = found.memory
     roles = role_memory(inventory().jobs.train, STEP, 1)
     assert here.needed == roles.ps + 2 * roles.worker + roles.coordinator
@@ -128,7 +132,7 @@ def test_a_cluster_on_this_machine_shares_its_memory() -> None:
 
 
 def test_both_shapes_say_the_same() -> None:
-    found = outlook(inventory("jobs.train.mode=sync"), STEP, 300.0, 64 * 10**9)
+    found = outlook(inventory("jobs.train.mode=sync"), STEP, 300.0, {HERE: 64 * 10**9})
     shown = json.loads(json.dumps(outlook_json(STEP, found)))
     assert [each["workers"] for each in shown["speed"]] == [1, 2, 4, 8, 16]
     assert shown["parameters"] == 10**6
@@ -136,7 +140,7 @@ def test_both_shapes_say_the_same() -> None:
     text = "\n".join(lines(STEP, found))
     for words in ("1,000,000 parameters", "6.00 MB a step", "mode sync, codec fp32", "fits", " 16 workers"):
         assert words in text
-    assert "wire: nothing" in "\n".join(lines(STEP, outlook(inventory("jobs.train.mode=single"), STEP, 300.0, None)))
+    assert "wire: nothing" in "\n".join(lines(STEP, outlook(inventory("jobs.train.mode=single"), STEP, 300.0, {})))
 
 
 def test_figures_survive_the_way_between_processes() -> None:
@@ -148,3 +152,57 @@ def test_other_answers_are_one_line(text: str) -> None:
     with pytest.raises(ClusterError, match="the app's process answered with something else than its figures") as at:
         MeasuredStep.of_json(text)
     assert "\n" not in str(at.value)
+
+
+MACHINES = """\
+schema: 1
+cluster: three
+connection: ssh
+storage: {server: big}
+nodes:
+  - {name: big, address: 192.168.1.16, roles: [storage, ps, coordinator]}
+  - {name: small, address: 192.168.1.17, roles: [worker]}
+  - {name: silent, address: 192.168.1.18, roles: [worker]}
+jobs: {train: {batch_size: 128}}
+"""
+
+
+def test_nodes_are_compared_with_their_own_memory() -> None:
+    machines = loads(MACHINES, "here", (), path=Path("here.yaml"), machine=None)
+    found = outlook(machines, STEP, 300.0, {"big": 8 * 2**30, "small": 2**27})
+    assert [(each.node, each.roles, each.fits) for each in found.memory] == [
+        ("big", ("ps", "coordinator"), True),
+        ("small", ("worker",), False),
+        ("silent", ("worker",), True),
+    ]
+    said = "\n".join(lines(STEP, found))
+    assert "memory: small: worker: 138 MB of 107 MB that roles may take: does NOT fit" in said
+    assert "memory: silent: worker: 138 MB: fits on a board of 512 MB" in said
+
+
+class Answers(Local):
+    """A node that says what it is made to say."""
+
+    def __init__(self, name: str, said: str | ClusterError) -> None:
+        super().__init__(name)
+        self._said = said
+
+    def run(self, *words: Any, **more: Any) -> Any:
+        del more
+        assert words == (["grep", "-m", "1", "MemTotal:", "/proc/meminfo"],)
+        if isinstance(self._said, ClusterError):
+            raise self._said
+        return super().run(["printf", "%s", self._said])
+
+
+def test_what_nodes_say_is_believed_if_it_is_a_number() -> None:
+    said = {
+        "one": "MemTotal:        3884392 kB\n",
+        "two": "MemTotal: -1 kB\n",
+        "three": "9" * 50,
+        "gone": ClusterError("gone: does not answer"),
+    }
+    known, silent = memory_of_nodes(Fleet([Answers(name, text) for name, text in said.items()], parallel=1))
+    assert known == {"one": 3884392 * 1024}
+    assert silent["gone"] == "does not answer"
+    assert set(silent) == {"two", "three", "gone"}
