@@ -26,7 +26,8 @@ def test_an_app_is_written_whole(tmp_path: Path, template: str) -> None:
         assert f"$ fab {command} --inventory mine.yaml" in texts["README.md"]
     app = ast.parse(texts["app.py"])
     functions = [node for node in ast.walk(app) if isinstance(node, ast.FunctionDef)]
-    assert all(ast.get_docstring(node) for node in [app, *functions] if getattr(node, "name", "") != "weights")
+    assert ast.get_docstring(app)
+    assert all(ast.get_docstring(function) for function in functions if function.name != "weights")
     assert look(made).defines("data")
     assert list(tmp_path.iterdir()) == [made]
 
