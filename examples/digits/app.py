@@ -10,11 +10,11 @@ def model(input_shape, outputs):
     """Two residual stages; images (8, 8, 1) in, a number for each of ten digits out."""
     image = keras.Input(input_shape)
     x = layers.Conv2D(32, 3, padding="same", use_bias=False)(image)
-    x = layers.Activation("relu")(layers.BatchNormalization()(x))
+    x = layers.Activation("relu")(layers.BatchNormalization(momentum=0.9)(x))
     for filters in (32, 64):
         shortcut = layers.Conv2D(filters, 1)(x)
         x = layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
-        x = layers.Activation("relu")(layers.BatchNormalization()(x))
+        x = layers.Activation("relu")(layers.BatchNormalization(momentum=0.9)(x))
         x = layers.Conv2D(filters, 3, padding="same")(x)
         x = layers.MaxPooling2D()(layers.Add()([x, shortcut]))
     x = layers.Dropout(0.3)(layers.Flatten()(x))

@@ -20,7 +20,7 @@ def model(input_shape, outputs):
     x = layers.Rescaling(1 / 255)(image)
     for filters in (16, 32, 64):
         x = layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
-        x = layers.BatchNormalization()(x)
+        x = layers.BatchNormalization(momentum=0.9)(x)
         x = layers.MaxPooling2D()(layers.Activation("relu")(x))
     x = layers.Dropout(0.2)(layers.GlobalAveragePooling2D()(x))
     return keras.Model(image, layers.Dense(outputs)(x))
@@ -38,7 +38,7 @@ def data(folder):
     `folder` is what `--data` names, else the folder of this file.
     """
     images = folder / "images"
-    x, y, labels = read(images) if images.is_dir() else draw(600)
+    x, y, labels = read(images) if images.is_dir() else draw(3000)
     test = np.arange(len(x)) % 5 == 0
     return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test], "labels": labels}
 

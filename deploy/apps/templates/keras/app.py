@@ -14,11 +14,11 @@ def model(input_shape, outputs):
         [
             keras.Input(input_shape),
             layers.Conv2D(32, 3, padding="same", activation="relu"),
-            layers.Conv2D(32, 3, padding="same", activation="relu"),
-            layers.MaxPooling2D(),
             layers.Conv2D(64, 3, padding="same", activation="relu"),
-            layers.GlobalAveragePooling2D(),
-            layers.Dense(64, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dropout(0.3),
+            layers.Dense(128, activation="relu"),
             layers.Dense(outputs),
         ]
     )
