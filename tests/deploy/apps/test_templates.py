@@ -2,6 +2,8 @@
 
 import ast
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,13 @@ def test_what_exists_stays(tmp_path: Path, kind: str) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"gone/mine: cannot be written \(No such file or directory\)"):
         new_app("mine", USUAL, tmp_path / "gone")
+
+
+@pytest.mark.long
+def test_their_own_tests_pass(tmp_path: Path) -> None:
+    for template in TEMPLATES:
+        new_app(template, template, tmp_path)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "."]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout
