@@ -1,4 +1,4 @@
-"""The job `run`: somebody's own program, on the coordinator's node or once on each worker's node.
+"""The job `run`: a person's own program, on the coordinator's node or once on each worker's node.
 
 This process loads no TensorFlow: it stays beside the program on a node of 1 GB. It starts the program, keeps what it
 prints, measures it, and ends it whole.
@@ -25,10 +25,12 @@ from cluster.jobs.roles import RunAnnouncer
 from cluster.jobs.run_folder import SPEAKER, RunFolder
 from cluster.logs.terminal import say
 from cluster.programs.group import Group, Part
+from cluster.programs.lead import LOST, Lead
 from cluster.programs.leftovers import end_marked
 from cluster.programs.output import BoundedLog, ShownOutput
 from cluster.programs.process import ProgramProcess
 from cluster.programs.roster import (
+    TOKEN_VARIABLE,
     Member,
     chief_config,
     chief_of,
@@ -57,7 +59,7 @@ class ProgramFailed(ClusterError):
 
 
 class ProgramKilled(ClusterError):
-    """A signal that nobody of us sent ended the program: another attempt can succeed."""
+    """A signal that we did not send ended the program: another attempt can succeed."""
 
     exit_code = ExitCode.PROGRAM_KILLED
 
@@ -79,6 +81,7 @@ class ProgramRun(Job):
         super().__init__(inventory, display, cancel)
         self._wish, self._quiet = wish, quiet
         self._group: Group | None = None
+        self._lead: Lead | None = None
         self._attempt = 0
         self.result_path: Path | None = None
         """Where the result is, or will be, once there is a folder."""
@@ -96,16 +99,29 @@ class ProgramRun(Job):
         servers = _processes(self.inventory) if self._wish.on == "chief" else {}
         with RunAnnouncer(roles, SPEAKER.run):
             self.stream.emit(events.StageBegan("run"))
-            self._group = Group(self._parts(folder.path, mark), lambda: self.cancel.asked)
             try:
+                self._group = Group(self._parts(folder.path, mark), lambda: self.cancel.asked)
                 self._group.run()
+            except BaseException:
+                self._leave(last=True)
+                raise
             finally:
                 left = end_marked(mark)
         if left:
             log.warning("%s left %d processes behind: ended", self._wish.name, left)
         failed = self._group.first_failed
-        if failed is not None:
-            raise self._failure(failed, folder.path, lambda: servers and servers != _processes(self.inventory))
+        if failed is None:
+            self._leave(last=True)
+            return
+        failure = self._failure(failed, folder.path, lambda: servers and servers != _processes(self.inventory))
+        self._leave(last=isinstance(failure, ProgramFailed))
+        raise failure
+
+    def _leave(self, *, last: bool) -> None:
+        """Hang up on the other nodes; unless this is the `last` attempt, their runners wait for the next one."""
+        if self._lead is not None:
+            self._lead.close(last)
+            self._lead = None
 
     def complete(self) -> bool:
         """Whether it ended by itself."""
@@ -138,6 +154,8 @@ class ProgramRun(Job):
             check_free("", chief.port, "the program as chief")
             self._warn_of_silent_roles()
             return [self._part(chief, folder, folder / FILES, mark, {"TF_CONFIG": chief_config(self.inventory)})]
+        if not self.inventory.one_host:
+            return self._remote_parts(folder)
         count = len(self.inventory.of_role("worker"))
         *ports, master = free_ports(count + 1)
         members = workers_of(self.inventory, ports)
@@ -146,16 +164,37 @@ class ProgramRun(Job):
             for one in members
         ]
 
+    def _remote_parts(self, folder: Path) -> list[Part]:
+        """A part for each worker's node. Raises ClusterError where one does not connect, Cancelled."""
+        names = [task.name for task in self.inventory.of_role("worker")]
+        host = self.inventory.task("coordinator", 0).host
+        lead = self._lead = Lead(host, self.inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""))
+        processes = lead.gather(names, lambda: self.cancel.asked)
+        self.cancel.check()
+        members = workers_of(self.inventory, [processes[name].ports[0] for name in names])
+        master = processes[names[0]].ports[1]
+        parts = []
+        for one in members:
+            files = folder / FILES / one.folder
+            files.mkdir(parents=True, exist_ok=True)
+            variables = worker_variables(members, one, master)
+            processes[one.name].begin(variables, self._wish.arguments, files)
+            parts.append(Part(one, processes[one.name], self._heard(one, folder)))
+        return parts
+
+    def _heard(self, member: Member, folder: Path) -> "Heard":
+        alone = self._wish.on == "chief"
+        kept = BoundedLog(folder / ("output.log" if alone else f"{member.folder}.log"))
+        shown = ShownOutput(self._show, "" if alone else f"{member.name}: ", bounded=self._wish.bounded)
+        return Heard(kept, shown)
+
     def _part(self, member: Member, folder: Path, files: Path, mark: str, own: dict[str, str]) -> Part:
         program = Path(self._wish.program)
         files.mkdir(parents=True, exist_ok=True)
         gate = member.port if self.inventory.one_host else None
         environment = environment_of(os.environ, program, files.resolve(), mark, own)
         words = [self._wish.python or sys.executable, str(program), *self._wish.arguments]
-        alone = self._wish.on == "chief"
-        kept = BoundedLog(folder / ("output.log" if alone else f"{member.folder}.log"))
-        shown = ShownOutput(self._show, "" if alone else f"{member.name}: ", bounded=self._wish.bounded)
-        return Part(member, ProgramProcess(words, environment, files, gate), Heard(kept, shown))
+        return Part(member, ProgramProcess(words, environment, files, gate), self._heard(member, folder))
 
     def _show(self, text: str, end: str) -> None:
         if not self._quiet:
@@ -176,6 +215,8 @@ class ProgramRun(Job):
         code, member = part.return_code or 0, part.member
         of = "" if self._wish.on == "chief" else f" on {member.name} (node {member.node})"
         words = f"{self._wish.name} ended with {_in_words(code)}{of}"
+        if self._lead is not None and code == LOST:
+            words = f"{self._wish.name}: the connection to {member.name} (node {member.node}) broke"
         path = os.path.relpath(part.hear.kept.path) if isinstance(part.hear, Heard) else folder
         if code == -Signals.SIGKILL:
             words += " (if it was not sent on purpose, look for out of memory in the kernel's log: dmesg)"

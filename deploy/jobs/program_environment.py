@@ -44,7 +44,7 @@ def environment_for(requirements: Path) -> Path:
 
 
 def _kept_lock(folder: Path, requirements: Path, text: str) -> str:
-    """The lock of these requirements, the same at every call until somebody removes it."""
+    """The lock of these requirements, the same at every call until a person removes it."""
     kept = folder / f"{_key(text, sys.version, json.dumps(sorted(project_packages().items())))}.lock.txt"
     try:
         return kept.read_text()
