@@ -85,11 +85,6 @@ class TrainRun(Job):
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
         self.dataset = self.report.dataset = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit)
-        if not self.dataset.holds_windows:
-            raise UsageError(
-                f"jobs.train.model: the network {job.model.name} classifies windows, got {self.dataset.summary()} of "
-                f"{self.dataset.source}: train a model of your own on them"
-            )
         known = slice(self.dataset.train_windows)
         classes = self.dataset.classes()[known] if self.dataset.task == CLASSIFICATION else None
         self.train_rows, self.validation_rows = split_validation(
