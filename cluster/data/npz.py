@@ -1,10 +1,10 @@
 """A user's own arrays in one `.npz`: windows of motion, or examples of any shape, read a few rows at a time.
 
-Windows, as `npz_windows` reads them, are what has three axes and neither `task` nor `standardized`. In all other files
-`x_train`, `x_test` are (examples, ...) numbers, and `y_train`, `y_test` are classes, (examples,), labels, (examples,
-labels), or values, (examples, ...): what `task` names; without it values where they are float, and classes elsewhere.
-Optional are `subject_train`, `subject_test`, `labels`, `weight_train`, (examples,), `task`, text, and `standardized`,
-true or false.
+Windows, as `npz_windows` reads them, are what has three axes and neither `task` nor `standardized`. In all other
+files `x_train`, `x_test` are (examples, ...) numbers, and `y_train`, `y_test` are classes, (examples,), labels,
+(examples, labels), or values, (examples, ...): what `task` names, without it values where they are float and classes
+elsewhere. Optional besides `subject_train`, `subject_test` and `labels`: `weight_train`, (examples,); `task`, text;
+`standardized`, true or false.
 """
 
 import math
