@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LINK_MEGABITS = 300.0
 """A second, each way: about what a Raspberry Pi 3B+ gets through its socket; a Pi 4 and later has 940."""
+HERE = "this machine"
 WORKERS = (1, 2, 4, 8, 16)
 IDLE_BYTES = 88 * MEGABYTE
 """Anonymous memory of a role before its first job (docs/performance.md)."""
@@ -75,14 +76,14 @@ class Outlook:
 
 
 def outlook(
-    inventory: "Inventory", step: MeasuredStep, link_megabits: float, memory_here: int | None
+    inventory: "Inventory", step: MeasuredStep, link_megabits: float, memory: Mapping[str, int]
 ) -> Outlook:  # fmt: skip
-    """`memory_here` are the bytes of this machine's memory, for a cluster on it; None for machines elsewhere."""
+    """`memory` are the bytes of the nodes' memory, of those known; `HERE` is this machine, for a cluster on it."""
     train = inventory.jobs.train
     servers = max(1, len(inventory.of_role("ps")))
     speeds = tuple(speed_of(train, step, workers, servers, link_megabits) for workers in WORKERS)
     return Outlook(
-        train.mode, train.codec.name, link_megabits, node_memory(inventory, step, memory_here), speeds,
+        train.mode, train.codec.name, link_megabits, node_memory(inventory, step, memory), speeds,
         traffic_of(train, step, max(1, len(inventory.of_role("worker")))),
     )  # fmt: skip
 
@@ -99,14 +100,16 @@ def role_memory(train: "TrainJob", step: MeasuredStep, servers: int) -> RoleMemo
     return RoleMemory(server, worker, step.process_bytes)
 
 
-def node_memory(inventory: "Inventory", step: MeasuredStep, memory_here: int | None) -> tuple[NodeMemory, ...]:
+def node_memory(inventory: "Inventory", step: MeasuredStep, memory: Mapping[str, int]) -> tuple[NodeMemory, ...]:
     """Each node of the inventory; the nodes of a cluster on this machine share its memory, and count as one."""
     roles = role_memory(inventory.jobs.train, step, max(1, len(inventory.of_role("ps"))))
     tasks: dict[str, list[str]] = {}
     for task in inventory.tasks():
-        tasks.setdefault("this machine" if inventory.one_host else task.node, []).append(task.role)
-    limit = None if memory_here is None or not inventory.one_host else int(LARGEST_SHARE * memory_here)
-    return tuple(NodeMemory(node, tuple(names), sum(map(roles.of, names)), limit) for node, names in tasks.items())
+        tasks.setdefault(HERE if inventory.one_host else task.node, []).append(task.role)
+    limits = {node: int(LARGEST_SHARE * size) for node, size in memory.items()}
+    return tuple(
+        NodeMemory(node, tuple(names), sum(map(roles.of, names)), limits.get(node)) for node, names in tasks.items()
+    )
 
 
 def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:

@@ -3,7 +3,7 @@
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from cluster.logs.terminal import say, say_json
 from deploy.commands.edge import takes
 from deploy.commands.flags import Flags
 from deploy.commands.jobs import OF_APP, OF_DATA, with_overrides
-from deploy.commands.opening import DEFAULT, ENVIRONMENT, open_inventory
+from deploy.commands.opening import DEFAULT, ENVIRONMENT, open_cluster, open_inventory
 from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def check(flags: Flags) -> None:
     """Run some steps of an app here: parameters, memory, bytes a step, expected speed-up by number of workers."""
     link = _megabits(flags.link)
     path = Path(os.path.abspath(os.path.expanduser(flags.name or "")))
-    with _inventory(replace(flags, app=str(path))) as (inventory, overrides):
+    with _inventory(replace(flags, app=str(path))) as (inventory, settled):
         from deploy.apps.check import measured_step
         from deploy.apps.outlook import lines, outlook, outlook_json
         from deploy.jobs.services import environment_here
 
         with waiting_for(f"running some steps of {path.name} (TensorFlow takes some seconds to load)"):
-            step = measured_step(inventory.path.resolve(), overrides, path, environment_here)
-        found = outlook(inventory, step, link, _memory_here() if inventory.one_host else None)
+            step = measured_step(inventory.path.resolve(), settled.set_, path, environment_here)
+        found = outlook(inventory, step, link, _memory(inventory, settled))
     if flags.json_:
         say_json(outlook_json(step, found))
     else:
@@ -64,19 +64,32 @@ def _megabits(text: str) -> float:
     return speed
 
 
-def _memory_here() -> int:
-    import psutil
+def _memory(inventory: "Inventory", flags: Flags) -> Mapping[str, int]:
+    """Bytes of memory by node, as far as they answer; a line on stderr for each that does not."""
+    from deploy.apps.outlook import HERE
 
-    total: int = psutil.virtual_memory().total
-    return total
+    if inventory.one_host:
+        import psutil
+
+        return {HERE: psutil.virtual_memory().total}
+    from deploy.apps.nodes import memory_of_nodes
+
+    with (
+        open_cluster(flags, as_written=True).cluster.fleet() as fleet,
+        waiting_for("asking the nodes for their memory"),
+    ):
+        known, silent = memory_of_nodes(fleet)
+    for node, why in silent.items():
+        say(f"{node}: its memory is not known: {why}", error=True)
+    return known
 
 
 @contextmanager
-def _inventory(flags: Flags) -> "Iterator[tuple[Inventory, tuple[str, ...]]]":
-    """The inventory and its overrides; one of two workers on this machine where nothing names another."""
+def _inventory(flags: Flags) -> "Iterator[tuple[Inventory, Flags]]":
+    """The inventory and the flags that name it; one of two workers on this machine where nothing names another."""
     settled = with_overrides(flags, OF_CHECK)
     if flags.inventory or os.environ.get(ENVIRONMENT) or Path(DEFAULT).exists():
-        yield open_inventory(settled, as_written=True), settled.set_
+        yield open_inventory(settled, as_written=True), settled
         return
     from cluster.inventory import load
     from cluster.inventory.templates import local_inventory
@@ -85,7 +98,7 @@ def _inventory(flags: Flags) -> "Iterator[tuple[Inventory, tuple[str, ...]]]":
     with tempfile.TemporaryDirectory(prefix="pscluster-check-") as folder:
         file = Path(folder, DEFAULT)
         file.write_text(local_inventory(2, 1), encoding="utf-8")
-        yield load(file, settled.set_, check_interfaces=False), settled.set_
+        yield load(file, settled.set_, check_interfaces=False), replace(settled, inventory=str(file))
 
 
 APP_ACTIONS = (new, check)

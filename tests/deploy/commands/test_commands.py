@@ -32,7 +32,7 @@ jobs: {{pi: {{samples: 1000}}}}
 
 def test_the_list_shows_every_command() -> None:
     listed = subprocess.run([str(FAB), "--list"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
-    for name in (*LISTED, "job.train", "job.evaluate", "job.pi", "init", "report"):
+    for name in (*LISTED, "app.new", "app.check", "job.train", "job.evaluate", "job.pi", "init", "report"):
         assert name in listed.stdout
 
 

@@ -8,6 +8,7 @@ from cluster.errors import UsageError
 from cluster.inventory.task import Task
 from deploy.cluster.selection import select
 from deploy.commands.actions import ACTIONS
+from deploy.commands.apps import APP_ACTIONS
 from deploy.commands.edge import flags_of
 from deploy.commands.flags import FLAGS, Flags, whole_number
 from deploy.commands.init import init
@@ -60,7 +61,7 @@ def test_a_path_with_yaml_in_it_stays_a_path() -> None:
 
 
 def test_a_command_reads_no_flag_that_it_does_not_take() -> None:
-    for body in (*ACTIONS, *JOB_ACTIONS, init, report):
+    for body in (*ACTIONS, *JOB_ACTIONS, *APP_ACTIONS, init, report):
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(body))))
         read = {
             node.attr

@@ -1,4 +1,4 @@
-"""Tells praise from complaint in short sentences. They are put together here: replace `sentences` by your own."""
+"""Sorts short sentences into praise and complaint. They are put together here: replace `sentences` by your own."""
 
 import keras
 import numpy as np
