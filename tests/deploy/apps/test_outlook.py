@@ -196,7 +196,7 @@ class Answers(Local):
 
 
 def test_what_nodes_say_is_believed_if_it_is_a_number() -> None:
-    said = {
+    said: dict[str, str | ClusterError] = {
         "one": "MemTotal:        3884392 kB\n",
         "two": "MemTotal: -1 kB\n",
         "three": "9" * 50,
