@@ -18,6 +18,7 @@ from tests.habits import needs
 LISTENS = Path(__file__).with_name("listens.py")
 KNOCK = """
 import os, socket, sys
+"".encode("idna")
 os.setuid(65534)
 with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10) as connection:
     try:
