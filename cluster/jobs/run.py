@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from signal import Signals
@@ -19,6 +20,7 @@ from cluster.errors import ClusterError, ExitCode
 from cluster.inventory import Inventory
 from cluster.inventory.templates import free_ports
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.job_metrics import ProgramMetrics
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.progress import Display
 from cluster.jobs.roles import RunAnnouncer
@@ -28,7 +30,7 @@ from cluster.programs.group import Group, Part
 from cluster.programs.lead import LOST, Lead
 from cluster.programs.leftovers import end_marked
 from cluster.programs.output import BoundedLog, ShownOutput
-from cluster.programs.process import ProgramProcess
+from cluster.programs.process import ProgramProcess, Usage
 from cluster.programs.roster import (
     TOKEN_VARIABLE,
     Member,
@@ -42,6 +44,7 @@ from cluster.programs.wish import ProgramWish
 from cluster.server.probe import answering
 from cluster.server.sockets import check_free
 from cluster.status import events
+from cluster.status.state import LONGEST_TEXT
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ FILES = "files"
 ATTEMPTS = "attempts"
 """A file of the run: how often the program was begun."""
 ANSWER_SECONDS = 2.0
+NOTED_SECONDS = 5.0
+"""Between two lines of the program in the events of the run."""
 _MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 _NO_LEGACY_KERAS = "tf_keras"
 
@@ -80,6 +85,8 @@ class ProgramRun(Job):
     ) -> None:
         super().__init__(inventory, display, cancel)
         self._wish, self._quiet = wish, quiet
+        ProgramMetrics(self.metrics.registry, self._uses)
+        self._noted_at, self._latest = 0.0, ""
         self._group: Group | None = None
         self._lead: Lead | None = None
         self._attempt = 0
@@ -101,7 +108,7 @@ class ProgramRun(Job):
             self.stream.emit(events.StageBegan("run"))
             try:
                 self._group = Group(self._parts(folder.path, mark), lambda: self.cancel.asked)
-                self._group.run()
+                self._group.run(self._note)
             except BaseException:
                 self._leave(last=True)
                 raise
@@ -196,7 +203,19 @@ class ProgramRun(Job):
         words = [self._wish.python or sys.executable, str(program), *self._wish.arguments]
         return Part(member, ProgramProcess(words, environment, files, gate), self._heard(member, folder))
 
+    def _uses(self) -> dict[str, Usage]:
+        return {} if self._group is None else {part.member.name: part.used for part in self._group.parts}
+
+    def _note(self) -> None:
+        """Now and then the latest line, for the page and the history."""
+        now = time.monotonic()
+        if self._latest and now - self._noted_at >= NOTED_SECONDS:
+            self._noted_at = now
+            self.stream.emit(events.Noted("output", self._latest[:LONGEST_TEXT]))
+            self._latest = ""
+
     def _show(self, text: str, end: str) -> None:
+        self._latest = text.strip() or self._latest
         if not self._quiet:
             say(text, error=True, end=end)
 
