@@ -22,8 +22,8 @@ def test_an_app_is_written_whole(tmp_path: Path, template: str) -> None:
     assert names >= {"app.py", "test_app.py", "README.md"}
     texts = {path.name: path.read_text() for path in made.iterdir()}
     assert not [name for name, text in texts.items() if "APP_NAME" in text]
-    for command in ("app check my-app_2", "job train --app my-app_2 --mode single", "job train --app my-app_2 "):
-        assert f"$ fab {command}" in texts["README.md"]
+    for command in ("app check my-app_2", "job train --app my-app_2 --mode single", "job train --app my-app_2"):
+        assert f"$ fab {command} --inventory mine.yaml" in texts["README.md"]
     app = ast.parse(texts["app.py"])
     functions: list[ast.Module | ast.FunctionDef] = [
         node for node in ast.walk(app) if isinstance(node, ast.FunctionDef)
