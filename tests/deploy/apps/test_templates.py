@@ -25,10 +25,9 @@ def test_an_app_is_written_whole(tmp_path: Path, template: str) -> None:
     for command in ("app check my-app_2", "job train --app my-app_2 --mode single", "job train --app my-app_2"):
         assert f"$ fab {command} --inventory mine.yaml" in texts["README.md"]
     app = ast.parse(texts["app.py"])
-    functions: list[ast.Module | ast.FunctionDef] = [
-        node for node in ast.walk(app) if isinstance(node, ast.FunctionDef)
-    ]
-    assert all(ast.get_docstring(node) for node in [app, *functions] if getattr(node, "name", "") != "weights")
+    functions = [node for node in ast.walk(app) if isinstance(node, ast.FunctionDef)]
+    assert ast.get_docstring(app)
+    assert all(ast.get_docstring(function) for function in functions if function.name != "weights")
     assert look(made).defines("data")
     assert list(tmp_path.iterdir()) == [made]
 
