@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     TOO_LITTLE_MEMORY = 23
     SERVER_LOST = 24  # a parameter server is lost, with its parameters: the job is resumable
     RESTART_ASKED = 25  # a role was asked over its metrics port to restart
-    PROGRAM_KILLED = 26  # a signal that nobody of us sent ended a person's program: another attempt can succeed
+    PROGRAM_KILLED = 26  # a signal that we did not send ended a person's program: another attempt can succeed
     CANCELLED = 130
 
 

@@ -29,6 +29,7 @@ MOST_FROZEN_BYTES = 64 << 20
 """Constants travel to each worker in every function: a graph ends at 2 GiB, and a Pi's memory before that."""
 
 EXPORTED = "model.keras"
+LARGE_TABLE_BYTES = 8 << 20
 
 SEED_STATE = "seed_generator_state"
 
@@ -184,6 +185,20 @@ class KerasNetwork(AppNetwork):
             before, now = parameters[name], scope.get_current_value(self.model.non_trainable_variables[k])
             statistics[name] = tf.stop_gradient(before + (now - before) / STATISTICS_RATE)
         return Output(answers, statistics, tf.add_n(penalties) if penalties else None)
+
+    def notes(self) -> list[str]:
+        """See AppNetwork: tables whose gradient travels whole although a batch uses few of their rows."""
+        tables = {
+            layer.name: 4 * int(np.prod(layer.embeddings.shape))
+            for layer in self.model._flatten_layers()
+            if isinstance(layer, keras.layers.Embedding) and layer.trainable
+        }
+        return [
+            f"embedding {name}: its gradient travels whole, {size >> 20} MiB a step and worker; a smaller table, or "
+            "codec fp16 or topk, sends less"
+            for name, size in tables.items()
+            if size > LARGE_TABLE_BYTES
+        ]
 
     def constants(self) -> dict[str, Any]:
         """See AppNetwork."""

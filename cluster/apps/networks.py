@@ -60,8 +60,12 @@ class AppNetwork(Network):
         self.app, self.kind, self.problem, self.seed = app, kind, kind.problem, seed
         self.objective = objective_of(app, kind)
 
+    def notes(self) -> list[str]:
+        """Lines that a person should read before a long training."""
+        return []
+
     def constants(self) -> dict[str, Any]:
-        """Values by name that are neither trained nor averaged, and belong to the model all the same."""
+        """Values by name that are neither trained nor averaged, and belong to the model anyway."""
         return {}
 
     def fix(self, constants: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ elsewhere. Optional besides `subject_train`, `subject_test` and `labels`: `weigh
 `standardized`, true or false.
 """
 
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -56,27 +57,32 @@ class _Rows:
             raise DataError(
                 f"{self._where}: cannot be read ({one_line(problem)[:80]}); save a plain array of numbers"
             ) from None
+        self._by_columns = by_columns
+
+    def checked(self) -> "_Rows":
+        """The same rows if they are examples that can be read one after the other. Raises DataError."""
         if self.dtype.kind not in "fiub" or not self.shape or min(self.shape) < 0 or 0 in self.shape[1:]:
             raise DataError(
                 f"{self._where}: expected (examples, ...) numbers, got {self.dtype} of shape {self.shape}; save such"
             )
-        if by_columns and len(self.shape) > 1:
+        if self._by_columns and len(self.shape) > 1:
             raise DataError(
                 f"{self._where}: expected rows one after the other, got columns; save np.ascontiguousarray of it"
             )
-        self._example_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=object))
+        return self
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """All rows, some at a time."""
-        at_once = max(1, min(MOST_ROWS, BATCH_BYTES // self._example_bytes))
+        example_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
+        at_once = max(1, min(MOST_ROWS, BATCH_BYTES // example_bytes))
         for start in range(0, len(self), at_once):
             count = min(at_once, len(self) - start)
-            content = self._stream.read(count * self._example_bytes)
-            if len(content) != count * self._example_bytes:
-                row = start + len(content) // self._example_bytes
+            content = self._stream.read(count * example_bytes)
+            if len(content) != count * example_bytes:
+                row = start + len(content) // example_bytes
                 raise DataError(
                     f"{self._where}[{row}]: expected {len(self)} examples, got {row}: cut short; save it again"
                 )
@@ -91,7 +97,7 @@ def read(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples
     shapes = {}
     with opened(path) as archive:
         for part in ("train", "test"):
-            shapes[part] = _Rows(path, archive.zip, f"x_{part}").shape
+            shapes[part] = _Rows(path, archive.zip, f"x_{part}").checked().shape
             arrays[f"x_{part}"] = np.empty((shapes[part][0], 0))
     if shapes["train"][1:] != shapes["test"][1:]:
         raise DataError(
@@ -137,7 +143,7 @@ def _batches(
         first = 0
         for part in ("train", "test"):
             start = 0
-            for block in _Rows(path, archive.zip, f"x_{part}").blocks():
+            for block in _Rows(path, archive.zip, f"x_{part}").checked().blocks():
                 rows = slice(start, start + len(block))
                 start = rows.stop
                 groups = subjects[first + rows.start : first + rows.stop]
@@ -205,7 +211,7 @@ class Npz(Reader):
     accepted = "an .npz with x_train, y_train, x_test and y_test"
     is_what = (
         "[your own windows](#your-own-windows-in-an-npz): any length, channels and classes; or "
-        "[arrays of any shape](#arrays-of-any-shape-in-an-npz)"
+        "[arrays of any shape](data-formats.md#arrays-of-any-shape-in-an-npz)"
     )
     windows_are_cut = "by you"
     marker = None

@@ -89,6 +89,10 @@ class Node(Section):
     ssh: NodeSsh = NodeSsh()
 
 
+PROGRAM_PORTS = 32
+"""How many ports of a node are for programs that run on the workers' nodes: the lead's, and two a worker."""
+
+
 class Ports(Section):
     """Ports of each role where a node does not give its own."""
 
@@ -98,7 +102,19 @@ class Ports(Section):
     ps_metrics: Port = Field(9200, description="of a parameter server's `/metrics` and `/ready`")
     worker_metrics: Port = Field(9201, description="of a worker's `/metrics` and `/ready`")
     coordinator_metrics: Port = Field(9202, description="of the coordinator's `/metrics`")
+    programs: int = Field(
+        2240,
+        ge=1024,
+        le=65_535 - PROGRAM_PORTS,
+        description=f"first of the {PROGRAM_PORTS} ports on every node for the processes of a program "
+        "([`fab job run --on workers`](programs.md#on-the-workers)); open between the nodes alone",
+    )
     coordinator_page: Port = Field(9203, description="of the coordinator's [live page](page.md)")
+
+    @property
+    def of_programs(self) -> range:
+        """The ports for programs on the workers' nodes; the first is the lead's."""
+        return range(self.programs, self.programs + PROGRAM_PORTS)
 
 
 class Page(Section):

@@ -364,6 +364,8 @@ class TrainRun(Job):
             if isinstance(session, Solo)
             else f"on {servers} parameter server{'s' * (servers > 1)}, {workers} worker{'s' * (workers > 1)}"
         )
+        for note in self.network.notes() if isinstance(self.network, AppNetwork) else ():
+            self.display.say(note)
         self.display.say(
             f"model: {described['name']}, {described['parameters']:,} parameters {where}, {self.job.mode}, "
             f"batch {self.job.batch_size} in {cut.number} micro-batch{'es' * (cut.number > 1)} ({cut.why})"

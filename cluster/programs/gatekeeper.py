@@ -63,7 +63,7 @@ class GateKeeper:
         numbers, theirs = self._numbers, self._theirs
 
         def put_up() -> None:
-            # A kernel without such filters: the program runs all the same, and we say that it has no gate.
+            # A kernel without such filters: the program runs anyway, and we say that it has no gate.
             with suppress(OSError):
                 if numbers is not None:
                     socket.send_fds(theirs, [b"+"], [install_filter(numbers)])

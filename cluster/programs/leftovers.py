@@ -1,4 +1,4 @@
-"""Processes that a program leaves behind, found by the mark in their environment, whoever their parent is now."""
+"""Processes that a program leaves behind, found by the mark in their environment and not by their parent."""
 
 import os
 import signal

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 
-import psutil
-
 from cluster.errors import ClusterError
 from cluster.programs.gatekeeper import GateKeeper
 from cluster.server.accounts import PR_SET_PDEATHSIG
@@ -97,6 +95,8 @@ class ProgramProcess:
         """What it and its children use now, and of memory the most so far; of a process that has ended the totals."""
         if self._process.returncode is not None:
             return Usage(self._cpu_seconds, 0, self._peak_bytes, 0)
+        import psutil  # the process that keeps a job on its node does without its memory until a program runs
+
         found = [(0.0, 0)]
         with suppress(psutil.Error, OSError):
             own = psutil.Process(self.pid)

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 FILES_VARIABLE = "PSCLUSTER_RUN"
 """Environment variable: the folder for what the program writes, its working folder."""
+TOKEN_VARIABLE = "PSCLUSTER_PROGRAM_TOKEN"
+"""Environment variable of the process that leads a program: what the runners on the other nodes have to show."""
 MARK_VARIABLE = "PSCLUSTER_PROGRAM"
 """Environment variable of every process of a program; its value is the run's own."""
 

@@ -94,7 +94,8 @@ def run_job(job: str, flags: Flags, of_run: Sequence[str] = (), wish: "ProgramWi
                 f"`{command('deploy status', cluster.path)}` shows them"
             )
     shown = [flag for flag, given in (("--json", flags.json_), ("--quiet", flags.quiet)) if given]
-    end_as_the_job_did(opened.jobs.run_job(job, [*shown, *of_run], wish))
+    words = [*shown, *of_run]
+    end_as_the_job_did(opened.jobs.run_job(job, words) if wish is None else opened.jobs.run_program(wish, words))
 
 
 @takes("inventory set_ json_")

@@ -238,7 +238,7 @@ class Machines(Desired):
             # Root's, with folders of the account below: the account cannot put anything in the place of one.
             Folder(STATE),
             Folder(HOME, mode=0o750, owner=SERVICE_USER),
-            *([Folder(JOBS)] if self._coordinates(node) else []),
+            *([Folder(JOBS)] if self._runs_jobs(node) else []),
         )
 
     def _made_folders(self, serves: bool) -> tuple[str, ...]:
@@ -305,8 +305,9 @@ class Machines(Desired):
             SLICE_PATH: units.slice_unit("memory" in facts.controllers),
             ADDRESSES_PATH: units.addresses_drop_in(self.inventory),
         }
-        if self._coordinates(node):
-            files[units.unit_path(units.JOB_UNIT)] = units.job_unit(self.inventory)
+        if self._runs_jobs(node):
+            unit = units.job_unit(self.inventory, coordinates=self._coordinates(node))
+            files[units.unit_path(units.JOB_UNIT)] = unit
         return (
             *stale_units(facts, {*files, FIREWALL_UNIT_PATH, *self._monitor_unit(node)}),
             UnitFiles(tuple(files.items())),
@@ -341,6 +342,10 @@ class Machines(Desired):
         path = units.unit_path(name)
         hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
         return Running(name, path, texts[path], self.release.code.key, hint=hint)
+
+    def _runs_jobs(self, node: str) -> bool:
+        """Whether jobs run there: those of the coordinator, or the part of a person's program beside a worker."""
+        return self._coordinates(node) or any(task.node == node for task in self.inventory.of_role("worker"))
 
     def _coordinates(self, node: str) -> bool:
         return any(task.node == node for task in self.inventory.of_role("coordinator"))

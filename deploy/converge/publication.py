@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 WHEELHOUSE_BYTES = 400 * MEGABYTE
 """Of one that is not downloaded yet: 390 MB with TensorFlow 2.21."""
-COPY_SECONDS = 600.0
-"""For a data set of 48 MB, from a storage server that fifteen nodes ask at once."""
+COPY_SECONDS, COPY_SECONDS_A_MEGABYTE = 600.0, 2.0
+"""For a data set of 48 MB and for each further megabyte, from a storage server that fifteen nodes ask at once."""
 _PREPARING = "cluster.data.publish"
 """Runs in a process of its own: deploy does not know how to prepare recordings."""
-_PREPARING_SECONDS = 900.0
+_PREPARING_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,14 @@ class LocalData:
         if key in facts.data:
             return ()
         hint = "is the storage server up, and does it export to this node's address?"
-        steps = (Shell("copy the windows", copy_data(self.publication, self.seen), COPY_SECONDS, hint),)
+        seconds = copy_seconds(self.publication)
+        steps = (Shell("copy the windows", copy_data(self.publication, self.seen), seconds, hint),)
         return (Change("data", key, "create", f"from {self.seen}", steps),)
+
+
+def copy_seconds(publication: Publication) -> float:
+    """How long a node may take to copy a published data set."""
+    return COPY_SECONDS + COPY_SECONDS_A_MEGABYTE * publication.size_bytes / MEGABYTE
 
 
 def copy_data(publication: Publication, seen: str) -> str:
@@ -227,7 +233,8 @@ class PublishedData(JobData):
             apply(node, "publish", [Published(publication, folders).change()], lambda change, seconds: None)
         copy = copy_data(publication, folders.seen("prepared", publication.key))
         # An unreachable node has no worker either; if it comes back, the others have its work.
-        copied = fleet.each(lambda node: node.run(shell(copy), root=True, deadline_seconds=COPY_SECONDS))
+        seconds = copy_seconds(publication)
+        copied = fleet.each(lambda node: node.run(shell(copy), root=True, deadline_seconds=seconds))
         for name, result in copied.items():
             if isinstance(result, ClusterError):
                 say(f"{name}: without the windows of this job: {result}", error=True)

@@ -2,13 +2,14 @@
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cluster.errors import ExitCode, UsageError
+from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
@@ -20,6 +21,7 @@ from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, refuse_missing_data
 from deploy.jobs.foreground_job import announce
 from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
+from deploy.jobs.program_runners import start_runners
 from deploy.jobs.request import needs_data
 from deploy.jobs.services import JobServices, reusable
 from deploy.logs.log_merge import readable
@@ -44,10 +46,17 @@ class SubmittedJobs(JobServices):
         self._bring_data = bring_data
         self._bring_environment = bring_environment
 
-    def run_job(self, job: str, flags: Sequence[str], wish: "ProgramWish | None" = None) -> int:
+    def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
         """See `JobServices`. A person may leave it running (130)."""
-        if wish is not None:
-            raise UsageError("job run: programs over SSH come later")
+        refuse(wish)
+        with self._cluster.fleet() as fleet:
+            jobs = self._jobs(fleet)
+            if wish.on == "chief":
+                return run_attached(jobs, "run", flags, wish=wish)
+            return run_on_workers(jobs, fleet, wish, flags)
+
+    def run_job(self, job: str, flags: Sequence[str]) -> int:
+        """See `JobServices`. A person may leave it running (130)."""
         with self._cluster.fleet() as fleet:
             app = self._app(fleet, job, flags)
             more = self._data(fleet, [job], app)
@@ -110,11 +119,41 @@ class SubmittedJobs(JobServices):
         return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
 
 
-def run_attached(jobs: NodeJobs, job: str, flags: Sequence[str], app: AppOfJob = NO_APP) -> int:
+def refuse(wish: "ProgramWish") -> None:
+    """Raise UsageError for a wish that this version carries out on one machine alone."""
+    if wish.requirements:
+        raise UsageError(
+            "--requirements: over SSH this version runs a program with the packages of the release; on one machine "
+            "(`connection: local`) it adds others"
+        )
+
+
+def run_attached(
+    jobs: NodeJobs, job: str, flags: Sequence[str], app: AppOfJob = NO_APP, wish: "ProgramWish | None" = None
+) -> int:
     """Submit a job and watch it to its end; its exit code, or 130 when the person leaves it running (Ctrl-C)."""
     with _hint_when_interrupted(jobs), waiting_for(f"submitting {job} to {jobs.node}"):
-        name = jobs.submit(job, [*flags, *app.flags], app=app.files)
+        name = jobs.submit(job, [*flags, *app.flags], app=app.files, wish=wish)
     announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
+    return watch(jobs, name, for_programs="--json" in flags)
+
+
+def run_on_workers(jobs: NodeJobs, fleet: Fleet, wish: "ProgramWish", flags: Sequence[str]) -> int:
+    """Submit the job that leads a program, start a runner on each worker's node, and watch; as `run_attached`.
+
+    Raises ClusterError where a runner does not start; the job is cancelled then.
+    """
+    token = secrets.token_hex(32)
+    with _hint_when_interrupted(jobs):
+        with waiting_for(f"submitting {wish.name} to {jobs.node}"):
+            name = jobs.submit("run", flags, wish=wish, token=token)
+        with waiting_for("starting it on the workers' nodes"):
+            failed = start_runners(fleet, jobs.inventory, wish, token, jobs.places)
+        if failed:
+            with waiting_for(f"ending job {name}"):
+                jobs.cancel(name)
+            raise ClusterError("\n".join(map(str, failed.values())) + f"\njob {name} was cancelled")
+    announce(f"job {name} runs on {jobs.node} and the workers' nodes; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
 
 
@@ -185,7 +224,7 @@ def _hint_when_interrupted(jobs: NodeJobs) -> Iterator[None]:
 
 
 def _show(line: str) -> None:
-    if not line.startswith(RESULT_LINE):
+    if not (line.startswith(f"{RESULT_LINE}/") and line.endswith("/result.json")):
         say(readable(line), error=True)
 
 

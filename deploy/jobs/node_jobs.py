@@ -4,7 +4,8 @@ import base64
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from deploy.cluster.places import NodePlaces
 from deploy.common.command_line import command
 from deploy.jobs.app_archive import pack
 from deploy.jobs.node_job.records import JobFolder, JobRecord, JobsRoot, JobState, is_job_id
+from deploy.jobs.program_files import ARCHIVE, packed
 from deploy.jobs.request import JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
 from deploy.render.units import unit_of_job
@@ -23,6 +25,7 @@ from deploy.rooted.commands import drop_job, new_job
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+    from cluster.programs.wish import ProgramWish
 
 KEPT_JOBS = 50
 """A submission removes the folders of ended jobs beyond these, the oldest first. Their runs stay."""
@@ -52,21 +55,24 @@ class NodeJobs:
         self.inventory = inventory
         self._node = node
         self._overrides = tuple(overrides)
-        self._places = places
+        self.places = places
         self._root = JobsRoot(Path(places.state))
 
     def submit(
-        self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = (), app: AppFiles | None = None
-    ) -> str:
+        self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = (), app: AppFiles | None = None,
+        wish: "ProgramWish | None" = None, token: str = "",
+    ) -> str:  # fmt: skip
         """Start a job with these flags of `python -m cluster`, `more` overrides, and the files of an app; its id.
 
-        With `after`, the id of another job, it begins when that one is done. Raises ClusterError with the node's reason
-        for a refusal, such as another running job.
+        With `after`, the id of another job, it begins when that one is done. The program of a `wish` goes with it;
+        its processes on other nodes show the `token`.
+        Raises ClusterError with the node's reason for a refusal, such as another running job.
         """
-        runs = self._places.runs(self.inventory)
+        runs = self.places.runs(self.inventory)
+        files = {} if wish is None else {ARCHIVE: packed(Path(wish.program))}
         digest = "" if app is None else app.digest
-        request = request_of(self.inventory, job, (*self._overrides, *more), flags, runs, after, digest)
-        folder = self._new_folder(job, request)
+        request = request_of(self.inventory, job, (*self._overrides, *more), flags, runs, after, wish)
+        folder = self._new_folder(job, replace(request, app=digest, token=token), files)
         if app is not None:
             self._send(app, folder)
         unit = unit_of_job(folder.id)
@@ -78,9 +84,9 @@ class NodeJobs:
     def records(self) -> list[JobRecord]:
         """Every job of the node, the oldest first."""
         # As the account: it reads its own files, and root would follow its links.
-        environment = ["env", f"PYTHONPATH={self._places.release}", "PYTHONSAFEPATH=1"]
-        report = [self._places.python, "-B", "-m", "deploy.jobs.node_job", "--list", "--root", self._places.state]
-        asked = self._node.run([*environment, *report], deadline_seconds=60.0, user=self._places.user)
+        environment = ["env", f"PYTHONPATH={self.places.release}", "PYTHONSAFEPATH=1"]
+        report = [self.places.python, "-B", "-m", "deploy.jobs.node_job", "--list", "--root", self.places.state]
+        asked = self._node.run([*environment, *report], deadline_seconds=60.0, user=self.places.user)
         try:
             return _records(asked.stdout)
         except ValueError as problem:
@@ -115,7 +121,7 @@ class NodeJobs:
         A broken connection is opened again a few times, after a line to `on_trouble`; no line is lost or repeated.
         Raises NodeUnreachableError or NodeDeadlineError when that fails: the job continues.
         """
-        log, user = str(self._root.job(name).output), self._places.user
+        log, user = str(self._root.job(name).output), self.places.user
         seen, delays = 0, list(_RECONNECT_DELAYS_SECONDS)
 
         def passed_on(line: str) -> None:
@@ -169,7 +175,7 @@ class NodeJobs:
             packed = self._node.run(
                 pack_command(record.run_folder, checkpoints),
                 deadline_seconds=_FETCH_SECONDS,
-                user=self._places.user,
+                user=self.places.user,
                 kept_bytes=MOST_PACKED_BYTES,
                 into=archive,
             )
@@ -179,11 +185,11 @@ class NodeJobs:
             archive.seek(0)
             return unpack(archive, Path(record.run_folder).name, into)
 
-    def _new_folder(self, job: str, request: JobRequest) -> JobFolder:
-        contents = {"request.json": request.to_bytes(), "inventory.yaml": self.inventory.path.read_bytes()}
+    def _new_folder(self, job: str, request: JobRequest, files: Mapping[str, bytes]) -> JobFolder:
+        contents = {"request.json": request.to_bytes(), "inventory.yaml": self.inventory.path.read_bytes(), **files}
         encoded = {name: base64.b64encode(content).decode() for name, content in contents.items()}
         made = self._node.run(
-            new_job(str(self._root.jobs), self._places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
+            new_job(str(self._root.jobs), self.places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
             stdin=json.dumps(encoded).encode(),
             deadline_seconds=_SUBMIT_SECONDS,
             root=True,
@@ -201,14 +207,14 @@ class NodeJobs:
         """As the account, whose folder it is: root would follow its links."""
         try:
             self._node.put(
-                pack(app), str(folder.app_archive), deadline_seconds=_SEND_SECONDS, user=self._places.user, mode=0o640
+                pack(app), str(folder.app_archive), deadline_seconds=_SEND_SECONDS, user=self.places.user, mode=0o640
             )
         except BaseException:
             self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
             raise
 
     def _refuse(self, folder: JobFolder, begun: CommandResult) -> None:
-        said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self._places.user)
+        said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self.places.user)
         # A job that began has a record, and is listed as failed; a refused one leaves nothing.
         self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
         why = " ".join(said.text.split())

@@ -25,6 +25,7 @@ CACHE_VARIABLE = "XDG_CACHE_HOME"
 MOST_REQUIREMENTS_BYTES = 1 << 20
 LOCK_SECONDS, INSTALL_SECONDS = 300.0, 1800.0
 _KEPT_LINES = 6
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 
 
 def environment_for(requirements: Path) -> Path:
@@ -44,7 +45,7 @@ def environment_for(requirements: Path) -> Path:
 
 
 def _kept_lock(folder: Path, requirements: Path, text: str) -> str:
-    """The lock of these requirements, the same at every call until somebody removes it."""
+    """The lock of these requirements, the same at every call until a person removes it."""
     kept = folder / f"{_key(text, sys.version, json.dumps(sorted(project_packages().items())))}.lock.txt"
     try:
         return kept.read_text()
@@ -69,6 +70,9 @@ def locked(requirements: Path, text: str, scratch: Path) -> str:
     ours = project_packages()
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in sorted(ours.items())))
     given.write_text(text)
+    overrides = scratch / "overrides.txt"
+    # Packages such as tf_keras require `tensorflow`; on x86-64 ours has another name and the same modules.
+    overrides.write_text("".join(f"{name} ; sys_platform == 'never'\n" for name in _TENSORFLOW if name not in ours))
     words = [
         "pip",
         "compile",
@@ -80,7 +84,7 @@ def locked(requirements: Path, text: str, scratch: Path) -> str:
         sys.executable,
     ]
     _uv(
-        [*words, "--constraint", str(constraints), "--output-file", str(out), str(given)],
+        [*words, "--constraint", str(constraints), "--override", str(overrides), "--output-file", str(out), str(given)],
         LOCK_SECONDS, f"{requirements}: expected packages that go with the project's own", UsageError,
         requirements.absolute().parent,
     )  # fmt: skip
@@ -138,13 +142,13 @@ def _make(target: Path, lock: str, requirements: Path) -> None:
 
 def _uv(words: Sequence[str], seconds: float, what: str, kind: type[ClusterError], folder: Path) -> None:
     found = subprocess.run(["sh", str(ROOT / "tools" / "make_venv.sh"), "--uv"], capture_output=True, text=True)
-    uv = found.stdout.strip()
-    if found.returncode or not uv:
+    uv = ROOT / found.stdout.strip()  # it is said from there
+    if found.returncode or not found.stdout.strip():
         raise ClusterError(
             f"uv, which makes a program's environment, is not here: {found.stderr.strip()}; `make .venv`"
         )
     try:
-        made = subprocess.run([uv, *words], cwd=folder, capture_output=True, text=True, timeout=seconds)
+        made = subprocess.run([str(uv), *words], cwd=folder, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         raise ClusterError(f"{what}: not done within {seconds:.0f} s; is the package index reachable?") from None
     if made.returncode:

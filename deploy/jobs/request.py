@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,9 @@ class JobRequest:
     `overrides` are `key=value` as for --set, `flags` further flags of `python -m cluster`. `roles` has the metrics
     address (`host:port`) of each role by its name (`ps:0`); it is empty for a job that needs none. `inventory` is the
     operator's own name of the file, for messages. With `after`, the id of another job, this one starts once that is
-    done. `app` is the digest of the app whose archive lies beside the request; empty without one.
+    done. `app` is the digest of the app whose archive lies beside the request; empty without one. `wish` is a
+    `ProgramWish` as text, of the job `run`; its program is a file of the archive beside the request. The processes of a
+    program on other nodes show the `token`.
     """
 
     job: str
@@ -45,6 +47,8 @@ class JobRequest:
     roles: Mapping[str, str] = field(default_factory=dict)
     after: str = ""
     app: str = ""
+    wish: str = ""
+    token: str = ""
 
     def to_bytes(self) -> bytes:
         """The content of `request.json`."""
@@ -65,6 +69,8 @@ class JobRequest:
                 {str(name): str(address) for name, address in content["roles"].items()},
                 str(content["after"]),
                 str(content.get("app", "")),
+                str(content.get("wish", "")),
+                str(content.get("token", "")),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
@@ -75,13 +81,12 @@ class JobRequest:
 
 def request_of(
     inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str, after: str = "",
-    app: str = "",
+    wish: "ProgramWish | None" = None,
 ) -> JobRequest:  # fmt: skip
     """The request for `job`, whose runs lie in the node's folder `runs`; `after` is the id of a job to wait for.
 
-    `app` is the digest of the app that goes with it.
-
-    A run that the operator names becomes the one of that name on the node. --json concerns the operator's output only.
+    A run that the operator names becomes the one of that name on the node, a program the file of that name there.
+    --json concerns the operator's output only.
     """
     there = [*overrides, f"runs={json.dumps(runs)}"]
     if job == "evaluate" and inventory.jobs.evaluate.run is not None:
@@ -90,9 +95,10 @@ def request_of(
     for index, flag in enumerate(kept[:-1]):
         if flag == "--resume" and not kept[index + 1].startswith("--"):
             kept[index + 1] = _on_node(kept[index + 1], runs)
-    tasks = inventory.tasks() if inventory.needs_roles(job) else ()
+    tasks = inventory.tasks() if needs_roles(inventory, job, wish) else ()
     roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
-    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after, app)
+    shipped = "" if wish is None else replace(wish, program=wish.name, requirements="", bounded=True).to_text()
+    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after, wish=shipped)
 
 
 def first_id(job: str, now: datetime) -> str:

@@ -48,12 +48,16 @@ class JobServices(ABC):
         self.pending = PendingJobs(cluster.folder.path / "pending_jobs.json")
 
     @abstractmethod
-    def run_job(self, job: str, flags: Sequence[str], wish: "ProgramWish | None" = None) -> int:
-        """Run one job to its end, with these flags of `python -m cluster`, of `run` the wished program; its exit code.
+    def run_job(self, job: str, flags: Sequence[str]) -> int:
+        """Run one job to its end, with these flags of `python -m cluster`; its exit code.
 
         A killed coordinator, or one that loses a parameter server, starts again with its roles. Raises ClusterError
         when another job runs on the cluster, or when the roles do not restart.
         """
+
+    @abstractmethod
+    def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
+        """Run a person's program to its end, as `run_job` does; its job's exit code."""
 
     @abstractmethod
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
@@ -153,13 +157,17 @@ class ForegroundJobs(JobServices):
         self._coordinator = tuple(coordinator)
         self._policy = policy
 
-    def run_job(self, job: str, flags: Sequence[str], wish: "ProgramWish | None" = None) -> int:
+    def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`."""
-        of_wish: tuple[str, ...] = ()
-        if wish is not None:
-            if wish.requirements:
-                wish = replace(wish, python=str(environment_for(Path(wish.requirements))))
-            of_wish = ("--wish", wish.to_text())
+        return self._run(job, flags, needs_roles(self._inventory, job))
+
+    def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
+        """See `JobServices`."""
+        if wish.requirements:
+            wish = replace(wish, python=str(environment_for(Path(wish.requirements))))
+        return self._run("run", [*flags, "--wish", wish.to_text()], needs_roles(self._inventory, "run", wish))
+
+    def _run(self, job: str, flags: Sequence[str], on_roles: bool) -> int:
         path = self._inventory.path
         app = app_of_job(self._inventory, job, flags, environment_here)
         settings = [word for override in self._cluster.overrides for word in ("--set", override)]
@@ -167,16 +175,7 @@ class ForegroundJobs(JobServices):
         process = JobProcess(
             name=job,
             inventory=path,
-            words=(
-                *self._coordinator,
-                job,
-                "--inventory",
-                str(path.resolve()),
-                *settings,
-                *flags,
-                *app.flags,
-                *of_wish,
-            ),
+            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags, *app.flags),
             environment={
                 **environment_for_any_folder(),
                 "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
@@ -184,7 +183,7 @@ class ForegroundJobs(JobServices):
             },
             run_file=self._folder.run_file if job in RESUMABLE else None,
         )
-        restart = self._restart if needs_roles(self._inventory, job, wish) else lambda: None
+        restart = self._restart if on_roles else lambda: None
         try:
             with FileLock(self._folder.job_lock):
                 try:

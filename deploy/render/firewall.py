@@ -15,6 +15,8 @@ UNIT = "pscluster-firewall.service"
 TABLE = "pscluster"
 NFS_PORT = 2049
 NODE_EXPORTER_PORT = 9100
+_LONGEST_LISTED = 8
+"""Ports that follow one another and are written one by one; more are a range."""
 
 
 def ruleset(inventory: "Inventory") -> str:
@@ -25,6 +27,8 @@ def ruleset(inventory: "Inventory") -> str:
     the SYN-ACKs too, so that no other account can impersonate a role that is down. Other packets pass: a socket that
     its process has closed has no account any more. The forward chain drops what a node forwards, such as packets of
     containers behind its address, because that passes no output chain.
+
+    The ports of programs (`ports.programs`) count as TensorFlow's: a program of a person starts servers there.
 
     The ports of the monitor and of a live page that other nodes may read count as metrics. Metrics and NFS are closed
     by address alone. All other ports stay as they are. The table's comment holds a hash of the rules, which identifies
@@ -59,7 +63,7 @@ def closed_ports(inventory: "Inventory") -> frozenset[int]:
 
 
 def _graph_ports(inventory: "Inventory") -> set[int]:
-    return {task.port for task in inventory.tasks()}
+    return {task.port for task in inventory.tasks()} | set(inventory.ports.of_programs)
 
 
 def _metrics_ports(inventory: "Inventory") -> set[int]:
@@ -85,4 +89,12 @@ def unit() -> str:
 
 
 def _list(ports: Iterable[int]) -> str:
-    return ", ".join(str(port) for port in sorted(ports))
+    """The ports in order; three and more that follow one another as a range, which nft takes in a set."""
+    runs: list[list[int]] = []
+    for port in sorted(ports):
+        if runs and port == runs[-1][-1] + 1:
+            runs[-1].append(port)
+        else:
+            runs.append([port])
+    parts = [[f"{run[0]}-{run[-1]}"] if len(run) > _LONGEST_LISTED else map(str, run) for run in runs]
+    return ", ".join(part for run in parts for part in run)

@@ -69,15 +69,21 @@ def role_unit(inventory: "Inventory", task: "Task", systemd: int = 0) -> str:
     return _filled("role.service.j2", inventory, task=task, words=words, backs_off=systemd >= BACKOFF_SYSTEMD)
 
 
-def job_unit(inventory: "Inventory", of: NodePlaces = NodePlaces()) -> str:  # noqa: B008  frozen
-    """The unit of jobs.
+def job_unit(
+    inventory: "Inventory",
+    of: NodePlaces = NodePlaces(),  # noqa: B008  frozen
+    *,
+    coordinates: bool = True,
+) -> str:
+    """The unit of jobs; on a node that does not coordinate, that of the part which a person's program has there.
 
     It names no log: the job opens its log itself, as the account; systemd would open it as root, through any link. The
     drop-in of all units limits its addresses. `systemctl start` returns once the job holds the cluster (READY=1), or
     fails when another job does.
     """
     folders = shared_folders(inventory)
-    return _filled("job.service.j2", inventory, of=of, runs=folders.runs_mount, data=folders.data_mount)
+    runs, data = (folders.runs_mount, folders.data_mount) if coordinates else ("", "")
+    return _filled("job.service.j2", inventory, of=of, runs=runs, data=data)
 
 
 def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:

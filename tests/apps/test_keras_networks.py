@@ -148,3 +148,15 @@ def test_a_model_whose_classes_cannot_be_written_says_what_they_lack(tmp_path: P
     with pytest.raises(AppError, match=r"odd\.py: model\(\): cannot be written as model\.keras"):
         found.export(found.initial(SEED), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("rows", "notes"), [(1000, 0), (100_000, 1)])
+def test_a_large_embedding_is_said_to_travel_whole(rows: int, notes: int) -> None:
+    def model(input_shape: tuple[int, ...], outputs: int) -> Any:
+        table = keras.layers.Embedding(rows, 32, name="words")
+        return keras.Sequential([keras.Input(input_shape), table, keras.layers.Flatten(), keras.layers.Dense(outputs)])
+
+    app = App("words", Path("words.py"), None, {"model": model})
+    found = network_of(app, Kind("classification", OUTPUTS, (3,), "int32", (), "int32"), SEED).notes()
+    assert len(found) == notes
+    assert all("embedding words" in note and "12 MiB" in note for note in found)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from cluster.data import Source, find_source, open_prepared, prepare
 from cluster.data.archive import file_digest
@@ -136,3 +137,33 @@ def test_publishing_what_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "no such file or folder" in done.stderr
+
+
+def pictures(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    for number in range(10):
+        path = folder / "pets" / ("cat", "ape")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
+    return folder / "pets", {"image_size": [4, 4]}, {"image_size": [5, 5]}
+
+
+def table(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    (folder / "t.csv").write_text("a,b,y\n" + "".join(f"{row},{row % 3},{row % 2}\n" for row in range(20)))
+    return folder / "t.csv", {"columns": {"target": ["y"]}}, {"columns": {"target": ["b"]}}
+
+
+@pytest.mark.parametrize("make", [pictures, table])
+def test_other_examples_are_published_with_their_options(
+    tmp_path: Path, make: Callable[[Path], tuple[Path, dict[str, Any], dict[str, Any]]]
+) -> None:
+    source, options, others = make(tmp_path)
+    made = publishable(str(source), 128, 64, 0, tmp_path / "cache", options)
+    folder = tmp_path / "prepared" / made["key"]
+    folder.mkdir(parents=True)
+    for name in made["files"]:
+        shutil.copy(Path(made["folder"]) / name, folder)
+    assert prepare(found(folder), cache=tmp_path, options=options, seed=9).folder == folder
+    with pytest.raises(DataError, match=r"prepared with .*, expected .* as in the job"):
+        prepare(found(folder), cache=tmp_path, options=others)
+    with pytest.raises(DataError, match="unknown setting 'colour'"):
+        prepare(found(folder), cache=tmp_path, options={"colour": 3})

@@ -10,6 +10,7 @@ from cluster.control.door import raise_limit
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.common.project import module_command
+from deploy.jobs.node_job.program_task import TASK, run_task
 from deploy.jobs.node_job.records import DEFAULT_ROOT, ROOT_VARIABLE, JobFolder, JobsRoot, is_job_id, read_all
 from deploy.jobs.node_job.run import run
 
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except OSError as problem:
             say(f"{given.id}: its log cannot be opened ({problem}): look at who made it", error=True)
             return ExitCode.FAILED
+    if is_job_id(given.id) and (root.job(given.id).path / TASK).is_file():
+        return run_task(root.job(given.id))
     return run(root, given.id, (str(_this_python()), *words))
 
 

@@ -66,8 +66,13 @@ class JobsRoot:
         except (OSError, UnicodeDecodeError):
             order = []
         places = {name: number for number, name in enumerate(order)}
-        there = sorted((path for path in self.jobs.iterdir() if is_job_id(path.name)), key=_age)
+        there = sorted((path for path in self.jobs.iterdir() if _is_job(path.name)), key=_age)
         return [JobFolder(path) for path in sorted(there, key=lambda path: places.get(path.name, -1))]
+
+
+def _is_job(name: str) -> bool:
+    """Whether it is a job of the cluster: the part of a program that runs on this node is none (`program_task`)."""
+    return is_job_id(name) and name.split("-")[1] != "task"
 
 
 def _age(path: Path) -> tuple[str, int, str]:

@@ -11,11 +11,13 @@ from shutil import rmtree
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say
+from cluster.programs.roster import TOKEN_VARIABLE
+from cluster.programs.wish import ProgramWish
 from cluster.server.systemd import notify
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.app_archive import unpack
+from deploy.jobs.app_archive import unpack as unpack_app
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
 from deploy.jobs.node_job.records import (
     JobFolder,
@@ -29,7 +31,9 @@ from deploy.jobs.node_job.records import (
     state_of,
 )
 from deploy.jobs.node_job.role_restart import restart_roles
-from deploy.jobs.request import JobRequest
+from deploy.jobs.program_files import ARCHIVE, FOLDER
+from deploy.jobs.request import RESUMABLE, JobRequest
+from deploy.jobs.run_archive import unpack
 
 _POLL_SECONDS = 1.0
 
@@ -53,7 +57,7 @@ def run(
         request = JobRequest.read(folder.request)
         with ExitStack() as held:
             if request.app:
-                unpack(folder.app_archive, request.app, folder.app)
+                unpack_app(folder.app_archive, request.app, folder.app)
                 held.callback(rmtree, folder.app, ignore_errors=True)
             if request.after:
                 held.enter_context(FileLock(folder.turn_lock))
@@ -140,15 +144,24 @@ def _keep_state(
 def _process(folder: JobFolder, request: JobRequest, coordinator: Sequence[str]) -> JobProcess:
     overrides = [*request.overrides, *([f"jobs.train.app={json.dumps(str(folder.app))}"] if request.app else [])]
     settings = [word for override in overrides for word in ("--set", override)]
+    wish = ("--wish", _program(folder, request.wish)) if request.wish else ()
     return JobProcess(
         name=request.job,
         inventory=Path(request.inventory),
-        words=(*coordinator, request.job, "--inventory", str(folder.inventory), *settings, *request.flags),
-        environment=environment_for_any_folder(),
+        words=(*coordinator, request.job, "--inventory", str(folder.inventory), *settings, *request.flags, *wish),
+        environment={**environment_for_any_folder(), **({TOKEN_VARIABLE: request.token} if request.token else {})},
         run_file=folder.run_file,
-        resumable=request.job == "train",
+        resumable=request.job in RESUMABLE,
         shown=lambda run: f"runs/{Path(run).name}",
     )
+
+
+def _program(folder: JobFolder, text: str) -> str:
+    """The wish with its program as it lies in the job's folder: unpacked there. Raises ClusterError."""
+    wish = ProgramWish.of_text(text)
+    with (folder.path / ARCHIVE).open("rb") as archive:
+        unpacked = unpack(archive, FOLDER, folder.path)
+    return replace(wish, program=str(unpacked / Path(wish.program).name)).to_text()
 
 
 def _clear_up(root: JobsRoot, jobs: Sequence[JobRecord], request: JobRequest) -> None:

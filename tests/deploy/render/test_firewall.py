@@ -20,8 +20,8 @@ def allowing() -> Inventory:
 
 def test_only_nodes_reach_the_cluster_s_ports() -> None:
     rules = firewall.ruleset(thesis())
-    assert "tcp dport { 2049, 2222, 2223, 2224, 9100, 9200, 9201, 9202 } ip saddr @nodes accept" in rules
-    assert "tcp dport { 2049, 2222, 2223, 2224, 9100, 9200, 9201, 9202 } drop" in rules
+    assert "tcp dport { 2049, 2222, 2223, 2224, 2240-2271, 9100, 9200, 9201, 9202 } ip saddr @nodes accept" in rules
+    assert "tcp dport { 2049, 2222, 2223, 2224, 2240-2271, 9100, 9200, 9201, 9202 } drop" in rules
     assert rules.index("@nodes accept") < rules.index("9202 } drop\n")
     assert "policy accept" in rules  # SSH is none of its business
     assert "readers" not in rules
@@ -31,6 +31,7 @@ def test_only_the_account_and_root_of_a_node_reach_tensorflow() -> None:
     output = firewall.ruleset(thesis("deployment.service_uid=901")).partition("chain output")[2]
     assert output.count("meta skuid { 0, 901 } accept") == 2
     assert "2049" not in output
+    assert output.partition("chain forward")[0].count("2240-2271") == 5
     assert "9200" not in output
 
 
@@ -43,7 +44,7 @@ def test_readers_reach_the_monitor_where_there_is_one() -> None:
     role = ("roles: [worker]\n  - name: rpi03", "roles: [worker, monitor]\n  - name: rpi03")
     rules = firewall.ruleset(read(edited(ALLOWING, role), on=machine()))
     assert "tcp dport { 9090, 9100, 9200, 9201, 9202 } ip saddr @readers accept" in rules
-    assert "tcp dport { 2049, 2222, 2223, 2224, 9090, 9100, 9200, 9201, 9202 } drop" in rules
+    assert "tcp dport { 2049, 2222, 2223, 2224, 2240-2271, 9090, 9100, 9200, 9201, 9202 } drop" in rules
     assert "9090" not in firewall.ruleset(allowing())
 
 
@@ -51,7 +52,7 @@ def test_the_page_is_closed_unless_it_listens_for_the_cluster() -> None:
     assert "9203" not in firewall.ruleset(thesis())
     rules = firewall.ruleset(read(edited(ALLOWING), ["page.listen=cluster"], on=machine()))
     assert "tcp dport { 9100, 9200, 9201, 9202, 9203 } ip saddr @readers accept" in rules
-    assert "2224, 9100, 9200, 9201, 9202, 9203 } drop" in rules
+    assert "2224, 2240-2271, 9100, 9200, 9201, 9202, 9203 } drop" in rules
 
 
 def test_the_same_rules_have_the_same_mark_and_others_another() -> None:

@@ -1,0 +1,90 @@
+"""What the process that leads a program and those that run it on other nodes say to each other over one connection.
+
+A frame is its length (4 bytes, big-endian), its kind (1 byte) and its content. Both ends check lengths and contents.
+"""
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+HEAD = struct.Struct("!IB")
+MOST_BYTES = 1 << 20
+RECEIVE_BYTES = 1 << 16
+SILENCE_SECONDS = 30
+"""A peer that acknowledges nothing for so long is lost: a node without power closes no connection."""
+
+
+class Kind(IntEnum):
+    """What a frame holds."""
+
+    HELLO = 1  # of a runner: token, member, ports
+    START = 2  # of the lead: variables and arguments
+    OUTPUT = 3  # bytes of the program
+    USAGE = 4
+    FILE = 5  # path and size of a file that the program wrote; its bytes follow
+    BYTES = 6
+    ENDED = 7  # the program's return code
+    ASK = 8  # of the lead: a signal for the program
+    BYE = 9  # of the lead: all is over
+
+
+class ProtocolError(Exception):
+    """The other end sent what no version of this program sends."""
+
+
+class Frames:
+    """Frames that arrive in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def add(self, piece: bytes) -> Iterator[tuple[Kind, bytes]]:
+        """The frames that are whole now. Raises ProtocolError."""
+        self._rest += piece
+        while len(self._rest) >= HEAD.size:
+            length, kind = HEAD.unpack_from(self._rest)
+            if length > MOST_BYTES or kind not in set(Kind):
+                raise ProtocolError(f"a frame of kind {kind} and {length} bytes")
+            end = HEAD.size + length
+            if len(self._rest) < end:
+                return
+            content = bytes(self._rest[HEAD.size : end])
+            del self._rest[:end]
+            yield Kind(kind), content
+
+
+def send(connection: socket.socket, kind: Kind, content: bytes | dict[str, Any] = b"") -> None:
+    """Send one frame whole. Raises OSError."""
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    connection.sendall(HEAD.pack(len(data), kind) + data)
+
+
+def said(content: bytes) -> dict[str, Any]:
+    """The object in a frame. Raises ProtocolError."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ProtocolError("a frame without JSON") from None
+    if not isinstance(found, dict):
+        raise ProtocolError("a frame without an object")
+    return found
+
+
+def whole_number(content: dict[str, Any], name: str, least: int, most: int) -> int:
+    """One value of an object. Raises ProtocolError."""
+    value = content.get(name)
+    if type(value) is not int or not least <= value <= most:
+        raise ProtocolError(f"{name}: {value!r:.60}")
+    return value
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the kernel notice a peer that is gone without a word."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 5)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_SECONDS * 1000)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

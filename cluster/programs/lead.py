@@ -1,0 +1,256 @@
+"""The process on the coordinator's node that leads a program on all workers' nodes: it starts, hears and ends them.
+
+No node can log in on another. So each worker's node runs `cluster.programs.runner`, which connects here, shows the
+token of the job, and then does what it is asked.
+"""
+
+import hmac
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from signal import Signals
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.programs.frames import RECEIVE_BYTES, Frames, Kind, ProtocolError, keep_alive, said, send, whole_number
+from cluster.programs.process import Usage
+from cluster.server.sockets import explain
+
+JOIN_SECONDS = 180.0
+"""For every node to unpack the program and connect; a Pi with a cold card takes a while."""
+HELLO_SECONDS = 10.0
+MOST_FILES, MOST_FILE_BYTES = 10_000, 1 << 30
+"""That one worker may send at its end."""
+LOST = -int(Signals.SIGHUP)
+"""Return code of a program whose node hung up."""
+
+
+class RemoteProcess:
+    """A program's process on another node; see `group.Running`."""
+
+    def __init__(self, connection: socket.socket, ports: tuple[int, int], frames: Frames) -> None:
+        self._connection, self.ports = connection, ports
+        self._frames = frames
+        self._code: int | None = None
+        self._used = Usage()
+        self._files: FileTaker | None = None
+        connection.setblocking(False)
+
+    def begin(self, variables: Mapping[str, str], arguments: Sequence[str], files: Path) -> None:
+        """Start it; what it leaves goes into the folder `files` here. Raises OSError."""
+        self._files = FileTaker(files)
+        self._send(Kind.START, {"variables": dict(variables), "arguments": list(arguments)})
+
+    def fileno(self) -> int:
+        """See `Running`."""
+        return self._connection.fileno()
+
+    def read(self) -> bytes | None:
+        """See `Running`."""
+        try:
+            piece = self._connection.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            piece = b""
+        if not piece:
+            return self._hung_up()
+        output = bytearray()
+        try:
+            for kind, content in self._frames.add(piece):
+                if kind is Kind.OUTPUT:
+                    output += content
+                else:
+                    self._take(kind, content)
+        except (ProtocolError, OSError):
+            return self._hung_up()
+        return bytes(output) or None
+
+    def _hung_up(self) -> bytes:
+        if self._code is None:
+            self._code = LOST
+        return b""
+
+    def _take(self, kind: Kind, content: bytes) -> None:
+        if kind is Kind.USAGE:
+            found = said(content)
+            cpu = whole_number(found, "cpu_milliseconds", 0, 1 << 50)
+            sizes = [whole_number(found, name, 0, 1 << 50) for name in ("memory_bytes", "peak_bytes", "processes")]
+            self._used = Usage(cpu / 1000, *sizes)
+        elif kind is Kind.ENDED:
+            self._code = whole_number(said(content), "return_code", -64, 255)
+        elif kind is Kind.FILE and self._files is not None:
+            self._files.begin(said(content))
+        elif kind is Kind.BYTES and self._files is not None:
+            self._files.add(content)
+        else:
+            raise ProtocolError(f"a frame of kind {kind}")
+
+    def poll(self) -> int | None:
+        """See `Running`."""
+        return self._code
+
+    def ask(self, number: Signals) -> None:
+        """See `Running`."""
+        with suppress(OSError):
+            self._send(Kind.ASK, {"signal": int(number)})
+
+    def use(self) -> Usage:
+        """See `Running`."""
+        return self._used
+
+    def close(self) -> None:
+        """See `Running`: its runner ends it when `Lead` hangs up."""
+        if self._files is not None:
+            self._files.close()
+
+    def leave(self, last: bool) -> None:
+        """Hang up; with `last` its runner ends too, else it comes back for the next attempt."""
+        with suppress(OSError):
+            if last:
+                self._send(Kind.BYE, {})
+        self._connection.close()
+
+    def _send(self, kind: Kind, content: dict[str, Any]) -> None:
+        self._connection.settimeout(HELLO_SECONDS)
+        try:
+            send(self._connection, kind, content)
+        finally:
+            self._connection.setblocking(False)
+
+
+class FileTaker:
+    """Writes the files that a worker sends into a folder of ours: plain names below it, and no more than a bound."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor = -1
+        self._left = MOST_FILE_BYTES
+        self._count = 0
+
+    def begin(self, told: Mapping[str, Any]) -> None:
+        """The next file. Raises ProtocolError for a name that leads elsewhere, or for too many files."""
+        self.close()
+        parts = PurePosixPath(str(told.get("path", ""))).parts
+        plain = [part for part in parts if part not in ("/", "..", ".") and "\0" not in part and len(part) <= 255]
+        self._count += 1
+        if not parts or len(plain) != len(parts) or len(parts) > 32 or self._count > MOST_FILES:
+            raise ProtocolError("a file's path")
+        path = self._folder.joinpath(*parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # of an earlier attempt
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+
+    def add(self, piece: bytes) -> None:
+        """Bytes of the present file. Raises ProtocolError beyond the bound, OSError where the disk is full."""
+        self._left -= len(piece)
+        if self._descriptor < 0 or self._left < 0:
+            raise ProtocolError("bytes without a file, or too many")
+        while piece:
+            piece = piece[os.write(self._descriptor, piece) :]
+
+    def close(self) -> None:
+        """The file is whole."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Lead:
+    """Waits for the runner of each member, and gives each of them as a `RemoteProcess`."""
+
+    def __init__(self, host: str, port: int, token: str) -> None:
+        """Listen. Raises ClusterError where the port is taken."""
+        self._token = token
+        self.processes: dict[str, RemoteProcess] = {}
+        try:
+            self._listener = socket.create_server((host, port), backlog=128)
+        except OSError as problem:
+            raise explain(problem, host, port, "the lead of a program") from None
+        self.port: int = self._listener.getsockname()[1]
+
+    def gather(
+        self, names: Sequence[str], give_up: Callable[[], bool], seconds: float = JOIN_SECONDS
+    ) -> Mapping[str, RemoteProcess]:
+        """The processes by name, once all have connected. Raises ClusterError that names those that did not.
+
+        It returns those that there are when `give_up()`.
+        """
+        end = time.monotonic() + seconds
+        waiting: dict[socket.socket, tuple[Frames, float]] = {}
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            try:
+                while len(self.processes) < len(names) and not give_up():
+                    if time.monotonic() > end:
+                        missing = ", ".join(name for name in names if name not in self.processes)
+                        raise ClusterError(
+                            f"{missing}: no runner connected within {seconds:.0f} s: is the node up? "
+                            "`fab deploy status` shows it, `journalctl -u 'pscluster-job@*'` there says why"
+                        )
+                    for key, _ in selector.select(0.25):
+                        if key.fileobj is self._listener:
+                            self._accept(selector, waiting)
+                        elif isinstance(key.fileobj, socket.socket):
+                            self._hear(selector, waiting, key.fileobj, names)
+                    for one in [one for one, (_, until) in waiting.items() if time.monotonic() > until]:
+                        self._refuse(selector, waiting, one)
+            finally:
+                for one in list(waiting):
+                    self._refuse(selector, waiting, one)
+        return self.processes
+
+    def _accept(self, selector: selectors.BaseSelector, waiting: dict[socket.socket, tuple[Frames, float]]) -> None:
+        connection, _ = self._listener.accept()
+        connection.setblocking(False)
+        keep_alive(connection)
+        if len(waiting) >= 256:
+            connection.close()
+            return
+        waiting[connection] = (Frames(), time.monotonic() + HELLO_SECONDS)
+        selector.register(connection, selectors.EVENT_READ)
+
+    def _hear(
+        self, selector: selectors.BaseSelector, waiting: dict[socket.socket, tuple[Frames, float]],
+        connection: socket.socket, names: Sequence[str],
+    ) -> None:  # fmt: skip
+        frames, _ = waiting[connection]
+        try:
+            piece = connection.recv(4096)
+            if not piece:
+                raise ProtocolError("it hung up")
+            for kind, content in frames.add(piece):
+                hello = said(content)
+                name = str(hello.get("member"))
+                shown = str(hello.get("token")).encode()
+                if kind is not Kind.HELLO or not hmac.compare_digest(shown, self._token.encode()):
+                    raise ProtocolError("not a runner of this job")
+                if name not in names or name in self.processes:
+                    raise ProtocolError("another member")
+                ports = (whole_number(hello, "port", 1, 65535), whole_number(hello, "second_port", 1, 65535))
+                selector.unregister(connection)
+                del waiting[connection]
+                self.processes[name] = RemoteProcess(connection, ports, frames)
+                return
+        except BlockingIOError:
+            return
+        except (ProtocolError, OSError):
+            self._refuse(selector, waiting, connection)
+
+    @staticmethod
+    def _refuse(
+        selector: selectors.BaseSelector, waiting: dict[socket.socket, tuple[Frames, float]], connection: socket.socket
+    ) -> None:
+        selector.unregister(connection)
+        del waiting[connection]
+        connection.close()
+
+    def close(self, last: bool) -> None:
+        """Hang up on all; with `last` their runners end."""
+        for process in self.processes.values():
+            process.leave(last)
+        self._listener.close()

@@ -1,0 +1,223 @@
+"""What runs a program on a worker's node: it connects to the lead, starts the program when asked, and passes it on."""
+
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+
+from cluster.errors import ClusterError
+from cluster.programs.frames import MOST_BYTES, RECEIVE_BYTES, Frames, Kind, ProtocolError, keep_alive, said, send
+from cluster.programs.lead import MOST_FILE_BYTES, MOST_FILES
+from cluster.programs.leftovers import end_marked
+from cluster.programs.process import ProgramProcess
+from cluster.programs.roster import environment_of
+
+CONNECT_SECONDS = 180.0
+"""How long to look for the lead: another attempt of a program begins within a minute."""
+_PAUSE_SECONDS = 0.5
+_USE_SECONDS = 2.0
+_LAST_OUTPUT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class RunnerTask:
+    """Which member of which program this is: the lead's address, the token of the job, and ports of this node to try.
+
+    `program` is the file to run, `files` its working folder.
+    """
+
+    lead: tuple[str, int]
+    token: str
+    member: str
+    ports: Sequence[int]
+    program: Path
+    files: Path
+    python: str = ""
+
+
+def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
+    """Serve the lead until it says that all is over. Raises ClusterError where there is no lead. Main thread only."""
+    until = time.monotonic() + connect_seconds
+    while True:
+        try:
+            connection = socket.create_connection(task.lead, timeout=5.0)
+        except OSError as problem:
+            if time.monotonic() > until:
+                where = f"{task.lead[0]}:{task.lead[1]}"
+                raise ClusterError(f"{where}: expected the lead of the program, got {problem}: it has ended") from None
+            time.sleep(_PAUSE_SECONDS)
+            continue
+        with connection:
+            if _Served(task, connection).serve():
+                return
+        until = time.monotonic() + connect_seconds
+        time.sleep(_PAUSE_SECONDS)
+
+
+def two_free(ports: Sequence[int], host: str = "") -> tuple[int, int]:
+    """The first two of the ports that nothing has. Raises ClusterError."""
+    found = []
+    for port in ports:
+        with socket.socket() as trial, suppress(OSError):
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((host, port))
+            found.append(port)
+        if len(found) == 2:
+            return found[0], found[1]
+    raise ClusterError(
+        f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the program, found "
+        f"{len(found)}: `ports.programs` of the inventory names another range"
+    )
+
+
+class _Served:
+    """One connection to the lead."""
+
+    def __init__(self, task: RunnerTask, connection: socket.socket) -> None:
+        self._task, self._connection = task, connection
+        self._frames = Frames()
+        self._process: ProgramProcess | None = None
+        self._used_at = 0.0
+        self._mark = str(task.files.resolve())
+
+    def serve(self) -> bool:
+        """Whether the lead says that all is over; otherwise the connection broke, and there may be another attempt."""
+        keep_alive(self._connection)
+        port, second = two_free(self._task.ports)
+        try:
+            hello = {"token": self._task.token, "member": self._task.member, "port": port, "second_port": second}
+            send(self._connection, Kind.HELLO, hello)
+            return self._listen()
+        except (OSError, ProtocolError):
+            return False
+        finally:
+            self._end()
+
+    def _listen(self) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._connection, selectors.EVENT_READ)
+            hears = False
+            while True:
+                if self._process is not None and not hears:
+                    selector.register(self._process.fileno(), selectors.EVENT_READ)
+                    hears = True
+                for key, _ in selector.select(0.1):
+                    if key.fileobj is self._connection:
+                        over = self._obey()
+                        if over is not None:
+                            return over
+                    elif self._process is not None and self._pass_on() == b"":
+                        selector.unregister(key.fileobj)
+                if self._process is not None:
+                    self._measure()
+                    code = self._process.poll()
+                    if code is not None:
+                        if self._process.fileno() in selector.get_map():
+                            selector.unregister(self._process.fileno())
+                        self._report(code)
+                        hears = False
+
+    def _obey(self) -> bool | None:
+        """True for a farewell, False for a broken connection, else None."""
+        piece = self._connection.recv(RECEIVE_BYTES)
+        if not piece:
+            return False
+        for kind, content in self._frames.add(piece):
+            if kind is Kind.BYE:
+                return True
+            if kind is Kind.START and self._process is None:
+                self._begin(content)
+            elif kind is Kind.ASK and self._process is not None:
+                number = said(content).get("signal")
+                if number in (Signals.SIGINT, Signals.SIGTERM, Signals.SIGKILL):
+                    self._process.ask(Signals(number))
+        return None
+
+    def _begin(self, content: bytes) -> None:
+        asked = said(content)
+        variables = {str(name): str(value) for name, value in dict(asked.get("variables", {})).items()}
+        arguments = [str(word) for word in asked.get("arguments", [])]
+        task = self._task
+        task.files.mkdir(parents=True, exist_ok=True)
+        environment = environment_of(os.environ, task.program, task.files, self._mark, variables)
+        words = [task.python or sys.executable, str(task.program), *arguments]
+        try:
+            self._process = ProgramProcess(words, environment, task.files)
+        except ClusterError as problem:
+            send(self._connection, Kind.OUTPUT, f"{problem}\n".encode())
+            send(self._connection, Kind.ENDED, {"return_code": 126})
+
+    def _pass_on(self) -> bytes | None:
+        assert self._process is not None
+        piece = self._process.read()
+        if piece:
+            send(self._connection, Kind.OUTPUT, piece)
+        return piece
+
+    def _measure(self) -> None:
+        assert self._process is not None
+        if time.monotonic() - self._used_at < _USE_SECONDS:
+            return
+        self._used_at = time.monotonic()
+        self._send_usage()
+
+    def _send_usage(self) -> None:
+        assert self._process is not None
+        used = self._process.use()
+        send(
+            self._connection, Kind.USAGE,
+            {"cpu_milliseconds": round(1000 * used.cpu_seconds), "memory_bytes": used.memory_bytes,
+             "peak_bytes": used.peak_bytes, "processes": used.processes},
+        )  # fmt: skip
+
+    def _report(self, code: int) -> None:
+        """What is left of the output, the files, and last of all the end."""
+        until = time.monotonic() + _LAST_OUTPUT_SECONDS
+        while self._pass_on() and time.monotonic() < until:
+            pass
+        self._send_usage()
+        end_marked(self._mark)
+        left_out = self._send_files()
+        if left_out:
+            words = f"{left_out} files are only on this node, in {self._task.files}: more than a run takes\n"
+            send(self._connection, Kind.OUTPUT, words.encode())
+        assert self._process is not None
+        self._process.close()
+        self._process = None
+        send(self._connection, Kind.ENDED, {"return_code": code})
+
+    def _send_files(self) -> int:
+        """Send the plain files that the program left, no links; how many were too many."""
+        count, left, left_out = 0, MOST_FILE_BYTES, 0
+        for root, _, names in os.walk(self._task.files):
+            for name in sorted(names):
+                path = Path(root) / name
+                try:
+                    if path.is_symlink() or not path.is_file():
+                        continue
+                    size = path.stat().st_size
+                    if count >= MOST_FILES or size > left:
+                        left_out += 1
+                        continue
+                    content = path.open("rb")
+                except OSError:
+                    continue
+                with content:
+                    count, left = count + 1, left - size
+                    send(self._connection, Kind.FILE, {"path": str(path.relative_to(self._task.files))})
+                    while size > 0 and (piece := content.read(min(MOST_BYTES, size))):
+                        size -= len(piece)
+                        send(self._connection, Kind.BYTES, piece)
+        return left_out
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+        end_marked(self._mark)

@@ -1,0 +1,84 @@
+"""A program on all workers' nodes: the operator starts its runner on each, as a unit, before the program begins.
+
+No node can log in on another. The runners connect to the job on the coordinator's node and do what it asks
+(`cluster/programs/lead.py`), so that the program outlives the operator's connection.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError
+from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.places import NodePlaces
+from deploy.jobs.node_job.program_task import NAME, TASK, ProgramTask
+from deploy.jobs.node_job.records import JobsRoot, is_job_id
+from deploy.jobs.node_jobs import KEPT_JOBS
+from deploy.jobs.program_files import ARCHIVE, packed
+from deploy.jobs.request import first_id
+from deploy.render.units import unit_of_job
+from deploy.rooted.commands import new_job
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory, Task
+    from cluster.programs.wish import ProgramWish
+
+_SUBMIT_SECONDS, _START_SECONDS = 60.0, 150.0
+
+
+def start_runners(
+    fleet: Fleet, inventory: "Inventory", wish: "ProgramWish", token: str,
+    places: NodePlaces = NodePlaces(),  # noqa: B008  frozen
+) -> Mapping[str, ClusterError]:  # fmt: skip
+    """Start a runner for each worker on its node; the nodes where that failed, with the reason."""
+    archive = packed(Path(wish.program))
+    tasks = program_tasks(inventory, wish, token)
+    nodes = list(dict.fromkeys(task.node for task in inventory.of_role("worker")))
+
+    def start(node: Connector) -> None:
+        for of_worker, task in tasks:
+            if of_worker.node == node.name:
+                _start(node, places, task, archive)
+
+    results = fleet.each(start, nodes)
+    return {name: result for name, result in results.items() if isinstance(result, ClusterError)}
+
+
+def program_tasks(
+    inventory: "Inventory", wish: "ProgramWish", token: str
+) -> Sequence[tuple["Task", ProgramTask]]:  # fmt: skip
+    """What each worker's runner has to know. Runners of one node get ports apart from each other's. Pure."""
+    first, *others = inventory.ports.of_programs
+    lead = f"{inventory.task('coordinator', 0).host}:{first}"
+    workers = inventory.of_role("worker")
+    made = []
+    for task in workers:
+        on_node = [one.name for one in workers if one.node == task.node]
+        ports = others[on_node.index(task.name) :: len(on_node)]
+        made.append((task, ProgramTask(lead, token, task.name, tuple(ports), wish.name)))
+    return made
+
+
+def _start(node: Connector, places: NodePlaces, task: ProgramTask, archive: bytes) -> None:
+    root = JobsRoot(Path(places.state))
+    files = {TASK: task.to_bytes(), ARCHIVE: archive}
+    encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    made = node.run(
+        new_job(str(root.jobs), places.user, KEPT_JOBS, first_id(NAME, datetime.now(UTC))),
+        stdin=json.dumps(encoded).encode(),
+        deadline_seconds=_SUBMIT_SECONDS,
+        root=True,
+    )
+    name = made.text.strip().rpartition("\n")[2]  # a start file of the account may print before it
+    if not made.ok or not is_job_id(name):
+        raise ClusterError(f"{node.name}: no program can be started: {' '.join(made.last_lines)}")
+    unit = unit_of_job(name)
+    begun = node.run(["systemctl", "start", unit], deadline_seconds=_START_SECONDS, root=True)
+    if not begun.ok:
+        said = node.run(["tail", "-n", "3", str(root.job(name).output)], user=places.user)
+        why = " ".join((*said.text.split(), *begun.last_lines))
+        raise ClusterError(f"{node.name}: the runner of {task.member} was not begun: {why}")
