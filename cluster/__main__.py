@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, with_app
-from cluster.apps.environments import continue_in, environments
+from cluster.apps.environments import continue_in, environments, hold
 from cluster.control.door import raise_limit
 from cluster.control.token import adopt
 from cluster.errors import ClusterError, ExitCode, UsageError
@@ -119,6 +119,8 @@ def _run_program(given: argparse.Namespace, inventory: Inventory, log: JobLoggin
 
     wish = ProgramWish.of_text(given.wish or "")
     program_file(wish.program)
+    if wish.python:
+        hold(Path(wish.python).parents[1])
     resumed = _run_to_resume(given, Path(inventory.runs))
     log.to_terminal(quiet=given.quiet)
     # Not entered: a live bar would write over what the program prints.

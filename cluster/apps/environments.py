@@ -54,7 +54,7 @@ def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
     """
     python = python_of(folder, key)
     if Path(sys.prefix).resolve() == (folder / key).resolve():
-        _hold(folder / key)
+        hold(folder / key)
         return
     if not is_there(folder, key):
         raise ClusterError(
@@ -69,7 +69,8 @@ def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
         ) from None
 
 
-def _hold(environment: Path) -> None:
+def hold(environment: Path) -> None:
+    """Keep an environment until this process ends: none removes it meanwhile. It need not be one of a key."""
     # Being removed this moment, or on a file system without locks: nothing depends on it.
     with contextlib.suppress(OSError):
         # Open until the process ends, and not handed down: its children end with it.

@@ -13,7 +13,7 @@ from pathlib import Path
 from cluster.apps.app import App
 from cluster.apps.data_folder import app_data_folder, keep_latest
 from cluster.data import Dataset, Source, find_source, open_prepared, prepare
-from cluster.data.dataset import CLASSIFICATION
+from cluster.data.dataset import CLASSIFICATION, is_prepared
 from cluster.data.examples import batches_of, write_examples
 from cluster.data.recordings import Report
 from cluster.data.source import PROJECT_ROOT
@@ -57,7 +57,10 @@ def load_dataset(
 
 
 def _of_app(app: App, inventory: Inventory, given: str | None, display: Display, progress: Report) -> Dataset:
-    given = inventory.jobs.train.data.source or given
+    named = inventory.jobs.train.data.source
+    if named is not None and not inventory.one_host and is_prepared(Path(named)):
+        named = None  # windows, which `fab` brings to the nodes of a run where it does not know that it is of an app
+    given = named or given
     folder = app.folder if given is None else Path(given)
     if not folder.exists():
         raise DataError(f"jobs.train.data.source: expected a file or folder for data() of {app.file}, got {folder}")

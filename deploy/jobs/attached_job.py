@@ -5,10 +5,12 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cluster.apps.environments import ON_NODES, python_of
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.cluster import Cluster
@@ -23,7 +25,7 @@ from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.program_runners import start_runners
 from deploy.jobs.request import needs_data
-from deploy.jobs.services import JobServices, reusable
+from deploy.jobs.services import JobServices, requirements_of, reusable
 from deploy.logs.log_merge import readable
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ class SubmittedJobs(JobServices):
         refuse(wish)
         with self._cluster.fleet() as fleet:
             jobs = self._jobs(fleet)
+            if wish.requirements:
+                key = self._bring_environment(fleet, requirements_of(wish))
+                wish = replace(wish, python=str(python_of(ON_NODES, key)) if key else "")
             if wish.on == "chief":
                 return run_attached(jobs, "run", flags, wish=wish)
             return run_on_workers(jobs, fleet, wish, flags)
@@ -121,10 +126,10 @@ class SubmittedJobs(JobServices):
 
 def refuse(wish: "ProgramWish") -> None:
     """Raise UsageError for a wish that this version carries out on one machine alone."""
-    if wish.requirements:
+    if wish.requirements and wish.on != "chief":
         raise UsageError(
-            "--requirements: over SSH this version runs a program with the packages of the release; on one machine "
-            "(`connection: local`) it adds others"
+            "--requirements: over SSH this version adds packages on the coordinator's node alone; leave out --on "
+            "workers, or run it on one machine (`connection: local`)"
         )
 
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.apps.environments import local_environments, python_of
 from cluster.atomic_write import atomic_write
 from cluster.control.client import program
 from cluster.control.token import VARIABLE
-from cluster.errors import ClusterError, ExitCode
+from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say
 from cluster.metrics.scrapes import UNCOUNTED
 from deploy.cluster.cluster import Cluster
@@ -24,7 +25,6 @@ from deploy.common.waiting import waiting_for
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
 from deploy.jobs.node_job.records import JobRecord, JobState
-from deploy.jobs.program_environment import environment_for
 from deploy.jobs.request import RESUMABLE, needs_roles
 
 if TYPE_CHECKING:
@@ -118,6 +118,14 @@ class PendingJobs:
         self._path.unlink(missing_ok=True)
 
 
+def requirements_of(wish: "ProgramWish") -> Path:
+    """The file of further packages that a program names. Raises UsageError where there is none."""
+    path = Path(wish.requirements)
+    if not path.is_file():
+        raise UsageError(f"--requirements {path}: cannot be read: expected a file of packages, found none")
+    return path
+
+
 def environment_here(requirements: Path) -> str:
     """Make the environment of a requirements file on this machine; its key, empty where ours has all of it."""
     from deploy.release.extras import Base, environment_for, locked  # most jobs need none of it
@@ -164,7 +172,8 @@ class ForegroundJobs(JobServices):
     def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
         """See `JobServices`."""
         if wish.requirements:
-            wish = replace(wish, python=str(environment_for(Path(wish.requirements))))
+            key = environment_here(requirements_of(wish))
+            wish = replace(wish, python=str(python_of(local_environments(), key)) if key else "")
         return self._run("run", [*flags, "--wish", wish.to_text()], needs_roles(self._inventory, "run", wish))
 
     def _run(self, job: str, flags: Sequence[str], on_roles: bool) -> int:

@@ -1,6 +1,7 @@
 """Where a job's windows come from: prepared here, or, on nodes, from the one folder they all see."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,3 +40,35 @@ def test_nodes_take_nothing_that_would_have_to_be_prepared(tmp_path: Path, cache
         load_dataset(sixteen_pis(f"jobs.train.data.source={given}"), Display(quiet=True), Cancel(), lambda _: None)
     assert "\n" not in str(caught.value)
     assert not cache.exists()
+
+
+class Recorded:
+    """An app whose data() notes which folder it gets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.folder, self.name, self.task = folder / "app.py", folder, "recorded", None
+        self.given: list[Path] = []
+
+    def has(self, name: str) -> bool:
+        return name == "data"
+
+    def call(self, name: str, folder: Path) -> None:
+        self.given.append(folder)
+        raise DataError("noted")
+
+
+def test_windows_that_came_for_another_network_are_not_an_app_s_data(tmp_path: Path, cache: Path) -> None:
+    made = publishable(str(own_recordings(tmp_path / "mine.npz")), 128, 64, 0, tmp_path / "published")
+    (tmp_path / "pictures").mkdir()
+    app: Any = Recorded(tmp_path)
+
+    def asked(source: object, recorded: str | None) -> Path:
+        described = sixteen_pis(f"jobs.train.data.source={source}")
+        with pytest.raises(DataError, match="noted"):
+            load_dataset(described, Display(quiet=True), Cancel(), lambda _: None, app, recorded)
+        folder: Path = app.given[-1]
+        return folder
+
+    assert asked(made["folder"], str(tmp_path / "pictures")) == tmp_path / "pictures"
+    assert asked(made["folder"], None) == tmp_path
+    assert asked(tmp_path / "pictures", None) == tmp_path / "pictures"

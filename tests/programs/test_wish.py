@@ -8,7 +8,6 @@ import pytest
 from cluster.errors import UsageError
 from cluster.programs.wish import ProgramWish, program_file
 from deploy.commands.typed import with_program_as_flag
-from deploy.jobs.program_environment import without
 from deploy.jobs.program_files import FOLDER, packed
 from deploy.jobs.request import needs_roles, request_of
 from deploy.jobs.run_archive import unpack
@@ -98,9 +97,3 @@ def test_a_program_on_the_workers_needs_no_roles() -> None:
     assert request.flags == ("--quiet",)
     assert len(request.roles) == 17
     assert request_of(inventory, "run", (), (), "/runs", wish=workers).roles == {}
-
-
-def test_a_lock_leaves_out_what_the_project_has() -> None:
-    lock = "".join(f"{name} \\\n    --hash=sha256:bb\n" for name in ("numpy==2.4.0", "Typing_Extensions==4", "new==1"))
-    assert without(lock, {"numpy": "2.4.0", "typing-extensions": "4"}) == "new==1 \\\n    --hash=sha256:bb\n"
-    assert without("", {}) == ""

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from cluster.apps.files import look
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
-from deploy.cluster.cluster import local
+from cluster.programs.wish import ProgramWish
+from deploy.cluster.cluster import local, over_ssh
 from deploy.cluster.connector import NodeUnreachableError
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.jobs import attached_job
 from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, reads_its_data, refuse_missing_data
@@ -179,7 +182,7 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
     (app / "requirements.txt").write_text("humanize\n")
     (tmp_path / "here.yaml").write_text(HERE)
     inventory = load(tmp_path / "here.yaml", ["jobs.train.app=digits"])
-    monkeypatch.setattr("deploy.jobs.services._environment_here", lambda requirements: KEY)
+    monkeypatch.setattr("deploy.jobs.services.environment_here", lambda requirements: KEY)
     noted = "import json, sys; from pathlib import Path; Path(sys.argv[1]).write_text(json.dumps(sys.argv[2:]))"
     coordinator = [sys.executable, "-c", noted, str(tmp_path / "words")]
     cluster = local(inventory, ("jobs.train.app=digits",), Supervised(inventory, ()))
@@ -193,3 +196,28 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
     (app / "app.py").unlink()
     with pytest.raises(UsageError, match=r"expected app\.py"):
         jobs.run_job("train", [])
+
+
+def test_a_program_on_a_node_gets_the_python_of_its_packages(
+    node: JobNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = tmp_path / "wanted.txt"
+    submitted: list[ProgramWish] = []
+    wanted.write_text("humanize\n")
+    program = tmp_path / "program.py"
+    program.touch()
+    cluster = replace(
+        over_ssh(node.inventory, (), Supervised(node.inventory, ())), fleet=lambda: Fleet([Local("rpi11")], parallel=1)
+    )
+    monkeypatch.setattr(attached_job, "run_attached", lambda *_, wish: submitted.append(wish))
+    jobs = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, requirements: KEY)
+    wish = ProgramWish(str(program), requirements=str(wanted))
+    jobs.run_program(wish, [])
+    assert submitted[0].python == f"/opt/pscluster/extras/environments/{KEY}/bin/python"
+    bare = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, requirements: "")
+    bare.run_program(wish, [])
+    assert submitted[1].python == ""
+    with pytest.raises(UsageError, match=r"on the coordinator's node alone"):
+        jobs.run_program(replace(wish, on="workers"), [])
+    with pytest.raises(UsageError, match=r"--requirements .*gone\.txt: cannot be read"):
+        jobs.run_program(replace(wish, requirements=str(tmp_path / "gone.txt")), [])
