@@ -26,8 +26,8 @@ test: .venv  ## all tests but the long ones, two files at a time (ARGS="-k inven
 test-tools: .venv  ## unpacks the programs that the tests start and this machine lacks into .cache; installs nothing
 	@$(python) -m tools.debian_tools
 
-test-long: .venv  ## the tests marked long
-	@$(python) -m pytest -m "long and not lab" $(ARGS)
+test-long: .venv  ## the tests marked long, two files at a time (JOBS=0 for one process)
+	@$(python) -m pytest -n $(JOBS) --dist loadfile -m "long and not lab" $(ARGS)
 
 lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.md (ARGS="-k crash")
 	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab tests/lab $(ARGS)

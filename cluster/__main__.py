@@ -129,8 +129,8 @@ def _run_program(given: argparse.Namespace, inventory: Inventory, log: JobLoggin
     watch = StatusWatch(inventory, given.job, display.say)
     try:
         path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
-    except ClusterError:
-        if job.result_path is not None:
+    except ClusterError as problem:
+        if job.result_path is not None and problem.exit_code == ExitCode.FAILED:  # no other attempt follows
             _say_where(job.result_path, given.json, log)
         raise
     _say_where(path, given.json, log)

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.networks import AppNetwork
+from cluster.engine.runtime import has_cpu_kernel
 from cluster.errors import UsageError
 from cluster.models.network import Network
 from cluster.models.objective import OWN, Classification, Multilabel
 from cluster.status.parts import Figures
 
 import tensorflow as tf  # isort: skip
-from tensorflow.python.framework import kernels  # isort: skip
 
 PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 RANDOM_OPS = {
@@ -102,8 +101,7 @@ def _refuse_op(app: App, op: str, name: str) -> None:
             f"{app.file}: the model uses the op {op} ({name}), which is none of TensorFlow's: workers have no kernel "
             "for it; write it with TensorFlow's own"
         )
-    registered = kernels.get_registered_kernels_for_op(op).kernel
-    if registered and not any(kernel.device_type in ("CPU", "DEFAULT") for kernel in registered):
+    if not has_cpu_kernel(op):
         raise AppError(f"{app.file}: the model uses the op {op} ({name}), which has no kernel for a CPU")
 
 
@@ -150,9 +148,9 @@ def _try_functions(app: App, network: AppNetwork, answers: tuple[int | None, ...
         more_inputs, more_true = network.augmented(inputs, true, seed)
         _refuse_augmented(app, (inputs, true), (more_inputs, more_true))
         sums = objective.sums(more_true, found, tf.ones([tf.shape(true)[0]]))
-        named = {name.removeprefix(OWN): 0.0 for name in sums if name.startswith(OWN)}
+        named = [*objective.own_names, *(name.removeprefix(OWN) for name in sums if name.startswith(OWN))]
         with app.blamed("metrics"):
-            Figures(loss=0.0, others=named)
+            Figures(loss=0.0, others=dict.fromkeys(named, 0.0))
         return [more_inputs, *sums.values()]
 
     traced = tf.function(called, autograph=False)

@@ -39,7 +39,7 @@ class MeasuredStep:
     step_bytes: int
     """Memory at its highest in the steps, less what there was before the first one."""
     process_bytes: int
-    """Memory of the process at its highest, the preparation of the data included."""
+    """Memory of the process at its highest before the first step, the preparation of the data included."""
     pull_bytes: int
     push_bytes: int
 

@@ -65,7 +65,7 @@ class AppNetwork(Network):
         return []
 
     def constants(self) -> dict[str, Any]:
-        """Values by name that are neither trained nor averaged, and belong to the model all the same."""
+        """Values by name that are neither trained nor averaged, and belong to the model anyway."""
         return {}
 
     def fix(self, constants: Mapping[str, Any]) -> None:

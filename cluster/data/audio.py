@@ -128,7 +128,10 @@ class Audio(Reader):
 
     name = "audio"
     accepted = "a folder of .wav by class"
-    is_what = "[sounds by class](#sounds-by-class): `train/CLASS/*.wav` and `test/CLASS/*.wav`, or `CLASS/*.wav`"
+    is_what = (
+        "[sounds by class](data-formats.md#sounds-by-class): `train/CLASS/*.wav` and `test/CLASS/*.wav`, or "
+        "`CLASS/*.wav`"
+    )
     windows_are_cut = "cut or padded to `clip_seconds`: (samples, 1)"
     marker = None
     suffix = None

@@ -132,7 +132,7 @@ class Csv(Reader):
 
     name = "csv"
     accepted = "a .csv"
-    is_what = "[a table](#tables) with a line of names: numbers and words, a target, whole groups"
+    is_what = "[a table](data-formats.md#tables) with a line of names: numbers and words, a target, whole groups"
     windows_are_cut = "no windows: float32 (inputs,)"
     marker = None
     suffix = None

@@ -135,7 +135,10 @@ class Images(Reader):
 
     name = "images"
     accepted = "a folder of images by class"
-    is_what = "[images by class](#images-by-class): `train/CLASS/*.png` and `test/CLASS/*.png`, or `CLASS/*.png`"
+    is_what = (
+        "[images by class](data-formats.md#images-by-class): `train/CLASS/*.png` and `test/CLASS/*.png`, or "
+        "`CLASS/*.png`"
+    )
     windows_are_cut = "no windows: uint8 (height, width, 3)"
     marker = None
     suffix = None

@@ -95,7 +95,7 @@ class Parquet(Reader):
 
     name = "parquet"
     accepted = "a .parquet"
-    is_what = "[a table](#tables) as pyarrow, pandas, polars and Spark write it"
+    is_what = "[a table](data-formats.md#tables) as pyarrow, pandas, polars and Spark write it"
     windows_are_cut = "no windows: float32 (inputs,)"
     marker = None
     suffix = None

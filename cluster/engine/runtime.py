@@ -31,7 +31,7 @@ from cluster.server.probe import answers
 import tensorflow as tf  # isort: skip
 from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context, executor
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import kernels, ops
 
 # Grappler rewrites a tree of additions into one n-ary sum, which adds in another order. Whether it does depends on how
 # a step is cut into parts, and so would the bits of the result (measured).
@@ -68,6 +68,12 @@ def transient(problem: Exception) -> bool:
         return "unknown device" in str(problem.message)
     network = tf.errors.UnavailableError | tf.errors.AbortedError
     return isinstance(problem, network | tf.errors.CancelledError | tf.errors.DeadlineExceededError)
+
+
+def has_cpu_kernel(op: str) -> bool:
+    """Whether TensorFlow computes this op on a CPU; True for one that needs no kernel, such as a call."""
+    registered = kernels.get_registered_kernels_for_op(op).kernel
+    return not registered or any(kernel.device_type in ("CPU", "DEFAULT") for kernel in registered)
 
 
 def one_thread_an_operation() -> None:

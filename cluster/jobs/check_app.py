@@ -84,7 +84,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         job = train.model_copy(update={"mode": "single"}).cut_into(number)
         network = network_of(app, Kind.of(dataset), job.seed)
         steps = _Steps(network, job, dataset)
-        before = memory.marked()
+        prepared, before = memory.highest, memory.marked()
         loss = steps.run()
         first = time.monotonic() - begin
         if not math.isfinite(loss):
@@ -99,7 +99,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         network.layout.trained_size, network.layout.statistics_size, loss=loss, first_loss_seconds=first,
         batch_size=job.batch_size, micro_batches=number, cores=cores, steps=len(seconds),
         step_seconds=statistics.median(seconds), step_bytes=max(0, after - before),
-        process_bytes=memory.highest, **_vectors(train, network),
+        process_bytes=prepared, **_vectors(train, network),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from cluster.metrics.exporter import Exporter, serve
 from cluster.metrics.instruments import Identity, KeptCounters, family
 from cluster.metrics.process import Cost
 from cluster.metrics.standard import register
+from cluster.programs.process import Usage
 from cluster.server.sockets import explain
 from cluster.status import events
 from cluster.status.events import Consumer, Event, Stream
@@ -247,6 +248,30 @@ class PiMetrics:
             self._estimate.labels(*OURS).set(event.estimate)
             self._error.labels(*OURS).set(event.standard_error)
 
+
+class ProgramMetrics(Collector):
+    """What the processes of a person's program use. Nothing is computed before a scrape."""
+
+    def __init__(self, registry: CollectorRegistry, uses: Callable[[], Mapping[str, Usage]]) -> None:
+        """`uses()`: what each member (`chief`, `worker:1`) uses, as it was looked at last."""
+        self._uses = uses
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Three figures of each member."""
+        uses = self._uses()
+        for short, value_of in _OF_PROGRAM.items():
+            made = family(short)
+            for member, used in uses.items():
+                made.add_metric([*OURS, member], value_of(used))
+            yield made
+
+
+_OF_PROGRAM: Mapping[str, Callable[[Usage], float]] = {
+    "program_cpu_seconds_total": lambda used: used.cpu_seconds,
+    "program_resident_bytes": lambda used: used.memory_bytes,
+    "program_processes": lambda used: used.processes,
+}
 
 log = logging.getLogger(__name__)
 

@@ -8,27 +8,31 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
 from cluster.control.client import NoAnswerError, ask
 from cluster.control.server import PROCESS_HEADER
+from cluster.control.token import own_token
 from cluster.errors import ClusterError, ExitCode
-from cluster.inventory import Inventory
+from cluster.inventory import Inventory, Task
 from cluster.inventory.templates import free_ports
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.job_metrics import ProgramMetrics
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.progress import Display
-from cluster.jobs.roles import RunAnnouncer
+from cluster.jobs.roles import RunAnnouncer, of_all
 from cluster.jobs.run_folder import SPEAKER, RunFolder
 from cluster.logs.terminal import say
 from cluster.programs.group import Group, Part
 from cluster.programs.lead import LOST, Lead
 from cluster.programs.leftovers import end_marked
 from cluster.programs.output import BoundedLog, ShownOutput
-from cluster.programs.process import ProgramProcess
+from cluster.programs.process import ProgramProcess, Usage
 from cluster.programs.roster import (
     TOKEN_VARIABLE,
     Member,
@@ -42,6 +46,7 @@ from cluster.programs.wish import ProgramWish
 from cluster.server.probe import answering
 from cluster.server.sockets import check_free
 from cluster.status import events
+from cluster.status.state import LONGEST_TEXT
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +55,10 @@ FILES = "files"
 ATTEMPTS = "attempts"
 """A file of the run: how often the program was begun."""
 ANSWER_SECONDS = 2.0
+CLEAR_SECONDS = 15.0
+"""How long the end of a program waits for roles that restart."""
+NOTED_SECONDS = 5.0
+"""Between two lines of the program in the events of the run."""
 _MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 _NO_LEGACY_KERAS = "tf_keras"
 
@@ -80,6 +89,8 @@ class ProgramRun(Job):
     ) -> None:
         super().__init__(inventory, display, cancel)
         self._wish, self._quiet = wish, quiet
+        ProgramMetrics(self.metrics.registry, self._uses)
+        self._noted_at, self._latest = 0.0, ""
         self._group: Group | None = None
         self._lead: Lead | None = None
         self._attempt = 0
@@ -101,12 +112,13 @@ class ProgramRun(Job):
             self.stream.emit(events.StageBegan("run"))
             try:
                 self._group = Group(self._parts(folder.path, mark), lambda: self.cancel.asked)
-                self._group.run()
+                self._group.run(self._note)
             except BaseException:
                 self._leave(last=True)
                 raise
             finally:
                 left = end_marked(mark)
+            self._clear_roles(roles)
         if left:
             log.warning("%s left %d processes behind: ended", self._wish.name, left)
         failed = self._group.first_failed
@@ -116,6 +128,21 @@ class ProgramRun(Job):
         failure = self._failure(failed, folder.path, lambda: servers and servers != _processes(self.inventory))
         self._leave(last=isinstance(failure, ProgramFailed))
         raise failure
+
+    def _clear_roles(self, roles: Sequence[Task]) -> None:
+        """Restart the roles where a chief could not take leave of them: its variables and calls are still there."""
+        parts = () if self._group is None or self._wish.on != "chief" else self._group.parts
+        if not any((part.return_code or 0) < 0 for part in parts):
+            return
+        before = of_all(roles, _process_of)
+        log.info("restarting the roles: the program has left its variables there")
+        of_all(roles, _restart)
+        end = time.monotonic() + CLEAR_SECONDS
+        while time.monotonic() < end:
+            now = of_all(roles, _process_of)
+            if all(new and new != old for new, old in zip(now, before, strict=True)):
+                return
+            time.sleep(0.2)
 
     def _leave(self, *, last: bool) -> None:
         """Hang up on the other nodes; unless this is the `last` attempt, their runners wait for the next one."""
@@ -196,7 +223,19 @@ class ProgramRun(Job):
         words = [self._wish.python or sys.executable, str(program), *self._wish.arguments]
         return Part(member, ProgramProcess(words, environment, files, gate), self._heard(member, folder))
 
+    def _uses(self) -> dict[str, Usage]:
+        return {} if self._group is None else {part.member.name: part.used for part in self._group.parts}
+
+    def _note(self) -> None:
+        """Now and then the latest line, for the page and the history."""
+        now = time.monotonic()
+        if self._latest and now - self._noted_at >= NOTED_SECONDS:
+            self._noted_at = now
+            self.stream.emit(events.Noted("output", self._latest[:LONGEST_TEXT]))
+            self._latest = ""
+
     def _show(self, text: str, end: str) -> None:
+        self._latest = text.strip() or self._latest
         if not self._quiet:
             say(text, error=True, end=end)
 
@@ -253,16 +292,23 @@ def _count_attempt(path: Path) -> int:
     return before + 1
 
 
+def _restart(task: Task, seconds: float) -> None:
+    with suppress(NoAnswerError):
+        ask(task.metrics_address, "POST", "/restart", deadline_seconds=seconds, token=own_token())
+
+
+def _process_of(task: Task, seconds: float) -> str:
+    """Which process a role is; empty where it is not ready."""
+    try:
+        answer = ask(task.metrics_address, "GET", "/ready", deadline_seconds=seconds)
+    except NoAnswerError:
+        return ""
+    return answer.headers.get(PROCESS_HEADER.lower(), "") if answer.status == 200 else ""
+
+
 def _processes(inventory: Inventory) -> dict[str, str]:
     """Which process each parameter server is, by the header of its metrics port; empty where it does not say."""
-    found = {}
-    for task in inventory.of_role("ps"):
-        try:
-            answer = ask(task.metrics_address, "GET", "/ready", deadline_seconds=ANSWER_SECONDS)
-            found[task.name] = answer.headers.get(PROCESS_HEADER.lower(), "") if answer.status == 200 else ""
-        except NoAnswerError:
-            found[task.name] = ""
-    return found
+    return {task.name: _process_of(task, ANSWER_SECONDS) for task in inventory.of_role("ps")}
 
 
 def _of_part(part: Part) -> dict[str, Any]:

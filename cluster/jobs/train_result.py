@@ -32,7 +32,9 @@ from cluster.parameters import Vector
 from cluster.status.parts import FIGURE_KEYS, Figures
 from worker_node.recordings import Standardization
 
-DATASET_KEYS = ("name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels")
+DATASET_KEYS = (
+    "name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels", "task", "unit",
+)  # fmt: skip
 
 
 @dataclass

@@ -13,7 +13,7 @@ LABELS = ("role", "task")
 """Labels of every metric."""
 
 Kind = Literal["gauge", "counter", "histogram"]
-Exporter = Literal["every process", "every job", "training", "pi"]
+Exporter = Literal["every process", "every job", "training", "pi", "program"]
 """Which process exports it: all of them, or the coordinator while such a job runs."""
 
 UNITS = ("seconds", "bytes", "celsius", "ratio")
@@ -126,11 +126,13 @@ _job_gauge = partial(Metric, kind="gauge", exporter="every job")
 _job_counter = partial(Metric, kind="counter", exporter="every job")
 _pi_gauge = partial(Metric, kind="gauge", exporter="pi")
 _pi_counter = partial(Metric, kind="counter", exporter="pi")
+_program_gauge = partial(Metric, kind="gauge", exporter="program")
+_program_counter = partial(Metric, kind="counter", exporter="program")
 _train_gauge = partial(Metric, kind="gauge", exporter="training")
 _train_counter = partial(Metric, kind="counter", exporter="training")
 _train_histogram = partial(Metric, kind="histogram", exporter="training")
 
-STAGES = ("preparing", "train", "refit", "validation", "test", "pi", "ended")
+STAGES = ("preparing", "train", "refit", "validation", "test", "pi", "run", "ended")
 STATES = ("absent", "joining", "idle", "busy", "suspect", "slow", "fenced", "drained")
 """Phases of membership."""
 
@@ -140,7 +142,7 @@ STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
 CHECKPOINT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 _EVERY_JOB = (
-    _job_gauge("job_info", labels={"kind": ("train", "evaluate", "pi"), "run": (), "mode": (), "model": ()},
+    _job_gauge("job_info", labels={"kind": ("train", "evaluate", "pi", "run"), "run": (), "mode": (), "model": ()},
                help="What runs: the job, the name of its folder in runs/, its mode and model (empty for pi); always 1"),
     _job_gauge("job_stage", labels={"stage": STAGES}, help="1 for the stage the job is in, 0 for all others"),
     _job_gauge("job_progress_ratio", help="Share of the present stage that is done"),
@@ -207,7 +209,16 @@ _PI = (
     _pi_gauge("pi_standard_error_ratio", help="Standard error of the estimate so far"),
 )  # fmt: skip
 
-CATALOGUE: tuple[Metric, ...] = (*_EVERY_PROCESS, *_EVERY_JOB, *_TRAINING, *_PI)
+_PROGRAM = (
+    _program_counter("program_cpu_seconds_total", labels={"member": ()},
+                     help="User and system CPU time of this process of the program and of its children"),
+    _program_gauge("program_resident_bytes", labels={"member": ()},
+                   help="Resident memory of this process of the program and of its children"),
+    _program_gauge("program_processes", labels={"member": ()},
+                   help="Processes of this part of the program; 0 once it has ended"),
+)  # fmt: skip
+
+CATALOGUE: tuple[Metric, ...] = (*_EVERY_PROCESS, *_EVERY_JOB, *_TRAINING, *_PI, *_PROGRAM)
 
 _BY_NAME = {entry.name: entry for entry in CATALOGUE}
 

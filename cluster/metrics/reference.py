@@ -20,6 +20,7 @@ TITLES: dict[Exporter, tuple[str, str]] = {
     "every job": ("Every job", "The coordinator, whatever it runs."),
     "training": ("Training", "The coordinator, while `train` runs."),
     "pi": ("Pi", "The coordinator, while `pi` runs."),
+    "program": ("Program", "The coordinator, while `run` runs a program: `member` is `chief` or e.g. `worker:1`."),
 }
 
 

@@ -31,7 +31,7 @@ def block_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[t
 
     def gradient(outputs_gradient: tf.Tensor) -> Operands:
         result = tf.raw_ops.BlockLSTMGradV2(
-            **_operands(inputs, kernel, bias),
+            **operands(inputs, kernel, bias),
             **run._asdict(),
             cs_grad=tf.zeros_like(run.cs),
             h_grad=outputs_gradient,
@@ -41,20 +41,26 @@ def block_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[t
     return run.h, gradient
 
 
-def block_forward(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def block_forward(
+    inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, first: tuple[tf.Tensor, tf.Tensor] | None = None
+) -> tf.Tensor:
     """All that BlockLSTMV2 keeps, each of shape (steps, batch, hidden): i, cs, f, o, ci (= g), co (= tanh of cs), h."""
-    return tf.raw_ops.BlockLSTMV2(**_operands(inputs, kernel, bias), cell_clip=0.0)
+    return tf.raw_ops.BlockLSTMV2(**operands(inputs, kernel, bias, first), cell_clip=0.0)
 
 
-def _operands(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> dict[str, object]:
+def operands(
+    inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, first: tuple[tf.Tensor, tf.Tensor] | None = None
+) -> dict[str, object]:
+    """What the fused ops read; `first` is output and cell before the first step, zeros by default."""
     hidden = bias.shape[0] // 4
-    state = tf.zeros([tf.shape(inputs)[1], hidden])
+    state = tf.zeros([tf.shape(inputs)[1], hidden]) if first is None else None
+    output, cell = (state, state) if first is None else first
     no_peephole = tf.zeros([hidden])
     return {
         "seq_len_max": tf.shape(inputs, out_type=tf.int64)[0],
         "x": inputs,
-        "cs_prev": state,
-        "h_prev": state,
+        "cs_prev": cell,
+        "h_prev": output,
         "w": kernel,
         "wci": no_peephole,
         "wcf": no_peephole,
@@ -76,7 +82,7 @@ def split_gradient_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -
     run = block_forward(inputs, kernel, bias)
 
     def gradient(outputs_gradient: tf.Tensor) -> Operands:
-        swapped = _swap(kernel)
+        swapped = swap(kernel)
         gates = _gate_gradients(run, outputs_gradient, swapped[features:], bias)
         rows = tf.reshape(gates, [-1, 4 * hidden])
         by_inputs = tf.matmul(tf.reshape(inputs, [-1, features]), rows, transpose_a=True)
@@ -85,8 +91,8 @@ def split_gradient_lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -
         by_state = tf.matmul(states, rows_after, transpose_a=True)
         return (
             tf.reshape(tf.matmul(rows, swapped[:features], transpose_b=True), tf.shape(inputs)),
-            _swap(tf.concat([by_inputs, by_state], 0)),
-            _swap(tf.raw_ops.BiasAddGrad(out_backprop=rows)),  # several times as fast as reduce_sum (measured)
+            swap(tf.concat([by_inputs, by_state], 0)),
+            swap(tf.raw_ops.BiasAddGrad(out_backprop=rows)),  # several times as fast as reduce_sum (measured)
         )
 
     return run.h, gradient
@@ -136,8 +142,8 @@ def _gate_gradients(
     return written.stack()
 
 
-def _swap(gates: tf.Tensor) -> tf.Tensor:
-    """From the order i, f, g, o along the last axis to i, g, f, o, and back."""
+def swap(gates: tf.Tensor) -> tf.Tensor:
+    """The gates from the order i, f, g, o along the last axis to i, g, f, o, and back."""
     i, second, third, o = tf.split(gates, 4, -1)
     return tf.concat([i, third, second, o], -1)
 

@@ -21,6 +21,9 @@ Values = Mapping[str, "NDArray[np.float64]"]
 SMALLEST_PROBABILITY = 1e-7
 """Keras's epsilon: the logarithm of a smaller probability counts as that of this one."""
 
+LARGEST_MATRIX = 256
+"""Classes whose confusions are counted one by one; of more, a reply would be larger than the model."""
+
 EXAMPLES, LOSS, CONFUSION, OWN = "examples", "loss", "confusion", "own/"
 """Names of sums. A metric of the app's own has `OWN` before its name."""
 
@@ -37,8 +40,10 @@ class Objective(ABC):
     guesses: ClassVar[bool]
     """Whether an answer is right or wrong, so that there is an accuracy."""
 
+    own_names: ClassVar[tuple[str, ...]] = ()
+    """Figures that only this task has."""
+
     outputs: int
-    label_smoothing: float = 0.0
     probabilities: bool = False
     loss: Callable[[Any, Any], Any] | None = None
     metrics: Callable[[Any, Any], Mapping[str, Any]] | None = None
@@ -139,23 +144,43 @@ class Classification(Objective):
         predicted = tf.argmax(answers, -1, tf.int32)
         each = tf.reshape(counts, [-1] + [1] * (len(targets.shape) - 1)) * tf.ones_like(predicted, tf.float32)
         flat = [tf.reshape(values, [-1]) for values in (tf.cast(targets, tf.int32), predicted, each)]
-        confusion = tf.math.confusion_matrix(flat[0], flat[1], self.outputs, weights=flat[2], dtype=tf.float32)
-        return {CONFUSION: confusion}
+        if self._has_matrix:
+            confusion = tf.math.confusion_matrix(flat[0], flat[1], self.outputs, weights=flat[2], dtype=tf.float32)
+            return {CONFUSION: confusion}
+        right = tf.cast(tf.equal(flat[0], flat[1]), tf.float32) * flat[2]
+        counted = {"hits": (flat[0], right), "true": (flat[0], flat[2]), "predicted": (flat[1], flat[2])}
+        return {
+            name: tf.math.unsorted_segment_sum(weights, classes, self.outputs)
+            for name, (classes, weights) in counted.items()
+        }
+
+    @property
+    def _has_matrix(self) -> bool:
+        return self.outputs <= LARGEST_MATRIX
 
     def _figures(self, sums: Values, examples: float, loss: float, own: dict[str, float]) -> dict[str, Any]:
-        confusion = self.confusion(sums)
-        hits = np.diag(confusion).astype(np.float64)
-        by_class = _by_class(hits, confusion.sum(1).astype(np.float64), confusion.sum(0).astype(np.float64))
-        return {"accuracy": float(hits.sum() / confusion.sum()), "loss": loss, "others": own, **by_class}
+        hits, true, predicted = (sums.get(name, np.zeros(0)) for name in ("hits", "true", "predicted"))
+        if self._has_matrix:
+            matrix = self.confusion(sums).astype(np.float64)
+            hits, true, predicted = np.diag(matrix), matrix.sum(1), matrix.sum(0)
+        by_class = _by_class(hits, true, predicted)
+        return {"accuracy": float(hits.sum() / true.sum()), "loss": loss, "others": own, **by_class}
 
     def confusion(self, sums: Values) -> NDArray[np.int64]:
-        """See Objective."""
+        """See Objective; (0, 0) for more than `LARGEST_MATRIX` classes."""
+        if not self._has_matrix:
+            return self.no_confusion()
         counts: NDArray[np.int64] = np.rint(sums[CONFUSION]).astype(np.int64)
         return counts.reshape(self.outputs, self.outputs)
 
+    def by_label(self, sums: Values) -> list[tuple[int, int, int]]:
+        """See Objective; also of classes that have no matrix."""
+        return [] if self._has_matrix else _right_wrong_missed(sums)
+
     def no_confusion(self) -> NDArray[np.int64]:
         """See Objective."""
-        return np.zeros((self.outputs, self.outputs), np.int64)
+        size = self.outputs if self._has_matrix else 0
+        return np.zeros((size, size), np.int64)
 
     @property
     def loss_of_guessing(self) -> float | None:
@@ -173,6 +198,7 @@ class Multilabel(Objective):
 
     task = "multilabel"
     guesses = True
+    own_names = ("label_accuracy",)
 
     def _losses(self, targets: Any, answers: Any, smoothing: float) -> Any:
         labels = tf.cast(targets, tf.float32) * (1.0 - smoothing) + smoothing / 2.0
@@ -213,8 +239,7 @@ class Multilabel(Objective):
 
     def by_label(self, sums: Values) -> list[tuple[int, int, int]]:
         """See Objective."""
-        columns = (sums["hits"], sums["predicted"] - sums["hits"], sums["true"] - sums["hits"])
-        return [(int(right), int(wrong), int(missed)) for right, wrong, missed in zip(*columns, strict=True)]
+        return _right_wrong_missed(sums)
 
 
 @dataclass(frozen=True)
@@ -227,6 +252,7 @@ class Regression(Objective):
 
     task = "regression"
     guesses = False
+    own_names = ("mae", "rmse", "r2")
 
     def _pair(self, targets: Any, answers: Any) -> tuple[Any, Any]:
         shape = [-1, self.outputs]
@@ -264,6 +290,11 @@ class Regression(Objective):
 
 
 TASKS: Mapping[str, type[Objective]] = {kind.task: kind for kind in (Classification, Multilabel, Regression)}
+
+
+def _right_wrong_missed(sums: Values) -> list[tuple[int, int, int]]:
+    columns = (sums["hits"], sums["predicted"] - sums["hits"], sums["true"] - sums["hits"])
+    return [(int(right), int(wrong), int(missed)) for right, wrong, missed in zip(*columns, strict=True)]
 
 
 def _over_positions(values: Any) -> Any:

@@ -1,7 +1,6 @@
 """What a program prints: kept in a file of bounded size as it came, and shown to a person line by line."""
 
 import codecs
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,14 @@ SHOWN_BYTES = 32 << 20
 SHOWN_BYTES_A_SECOND = 2048
 """A bounded display shows that much at once, then a sample: it goes into a file of a node."""
 
-_CARRIAGE = re.compile(r"[^\n]*\r(?!\n)")
-"""What a carriage return lets a terminal write over, as progress bars do."""
+
+def _latest(line: str) -> str:
+    """What a terminal shows of a line that carriage returns write over, as progress bars do.
+
+    One at the very end may be half of a line's end.
+    """
+    body = line.removesuffix("\r")
+    return body.rpartition("\r")[2] + line[len(body) :]
 
 
 class BoundedLog:
@@ -106,10 +111,10 @@ class ShownOutput:
         """Show what came."""
         text = self._decoder.decode(piece)
         self.tail = (self.tail + text)[-TAIL_TEXT:]
-        text = _CARRIAGE.sub("", (self._rest + text).replace("\r\n", "\n"))
-        *lines, self._rest = text.split("\n")
+        *lines, rest = (self._rest + text).split("\n")
         for line in lines:
-            self._line(line)
+            self._line(_latest(line.removesuffix("\r")))
+        self._rest = _latest(rest)
         # A carriage return at the very end may be half of a line's end.
         if not self._prefix and self._rest and not self._rest.endswith("\r"):
             self._piece(self._rest)

@@ -20,8 +20,9 @@ LINK_MEGABITS = 300.0
 """A second, each way: about what a Raspberry Pi 3B+ gets through its socket; a Pi 4 and later has 940."""
 HERE = "this machine"
 WORKERS = (1, 2, 4, 8, 16)
-IDLE_BYTES = 88 * MEGABYTE
-"""Anonymous memory of a role before its first job (docs/performance.md)."""
+SERVER_BYTES, WORKER_BYTES, COORDINATOR_BYTES = 101 * MEGABYTE, 110 * MEGABYTE, 50 * MEGABYTE
+"""Anonymous memory beside what depends on the app: of a server and a worker that a job has begun on (idle they take
+88 MB, docs/performance.md), and of a coordinator over the measured process: what serves roles, metrics and page."""
 COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same time."""
 CALL_SECONDS = 0.002
@@ -93,11 +94,11 @@ def role_memory(train: "TrainJob", step: MeasuredStep, servers: int) -> RoleMemo
     vector = 4 * (step.parameters + step.statistics)
     pieces = train.micro_batches if isinstance(train.micro_batches, int) else step.micro_batches
     kept = 1 + step.slots + MODES[train.mode].server_vectors(pieces) + COPIES_ON_A_SERVER
-    server = IDLE_BYTES + -(-kept * vector // servers)
-    worker = IDLE_BYTES + step.step_bytes + step.remembered * vector
+    server = SERVER_BYTES + -(-kept * vector // servers)
+    worker = WORKER_BYTES + step.step_bytes + step.remembered * vector
     if MODES[train.mode].parameters == "workers":
         worker += (1 + step.slots) * vector
-    return RoleMemory(server, worker, step.process_bytes)
+    return RoleMemory(server, worker, COORDINATOR_BYTES + step.process_bytes)
 
 
 def node_memory(inventory: "Inventory", step: MeasuredStep, memory: Mapping[str, int]) -> tuple[NodeMemory, ...]:

@@ -32,7 +32,8 @@ def new(flags: Flags) -> None:
 
     made = new_app(flags.name or "", flags.template, Path())
     say(f"wrote {made}/: {', '.join(sorted(path.name for path in made.iterdir()))}")
-    say(f"next: fab app check {made}; fab job train --app {made} --mode single")
+    first = "" if _is_named(flags) else f"fab init --local --out {DEFAULT}; "
+    say(f"next: {first}fab app check {made}; fab job train --app {made} --mode single")
 
 
 @takes("name inventory set_ mode codec data link json_")
@@ -52,6 +53,11 @@ def check(flags: Flags) -> None:
         say_json(outlook_json(step, found))
     else:
         say("\n".join(lines(step, found)))
+
+
+def _is_named(flags: Flags) -> bool:
+    """Whether there is an inventory that a command would take."""
+    return bool(flags.inventory or os.environ.get(ENVIRONMENT) or Path(DEFAULT).exists())
 
 
 def _megabits(text: str) -> float:
@@ -88,7 +94,7 @@ def _memory(inventory: "Inventory", flags: Flags) -> Mapping[str, int]:
 def _inventory(flags: Flags) -> "Iterator[tuple[Inventory, Flags]]":
     """The inventory and the flags that name it; one of two workers on this machine where nothing names another."""
     settled = with_overrides(flags, OF_CHECK)
-    if flags.inventory or os.environ.get(ENVIRONMENT) or Path(DEFAULT).exists():
+    if _is_named(flags):
         yield open_inventory(settled, as_written=True), settled
         return
     from cluster.inventory import load

@@ -134,10 +134,10 @@ def test_a_member_that_is_cut_short_or_damaged_is_named(tmp_path: Path) -> None:
             archive.writestr(name, content[:-200] if name == "x_test.npy" else content)
     with pytest.raises(DataError, match=r"cut\.npz: x_test\[2\]: expected 6 examples, got 2: cut short; save it again"):
         prepare(find_source(str(tmp_path / "cut.npz"), {}, tmp_path, tmp_path), cache=tmp_path / "cache")
-    content = bytearray((tmp_path / "whole.npz").read_bytes())
-    at = content.index(members["x_train.npy"][-300:])
-    content[at] ^= 1
-    (tmp_path / "flipped.npz").write_bytes(content)
+    flipped = bytearray((tmp_path / "whole.npz").read_bytes())
+    at = flipped.index(members["x_train.npy"][-300:])
+    flipped[at] ^= 1
+    (tmp_path / "flipped.npz").write_bytes(flipped)
     with pytest.raises(DataError, match=r"flipped\.npz: not a complete \.npz file \(Bad CRC"):
         prepare(find_source(str(tmp_path / "flipped.npz"), {}, tmp_path, tmp_path), cache=tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*"))

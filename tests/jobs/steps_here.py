@@ -16,6 +16,7 @@ from cluster.models.network import Network, Problem
 from cluster.parameters import Vector
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
+from worker_node.weights import LossWeights
 
 PROBLEM = Problem((16, 6), 4, keep_probability=0.8)
 ROWS, UPDATES = 64, 3
@@ -48,9 +49,8 @@ class InTurn:
 
 def trained(network: Network, job: TrainJob, data: Dataset, parts: int = 1) -> tuple[Vector, list[float]]:
     """The vector after some updates, each granted in `parts` parts, and the loss of each."""
-    mode = mode_of(
-        Setup(job, network, WorkerWindows(data), VectorState(network.initial(job.seed)), {0: DEVICE}, 1, Speeds())
-    )
+    weights, state = LossWeights.of(job.class_weights, data, np.arange(ROWS)), VectorState(network.initial(job.seed))
+    mode = mode_of(Setup(job, network, WorkerWindows(data), state, {0: DEVICE}, 1, Speeds(), weights=weights))
     mode.policy = InTurn(job.pieces)  # type: ignore[assignment]
     packed = Standardization.of(data, np.arange(ROWS)).packed()
     stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)

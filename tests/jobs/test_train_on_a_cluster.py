@@ -20,7 +20,7 @@ CONTRACT = {
     "": "schema job status reason cluster mode workers ps seed dataset model settings micro_batches epochs_done refit "
     "final selected confusion updates resumptions wire throughput staleness calibration parameters_sha256 "
     "elapsed_seconds",
-    "dataset": "name source sha256 train_windows test_windows channels window_steps labels",
+    "dataset": "name source sha256 train_windows test_windows channels window_steps labels task unit",
     "model": "name parameters hidden",
     "final": "accuracy f1_macro f1_weighted precision_macro recall_macro loss",
     "selected": "epoch accuracy f1_macro f1_weighted precision_macro recall_macro loss",

@@ -39,6 +39,7 @@ def test_labels_are_bounded_and_never_those_of_all() -> None:
         *(("build_info", label) for label in ("version", "tensorflow", "python", "processor")),
         *(("job_info", label) for label in ("run", "mode", "model")),
         ("train_metric", "metric"),  # bounded by MOST_OTHERS of the coordinator
+        *((f"program_{name}", "member") for name in ("cpu_seconds_total", "resident_bytes", "processes")),
         ("train_wire_bytes_total", "codec"),  # bounded by the registry of codecs, which a role does without
     }
     assert not any(set(LABELS) & set(entry.labels) for entry in CATALOGUE)
@@ -64,7 +65,7 @@ def test_series_are_the_names_that_expressions_use() -> None:
     assert metric("train_step_seconds").series == tuple(
         f"pscluster_train_step_seconds_{part}" for part in ("bucket", "sum", "count")
     )
-    assert set(exported_by("every process", "every job", "training", "pi")) == set(CATALOGUE)
+    assert set(exported_by("every process", "every job", "training", "pi", "program")) == set(CATALOGUE)
 
 
 def test_the_page_in_the_repository_is_up_to_date() -> None:

@@ -15,9 +15,11 @@ from cluster.inventory.templates import local_inventory
 from deploy.apps.nodes import memory_of_nodes
 from deploy.apps.outlook import (
     CALL_SECONDS,
+    COORDINATOR_BYTES,
     COPIES_ON_A_SERVER,
     HERE,
-    IDLE_BYTES,
+    SERVER_BYTES,
+    WORKER_BYTES,
     NodeMemory,
     compute_seconds,
     lines,
@@ -102,13 +104,13 @@ def test_a_mode_without_a_cluster_is_the_step_itself() -> None:
 def test_memory_counts_vectors_of_the_model() -> None:
     vector = 4 * 10**6
     free = role_memory(train("jobs.train.mode=async"), STEP, 1)
-    assert free.ps == IDLE_BYTES + (1 + 2 + COPIES_ON_A_SERVER) * vector
-    assert free.worker == IDLE_BYTES + 50_000_000
-    assert free.coordinator == 300_000_000
+    assert free.ps == SERVER_BYTES + (1 + 2 + COPIES_ON_A_SERVER) * vector
+    assert free.worker == WORKER_BYTES + 50_000_000
+    assert free.coordinator == COORDINATOR_BYTES + 300_000_000
     sync = role_memory(train("jobs.train.mode=sync", "jobs.train.micro_batches=16"), STEP, 1)
     assert sync.ps == free.ps + 17 * vector, "a row a micro-batch, and their sum"
     assert (
-        role_memory(train("jobs.train.mode=async"), STEP, 2).ps == IDLE_BYTES + (3 + COPIES_ON_A_SERVER) * vector // 2
+        role_memory(train("jobs.train.mode=async"), STEP, 2).ps == SERVER_BYTES + (3 + COPIES_ON_A_SERVER) * vector // 2
     )
     assert role_memory(train("jobs.train.mode=allreduce"), STEP, 1).worker == free.worker + 3 * vector
     kept = replace(STEP, remembered=2)
@@ -176,8 +178,8 @@ def test_nodes_are_compared_with_their_own_memory() -> None:
         ("silent", ("worker",), True),
     ]
     said = "\n".join(lines(STEP, found))
-    assert "memory: small: worker: 138 MB of 107 MB that roles may take: does NOT fit" in said
-    assert "memory: silent: worker: 138 MB: fits on a board of 512 MB" in said
+    assert "memory: small: worker: 160 MB of 107 MB that roles may take: does NOT fit" in said
+    assert "memory: silent: worker: 160 MB: fits on a board of 512 MB" in said
 
 
 class Answers(Local):
@@ -196,7 +198,7 @@ class Answers(Local):
 
 
 def test_what_nodes_say_is_believed_if_it_is_a_number() -> None:
-    said = {
+    said: dict[str, str | ClusterError] = {
         "one": "MemTotal:        3884392 kB\n",
         "two": "MemTotal: -1 kB\n",
         "three": "9" * 50,

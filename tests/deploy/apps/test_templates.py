@@ -22,11 +22,12 @@ def test_an_app_is_written_whole(tmp_path: Path, template: str) -> None:
     assert names >= {"app.py", "test_app.py", "README.md"}
     texts = {path.name: path.read_text() for path in made.iterdir()}
     assert not [name for name, text in texts.items() if "APP_NAME" in text]
-    for command in ("app check my-app_2", "job train --app my-app_2 --mode single", "job train --app my-app_2 "):
-        assert f"$ fab {command}" in texts["README.md"]
+    for command in ("app check my-app_2", "job train --app my-app_2 --mode single", "job train --app my-app_2"):
+        assert f"$ fab {command} --inventory mine.yaml" in texts["README.md"]
     app = ast.parse(texts["app.py"])
     functions = [node for node in ast.walk(app) if isinstance(node, ast.FunctionDef)]
-    assert all(ast.get_docstring(node) for node in [app, *functions] if getattr(node, "name", "") != "weights")
+    assert ast.get_docstring(app)
+    assert all(ast.get_docstring(function) for function in functions if function.name != "weights")
     assert look(made).defines("data")
     assert list(tmp_path.iterdir()) == [made]
 

@@ -1,0 +1,1 @@
+"""pscluster from Python."""

@@ -1,0 +1,3 @@
+from tests.deploy.conftest import fab
+
+__all__ = ["fab"]
