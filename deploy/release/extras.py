@@ -43,6 +43,8 @@ from deploy.release.requirements import (
 )
 from deploy.release.wheelhouse import Say, one_at_a_time
 
+TENSORFLOW = frozenset({"tensorflow", "tensorflow-cpu"})
+"""Two names of the same modules: the common environment has one, packages such as tf_keras require the other."""
 KEPT = 2
 """Other environments that stay beside the one in use, the latest."""
 LOCKS = ROOT / ".cache" / "locks"
@@ -169,8 +171,18 @@ def locked(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
     return Lock(base, tuple(pin for pin in found if pin.name not in base.versions))
 
 
+def _other_tensorflow(requirements: Path, text: str, base: Base) -> tuple[str, ...]:
+    """The names under which TensorFlow is not to be installed. Raises UsageError for another version than ours."""
+    ours = [version for name, version in base.versions.items() if name in TENSORFLOW]
+    for requirement in map(Requirement, text.splitlines()):
+        if ours and canonicalize_name(requirement.name) in TENSORFLOW and ours[0] not in requirement.specifier:
+            raise UsageError(f"{requirements}: {requirement}: TensorFlow is the cluster's own {ours[0]}, which stays")
+    return tuple(sorted(TENSORFLOW - base.versions.keys())) if ours else ()
+
+
 def _resolved(requirements: Path, text: str, base: Base) -> str:
     target = base.target
+    never = "".join(f"{name} ; sys_platform == 'never'\n" for name in _other_tensorflow(requirements, text, base))
     options = ["--python", sys.executable]
     if not base.here:
         options += ["--python-version", target.python]
@@ -178,8 +190,10 @@ def _resolved(requirements: Path, text: str, base: Base) -> str:
     with tempfile.TemporaryDirectory(prefix="pscluster-lock-") as folder:  # where no pyproject.toml configures uv
         Path(folder, "in.txt").write_text(text, encoding="utf-8")
         Path(folder, "base.txt").write_text(base.constraints(), encoding="utf-8")
+        Path(folder, "never.txt").write_text(never, encoding="utf-8")
         ended = _uv(
-            ["pip", "compile", "in.txt", "--constraint", "base.txt", "--generate-hashes", "--only-binary", ":all:",
+            ["pip", "compile", "in.txt", "--constraint", "base.txt", "--override", "never.txt",
+             "--generate-hashes", "--only-binary", ":all:",
              "--no-header", "--no-annotate", *options],
             folder, _LOCK_SECONDS,
         )  # fmt: skip

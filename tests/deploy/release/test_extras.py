@@ -95,6 +95,17 @@ def test_a_lock_that_cannot_be_had_names_package_and_reason_in_one_line(index: P
     assert not list((tmp_path / "locks").glob("*"))
 
 
+@pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu"])
+def test_tensorflow_is_ours_by_either_name(index: Path, tmp_path: Path, name: str) -> None:
+    pure_wheel(index, "keras_two", needs=[f"{name}<3"])
+    ours = replace(base(), versions={"tensorflow-cpu": "2.21.0"})
+    pure_wheel(index, "tensorflow_cpu", "2.21.0")
+    pure_wheel(index, "tensorflow", "2.21.0")
+    assert [pin.name for pin in lock(tmp_path, f"keras_two\n{name}>2\n", ours).pins] == ["keras-two"]
+    with pytest.raises(UsageError, match=r"TensorFlow is the cluster's own 2\.21\.0, which stays"):
+        lock(tmp_path, f"{name}<2.16\n", ours)
+
+
 def test_an_index_that_does_not_answer_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
