@@ -1,5 +1,6 @@
 """The examples train to the same bits in `single`, in `sync` on 1, 2 and 4 workers, and through a killed worker."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ SETTINGS = {
 def cluster() -> Iterator[Cluster]:
     with cluster_of(workers=4, servers=1) as running:
         own_recordings(running.folder / "mine.npz")
+        shutil.copytree(PROJECT / "examples", running.folder / "examples")  # a person may edit the others meanwhile
         pages = running.folder / "pages"
         pages.mkdir()
         for number in range(2):
@@ -34,7 +36,7 @@ def cluster() -> Iterator[Cluster]:
 def settings(cluster: Cluster, name: str, mode: str) -> tuple[str, ...]:
     data = {"transformer": "mine.npz", "characters": "pages"}.get(name)
     source = () if data is None else (f"jobs.train.data.source={cluster.folder / data}",)
-    return (f"jobs.train.app={PROJECT / 'examples' / name}", *source, *SETTINGS[name], f"jobs.train.mode={mode}",
+    return (f"jobs.train.app={cluster.folder / 'examples' / name}", *source, *SETTINGS[name], f"jobs.train.mode={mode}",
             "jobs.train.micro_batches=4", "jobs.train.validation_subjects=0")  # fmt: skip
 
 
