@@ -122,7 +122,7 @@ class Cluster:
 class LocalCluster(Cluster):
     """A cluster of processes on this machine, whose inventory is written for it and removed at its end."""
 
-    def __init__(self, workers: int, ps: int, **options: Any) -> None:
+    def __init__(self, workers: Any, ps: Any, **options: Any) -> None:
         for name, number in (("workers", workers), ("ps", ps)):
             if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 64:
                 raise UsageError(f"{name}: expected a whole number from 1 to 64, found {number!r}")

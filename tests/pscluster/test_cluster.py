@@ -63,7 +63,7 @@ def test_wrong_arguments_are_one_line(inventory: Path, asked: list[list[str]]) -
     with pytest.raises(UsageError, match="expected numbers, texts"):
         cluster.train(epochs=object())
     with pytest.raises(UsageError, match="name of a setting"):
-        cluster.train(**{"a.b": 1})
+        cluster.train(**{"a.b": 1})  # type: ignore[arg-type]
     assert not asked
 
 
