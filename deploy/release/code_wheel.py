@@ -30,7 +30,7 @@ def uv_executable() -> Path:
     return ROOT / asked.stdout.strip()
 
 
-PACKAGES = ("cluster", "deploy", "ps_node", "worker_node")
+PACKAGES = ("cluster", "deploy", "ps_node", "pscluster", "worker_node")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*~", "*.orig", "*.rej", "#*#")
 
 

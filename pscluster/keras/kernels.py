@@ -143,7 +143,7 @@ class _Plan:
 
     def over_chunks(
         self, body: Callable[..., tuple[object, ...]], *values: object, backwards: bool = False
-    ) -> tuple[object, ...]:
+    ) -> tuple[tf.TensorArray, ...]:
         """`body(k, *values)` for every whole chunk k, in order or from the last to the first."""
         first, way = (self.chunks - 1, -1) if backwards else (0, 1)
         turned = tf.while_loop(
@@ -225,7 +225,8 @@ def _backwards(
     ) -> tuple[_Found, tf.TensorArray]:
         by_output, by_cell = found.state
         own = None if by_every is None else tf.unstack(by_every[begin : begin + steps], steps)
-        rows, states = [], []
+        rows: list[tf.Tensor] = []
+        states: list[tf.Tensor] = []
         for step in reversed(range(steps)):
             at, may_be_first = begin + step, step == 0
             by_output = by_output if own is None else by_output + own[step]

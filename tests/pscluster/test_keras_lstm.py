@@ -74,7 +74,7 @@ def test_results_and_gradients_are_those_of_keras(units: int, steps: int, settin
 def test_a_first_state_and_unknown_steps_and_batch(units: int) -> None:
     windows, states = drawn(3, 9, FEATURES), [drawn(3, units, seed=seed) for seed in (1, 2)]
     signature = [tf.TensorSpec([None, None, FEATURES])]
-    call = {"initial_state": states, "signature": signature}
+    call: dict[str, Any] = {"initial_state": states, "signature": signature}
     ones, others = (traced(layer, windows, **call) for layer in pair(units, return_sequences=True, return_state=True))
     assert_same(ones, others)
 

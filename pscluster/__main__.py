@@ -1,0 +1,28 @@
+"""`pscluster`, also as `python -m pscluster`: the commands of `fab` from any folder, without a fabfile."""
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from deploy.common.interrupts import quiet_until_a_command_begins
+
+
+def main() -> None:
+    """Run the command line; `pscluster --list` names the commands."""
+    quiet_until_a_command_begins()
+    try:
+        from invoke.program import Program
+
+        from deploy.commands import namespace
+    except ModuleNotFoundError as missing:
+        sys.exit(
+            f"pscluster: no module {missing.name}: expected the commands' packages; pip install 'pscluster[operator]'"
+        )
+    try:
+        own = version("pscluster")
+    except PackageNotFoundError:
+        own = "of a checkout"
+    Program(version=own, namespace=namespace(), name="pscluster", binary="pscluster").run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""What somebody gave `train`, written as an app: a folder with `app.py`, which the job then trains like any other.
+
+A function travels as its source, so that whoever reads the folder sees what was trained; a pickle would tie it to one
+Python and run when it is read. What the function's source needs from its module comes with it or is refused by name.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cluster.user_cache import user_cache
+from cluster.errors import DataError, UsageError
+from pscluster.function_source import Source, source_of
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")
+NEEDED = ARRAYS[:4]
+FUTURE = "from __future__ import annotations  # what a function says of its types stays behind\n"
+IN_APP_BYTES = 48 << 20
+"""Of arrays that lie in the app's folder, which may have 64 MiB; more lie in a folder beside it."""
+
+READS_ARRAYS = '''
+def data(folder):
+    """The arrays that were given to `train`."""
+    from pathlib import Path
+
+    import numpy as np
+
+    found = Path(folder)
+    found = found / "arrays" if (found / "arrays").is_dir() else found
+    return {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in sorted(found.glob("*.npy"))}
+'''
+OPENS_MODEL = '''
+def model(input_shape, outputs):
+    """The model that was given to `train`, with its weights."""
+    from pathlib import Path
+
+    import keras
+
+    return keras.models.load_model(Path(__file__).with_name("model.keras"), compile=False)
+'''
+
+
+@dataclass(frozen=True)
+class AppParts:
+    """What `train` was given."""
+
+    model: Any = None
+    data: Any = None
+    loss: Callable[..., Any] | None = None
+    metrics: Callable[..., Any] | None = None
+    augment: Callable[..., Any] | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True)
+class App:
+    """Flags of `job train` for it."""
+
+    flags: tuple[str, ...]
+
+
+def app_of(parts: AppParts, cache: Path | None = None) -> App:
+    """The flags that name these parts; what is no path or name is written below `cache`, the user's by default.
+
+    Raises UsageError, or DataError for arrays that cannot be stored.
+    """
+    named = isinstance(parts.model, str | Path) or parts.model is None
+    extras = [name for name in ("loss", "metrics", "augment", "task") if getattr(parts, name) is not None]
+    if named and extras:
+        raise UsageError(f"{extras[0]}: belongs to a model that is a function; an app has it in its app.py")
+    arrays = None if parts.data is None or isinstance(parts.data, str | Path) else arrays_of(parts.data)
+    place = [] if parts.data is None or arrays is not None else ["--data", os.fspath(parts.data)]
+    if named:
+        if arrays is not None:
+            raise UsageError("data: arrays go with a model that is a function; give a path to a model that is named")
+        return App((*_named(parts.model), *place))
+    folder, beside = _written(parts, arrays, (cache or user_cache()) / "apps")
+    return App(("--app", str(folder), *place, *([] if beside is None else ["--data", str(beside)])))
+
+
+def arrays_of(given: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays by name, from a dict, a `Data` or Keras's ((x_train, y_train), (x_test, y_test)).
+
+    Raises DataError: an array is missing, unknown, empty, of objects, or as long as no other.
+    """
+    if isinstance(given, tuple | list) and len(given) == 2 and all(len(part) == 2 for part in given):
+        given = dict(zip(NEEDED, [array for part in given for array in part], strict=True))
+    if not isinstance(given, Mapping):
+        given = {name: getattr(given, name) for name in ARRAYS if getattr(given, name, None) is not None}
+    unknown = sorted(set(map(str, given)) - set(ARRAYS))
+    missing = [name for name in NEEDED if given.get(name) is None]
+    if unknown or missing:
+        words = f"found {unknown[0]!r}" if unknown else f"{missing[0]} is missing"
+        raise DataError(f"data: expected arrays named {', '.join(NEEDED)} and perhaps {', '.join(ARRAYS[4:])}; {words}")
+    arrays = {name: np.asarray(value) for name, value in given.items() if value is not None}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise DataError(f"data: {name}: expected numbers or words of one type, found Python objects")
+    for part in ("train", "test"):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
+            raise DataError(
+                f"data: x_{part} and y_{part}: expected as many examples, at least one; found shapes {x.shape} and "
+                f"{y.shape}"
+            )
+    return arrays
+
+
+def _named(model: str | Path | None) -> list[str]:
+    if model is None:
+        return []
+    path = Path(model)
+    if isinstance(model, Path) or path.suffix == ".py" or os.sep in str(model) or path.exists():
+        if not path.exists():
+            raise UsageError(f"{model}: no such app: expected a Python file or a folder with app.py")
+        return ["--app", str(path.resolve())]
+    return ["--model", str(model)]
+
+
+def _written(parts: AppParts, arrays: dict[str, np.ndarray[Any, Any]] | None, apps: Path) -> tuple[Path, Path | None]:
+    """The app's folder and that of arrays too large for it; a folder of the same content is used again."""
+    text = _text(parts, arrays)
+    apps.mkdir(parents=True, exist_ok=True)
+    large = arrays is not None and sum(array.nbytes for array in arrays.values()) > IN_APP_BYTES
+    with tempfile.TemporaryDirectory(prefix="partial-", dir=apps) as workshop:
+        app, store = Path(workshop, "app"), Path(workshop, "arrays") if large else Path(workshop, "app", "arrays")
+        app.mkdir()
+        (app / "app.py").write_text(text, encoding="utf-8")
+        if not callable_alone(parts.model):
+            parts.model.save(app / "model.keras")
+        if arrays is not None:
+            store.mkdir()
+            for name, array in arrays.items():
+                np.save(store / f"{name}.npy", array, allow_pickle=False)
+        folder = _moved(app, apps)
+        return folder, _moved(store, apps) if large else None
+
+
+def _moved(made: Path, apps: Path) -> Path:
+    digest = hashlib.sha256()
+    for file in sorted(path for path in made.rglob("*") if path.is_file()):
+        digest.update(f"{file.relative_to(made)} {file.stat().st_size}\n".encode())
+        with file.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+    place = apps / digest.hexdigest()[:16]
+    try:
+        made.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        shutil.rmtree(made)
+    return place
+
+
+def callable_alone(model: Any) -> bool:
+    """Whether it is a function rather than a Keras model, which can be called too."""
+    return not hasattr(model, "save")
+
+
+def _text(parts: AppParts, arrays: object) -> str:
+    """`app.py`. Raises UsageError for a function without a source or with more than its source."""
+    pieces = Source()
+    if callable_alone(parts.model):
+        pieces = pieces.merged(source_of(parts.model, "model", ("input_shape", "outputs")))
+    for name, positional in (
+        ("loss", ("y", "outputs")),
+        ("metrics", ("y", "outputs")),
+        ("augment", ("x", "y", "seed")),
+    ):
+        if (function := getattr(parts, name)) is not None:
+            pieces = pieces.merged(source_of(function, name, positional))
+    blocks = ['"""Written by pscluster from what `train` was given."""\n', FUTURE, pieces.text()]
+    blocks += [OPENS_MODEL] if not callable_alone(parts.model) else []
+    blocks += [READS_ARRAYS] if arrays is not None else []
+    blocks += [f"\ntask = {parts.task!r}\n"] if parts.task is not None else []
+    text = "\n".join(blocks)
+    try:
+        compile(text, "app.py", "exec")
+    except SyntaxError as problem:
+        raise UsageError(f"model: its source does not stand alone: {problem}; put it into a file, an app") from problem
+    return text

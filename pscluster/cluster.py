@@ -1,0 +1,168 @@
+"""A cluster from Python: started, used and stopped by the commands of `fab`, each in a process of its own."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cluster.errors import ClusterError, UsageError
+from pscluster.app_folder import AppParts, app_of
+from pscluster.commands import run, show
+from pscluster.run import Run
+
+STATUS_KNOWN = (0, 3)
+"""Exit codes with which `deploy status` has an answer."""
+FUNCTIONS = ("loss", "metrics", "augment", "task")
+"""Settings that are part of an app, not of the inventory."""
+
+
+_NUMBERS = count(1)
+"""Clusters of one name in one folder would be one cluster."""
+
+
+class Cluster:
+    """The cluster of an inventory file. `with` starts its roles if none runs, and stops what it started.
+
+    `settings` override keys of the inventory, e.g. `{"jobs.train.batch_size": 64}`. `report` gets the lines of
+    progress; they go to standard error by default. Raises UsageError without such a file.
+    """
+
+    def __init__(
+        self,
+        inventory: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        report: Callable[[str], None] = show,
+    ) -> None:
+        self.inventory = Path(inventory)
+        if not self.inventory.is_file():
+            raise UsageError(
+                f"{self.inventory}: no such file: expected an inventory; `pscluster init --local --out "
+                f"{self.inventory}` writes one, `pscluster.local()` needs none"
+            )
+        self._settings = dict(settings or {})
+        self._report = report
+        self._ends = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    def start(self) -> None:
+        """Start the roles; `with` calls it. A cluster that runs already is left as it is. Raises ClusterError."""
+        if self.status()["state"] == "stopped":
+            self._ends.callback(self.stop)
+            try:
+                self._run("deploy", "start", "--no-jobs")
+            except BaseException:
+                self._ends.close()
+                raise
+
+    def stop(self) -> None:
+        """Stop the roles. Raises ClusterError."""
+        self._run("deploy", "stop")
+
+    def status(self) -> dict[str, Any]:
+        """What `deploy status --json` says: `state` and the roles. Raises UsageError for a wrong inventory."""
+        found = run([*self._words("deploy", "status"), "--json"], lambda line: None, STATUS_KNOWN)
+        if not isinstance(found, dict) or "state" not in found:
+            raise ClusterError(
+                f"{self.inventory}: deploy status: expected an object with `state`, found {found!r:.200}"
+            )
+        return found
+
+    def train(
+        self,
+        model: Any = None,
+        data: Any = None,
+        *,
+        chaos: str | None = None,
+        resume: bool | str | Path = False,
+        **settings: Any,
+    ) -> Run:
+        """Train to the end, with progress, and return the run.
+
+        `model`: a function of `(input_shape, outputs)` or of nothing that returns a Keras model; a Keras model; the
+        path of an app; or the name of a built-in network. `data`: a `Data` or a dict of arrays x_train, y_train,
+        x_test, y_test; Keras's pair of pairs; or what `--data` takes. `loss`, `metrics`, `augment` (functions) and
+        `task` belong to a model that is a function. All other settings are keys of `jobs.train` in the inventory, e.g.
+        `mode="sync"`, `epochs=5`, `batch_size=64`, `codec="fp16"`.
+
+        Raises UsageError for what cannot be trained as given, Cancelled on Ctrl-C, else ClusterError.
+        """
+        parts = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
+        app = app_of(AppParts(model, data, **parts))
+        words = [*self._words("job", "train"), *app.flags, "--json"]
+        words += [word for key, value in settings.items() for word in ("--set", _override(key, value))]
+        words += [] if chaos is None else ["--chaos", chaos]
+        words += [] if not resume else ["--resume"] if resume is True else ["--resume", "--run", str(resume)]
+        return Run(_folder(run(words, self._report)))
+
+    def __repr__(self) -> str:
+        return f"Cluster({str(self.inventory)!r})"
+
+    def _run(self, *command: str) -> Any:
+        return run(self._words(*command), self._report)
+
+    def _words(self, *command: str) -> list[str]:
+        settings = [word for key, value in self._settings.items() for word in ("--set", f"{key}={_text(value)}")]
+        return [*command, "--inventory", str(self.inventory), *settings]
+
+
+class LocalCluster(Cluster):
+    """A cluster of processes on this machine, whose inventory is written for it and removed at its end."""
+
+    def __init__(self, workers: Any, ps: Any, **options: Any) -> None:
+        for name, number in (("workers", workers), ("ps", ps)):
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 64:
+                raise UsageError(f"{name}: expected a whole number from 1 to 64, found {number!r}")
+        from cluster.inventory import templates
+
+        folder = tempfile.TemporaryDirectory(prefix="pscluster-")
+        file = Path(folder.name, "local.yaml")
+        name = f"local-{os.getpid()}-{next(_NUMBERS)}"
+        file.write_text(templates.local_inventory(workers, ps, cluster=name), encoding="utf-8")
+        super().__init__(file, **options)
+        self._ends.callback(folder.cleanup)
+
+
+def local(
+    workers: int = 2,
+    ps: int = 1,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    report: Callable[[str], None] = show,
+) -> Cluster:
+    """A cluster of `workers` workers and `ps` parameter servers on this machine; it needs no file."""
+    return LocalCluster(workers, ps, settings=settings, report=report)
+
+
+def _override(key: str, value: Any) -> str:
+    if not key.isidentifier():
+        raise UsageError(f"{key}: expected the name of a setting of jobs.train")
+    place = f"{key}.name" if key == "codec" and isinstance(value, str) else key
+    return f"jobs.train.{place}={_text(value)}"
+
+
+def _text(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise UsageError(f"{value!r:.100}: expected numbers, texts, lists or dicts of such: {problem}") from problem
+
+
+def _folder(answer: Any) -> Path:
+    path = answer.get("result_path") if isinstance(answer, dict) else None
+    if not isinstance(path, str):
+        raise ClusterError(f"job train: expected a result with `result_path`, found {answer!r:.200}")
+    return Path(path).parent

@@ -1,0 +1,141 @@
+"""`pscluster.Cluster` and `Run`: what they ask of the commands, what they make of the answers, one real training."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pscluster
+from cluster.errors import ClusterError, UsageError
+from deploy.common.project import ROOT, environment_for_any_folder
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("schema: 1\n")
+    return file
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """The commands that were run; nothing runs. `status` says stopped."""
+    words: list[list[str]] = []
+    (tmp_path / "result.json").write_text('{"status": "done"}')
+
+    def run(command: Sequence[str], *_: Any) -> Any:
+        words.append(list(command))
+        return {"status": {"state": "stopped"}, "train": {"result_path": str(tmp_path / "result.json")}}.get(command[1])
+
+    monkeypatch.setattr("pscluster.cluster.run", run)
+    return words
+
+
+def test_with_starts_and_stops(inventory: Path, asked: list[list[str]]) -> None:
+    with pytest.raises(ZeroDivisionError), pscluster.Cluster(inventory):
+        raise ZeroDivisionError
+    assert [words[1] for words in asked] == ["status", "start", "stop"]
+    assert all(str(inventory) == words[words.index("--inventory") + 1] for words in asked)
+
+
+def test_settings_are_keys_of_the_inventory(inventory: Path, asked: list[list[str]]) -> None:
+    cluster = pscluster.Cluster(inventory, settings={"logging.level": "info"})
+    run = cluster.train("residual", mode="sync", epochs=5, codec="fp16", optimizer={"name": "adamw"}, resume="runs/x")
+    assert run.result == {"status": "done"}
+    assert asked[0][4:] == [
+        *("--set", 'logging.level="info"', "--model", "residual", "--json", "--set", 'jobs.train.mode="sync"'),
+        *("--set", "jobs.train.epochs=5", "--set", 'jobs.train.codec.name="fp16"'),
+        *("--set", 'jobs.train.optimizer={"name": "adamw"}', "--resume", "--run", "runs/x"),
+    ]
+
+
+def test_wrong_arguments_are_one_line(inventory: Path, asked: list[list[str]]) -> None:
+    cluster = pscluster.Cluster(inventory)
+    with pytest.raises(UsageError, match="no such file: expected an inventory"):
+        pscluster.Cluster(inventory.with_name("other.yaml"))
+    with pytest.raises(UsageError, match="workers: expected a whole number"):
+        pscluster.local(workers=0)
+    with pytest.raises(UsageError, match="expected numbers, texts"):
+        cluster.train(epochs=object())
+    with pytest.raises(UsageError, match="name of a setting"):
+        cluster.train(**{"a.b": 1})  # type: ignore[arg-type]
+    assert not asked
+
+
+def test_a_commands_error_is_an_exception_with_its_text(inventory: Path) -> None:
+    lines: list[str] = []
+    with pytest.raises(UsageError) as raised:
+        pscluster.Cluster(inventory, report=lines.append).start()
+    assert str(inventory) in str(raised.value)
+    assert "Traceback" not in str(raised.value)
+
+
+def test_a_run_is_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"status": "done"}')
+    events = [{"event": "began"}, {"event": "epoch", "epoch": 1, "loss": 3}, {"event": "epoch", "epoch": 1, "loss": 2}]
+    (tmp_path / "history.jsonl").write_text("\n".join(map(json.dumps, events)) + '\n{"event": "ep')
+    (tmp_path / "report.html").write_text('<p title="a">&amp;</p>')
+    run = pscluster.Run(tmp_path)
+    assert [epoch["loss"] for epoch in run.history] == [2]
+    shown = run.report()._repr_html_()
+    assert "&lt;p title=&quot;a&quot;&gt;&amp;amp;" in shown
+    assert "allow-same-origin" not in shown
+    with pytest.raises(UsageError, match="built-in network"):
+        _ = run.model
+    with pytest.raises(UsageError, match=r"no result\.json"):
+        pscluster.Run(tmp_path / "other")
+    (tmp_path / "report.html").unlink()
+    with pytest.raises(ClusterError, match="no such file"):
+        run.report()
+
+
+def python(code: str, folder: Path) -> str:
+    words = [sys.executable, "-c", code]
+    return subprocess.run(
+        words, cwd=folder, env=environment_for_any_folder(), capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_import_is_light(tmp_path: Path) -> None:
+    code = "import sys, pscluster; print({'tensorflow', 'keras', 'numpy', 'invoke', 'fabric'} & set(sys.modules))"
+    assert python(code, tmp_path).strip() == "set()"
+
+
+def test_the_command_has_fabs_tasks_from_any_folder(tmp_path: Path) -> None:
+    environment = environment_for_any_folder()
+    words = [sys.executable, "-m", "pscluster"]
+    listed = subprocess.run([*words, "--list"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert listed.returncode == 0
+    for task in ("deploy.start", "job.train", "init", "report"):
+        assert f"  {task}" in listed.stdout
+    made = subprocess.run([*words, "init", "--local", "--out", "one.yaml"], cwd=tmp_path, env=environment)
+    assert made.returncode == 0
+    assert (tmp_path / "one.yaml").is_file()
+    wrong = subprocess.run([*words, "deploy", "nap"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert "no action 'nap'" in wrong.stderr
+
+
+def test_the_extra_is_the_group_of_a_checkout() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["optional-dependencies"]["operator"] == project["dependency-groups"]["operator"]
+
+
+@pytest.mark.long
+def test_trains_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines: list[str] = []
+    with pscluster.local(workers=2, settings={"jobs.train.model.hidden": 8}, report=lines.append) as cluster:
+        run = cluster.train("thesis", "synthetic", mode="sync", epochs=1)
+        with pytest.raises(UsageError, match="mode"):
+            cluster.train(mode="nonsense")
+    assert run.result["status"] == "done"
+    assert len(run.history) == 1
+    assert "<iframe" in run.report()._repr_html_()
+    assert lines
+    assert not cluster.inventory.exists()
