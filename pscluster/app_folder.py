@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.user_cache import user_cache
 from cluster.errors import DataError, UsageError
+from cluster.user_cache import user_cache
 from pscluster.function_source import Source, source_of
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")

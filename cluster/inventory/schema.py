@@ -18,6 +18,9 @@ Network = Annotated[str, StringConstraints(pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}
 """An IPv4 address, or a network such as 192.168.1.0/24."""
 
 
+THIS_MACHINE = "this machine"
+
+
 class JumpHost(Section):
     """A machine through which every node is reached, where the nodes have a network of their own."""
 
@@ -208,6 +211,13 @@ class Inventory(Description):
     def data_folder(self) -> str | None:
         """Where the coordinator's node writes data sets for all, and they read them; None where nothing is mounted."""
         return None if self.storage is None or self.one_host else f"{self.storage.mount}/data"
+
+    def roles_by_machine(self) -> dict[str, list[str]]:
+        """The roles of each machine, by the node's name; a cluster on one host is one machine, `THIS_MACHINE`."""
+        found: dict[str, list[str]] = {}
+        for task in self._tasks:
+            found.setdefault(THIS_MACHINE if self.one_host else task.node, []).append(task.role)
+        return found
 
     def of_role(self, role: RoleName) -> tuple[Task, ...]:
         """The role processes of one role, in order of their index."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 LINK_MEGABITS = 300.0
 """A second, each way: about what a Raspberry Pi 3B+ gets through its socket; a Pi 4 and later has 940."""
-HERE = "this machine"
 WORKERS = (1, 2, 4, 8, 16)
 SERVER_BYTES, WORKER_BYTES, COORDINATOR_BYTES = 101 * MEGABYTE, 110 * MEGABYTE, 50 * MEGABYTE
 """Anonymous memory beside what depends on the app: of a server and a worker that a job has begun on (idle they take
@@ -79,7 +78,7 @@ class Outlook:
 def outlook(
     inventory: "Inventory", step: MeasuredStep, link_megabits: float, memory: Mapping[str, int]
 ) -> Outlook:  # fmt: skip
-    """`memory` are the bytes of the nodes' memory, of those known; `HERE` is this machine, for a cluster on it."""
+    """`memory` are the bytes of the nodes' memory, of those known; `THIS_MACHINE` is this one, for a cluster on it."""
     train = inventory.jobs.train
     servers = max(1, len(inventory.of_role("ps")))
     speeds = tuple(speed_of(train, step, workers, servers, link_megabits) for workers in WORKERS)
@@ -104,9 +103,7 @@ def role_memory(train: "TrainJob", step: MeasuredStep, servers: int) -> RoleMemo
 def node_memory(inventory: "Inventory", step: MeasuredStep, memory: Mapping[str, int]) -> tuple[NodeMemory, ...]:
     """Each node of the inventory; the nodes of a cluster on this machine share its memory, and count as one."""
     roles = role_memory(inventory.jobs.train, step, max(1, len(inventory.of_role("ps"))))
-    tasks: dict[str, list[str]] = {}
-    for task in inventory.tasks():
-        tasks.setdefault(HERE if inventory.one_host else task.node, []).append(task.role)
+    tasks = inventory.roles_by_machine()
     limits = {node: int(LARGEST_SHARE * size) for node, size in memory.items()}
     return tuple(
         NodeMemory(node, tuple(names), sum(map(roles.of, names)), limits.get(node)) for node, names in tasks.items()

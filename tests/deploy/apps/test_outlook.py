@@ -11,13 +11,13 @@ from cluster.apps.measured import MeasuredStep
 from cluster.errors import ClusterError
 from cluster.inventory import Inventory
 from cluster.inventory.loading import loads
+from cluster.inventory.schema import THIS_MACHINE
 from cluster.inventory.templates import local_inventory
 from deploy.apps.nodes import memory_of_nodes
 from deploy.apps.outlook import (
     CALL_SECONDS,
     COORDINATOR_BYTES,
     COPIES_ON_A_SERVER,
-    HERE,
     SERVER_BYTES,
     WORKER_BYTES,
     NodeMemory,
@@ -126,7 +126,7 @@ def test_a_node_fits_within_its_share() -> None:
 
 
 def test_a_cluster_on_this_machine_shares_its_memory() -> None:
-    found = outlook(inventory(), STEP, 300.0, {HERE: 10**9})
+    found = outlook(inventory(), STEP, 300.0, {THIS_MACHINE: 10**9})
     (here,) = found.memory
     roles = role_memory(inventory().jobs.train, STEP, 1)
     assert here.needed == roles.ps + 2 * roles.worker + roles.coordinator
@@ -134,7 +134,7 @@ def test_a_cluster_on_this_machine_shares_its_memory() -> None:
 
 
 def test_both_shapes_say_the_same() -> None:
-    found = outlook(inventory("jobs.train.mode=sync"), STEP, 300.0, {HERE: 64 * 10**9})
+    found = outlook(inventory("jobs.train.mode=sync"), STEP, 300.0, {THIS_MACHINE: 64 * 10**9})
     shown = json.loads(json.dumps(outlook_json(STEP, found)))
     assert [each["workers"] for each in shown["speed"]] == [1, 2, 4, 8, 16]
     assert shown["parameters"] == 10**6
