@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import UsageError
-from cluster.inventory.schema import THIS_MACHINE
 from cluster.logs.terminal import say, say_json
 from deploy.commands.edge import takes
 from deploy.commands.flags import Flags
@@ -73,6 +72,8 @@ def _megabits(text: str) -> float:
 
 def _memory(inventory: "Inventory", flags: Flags) -> Mapping[str, int]:
     """Bytes of memory by node, as far as they answer; a line on stderr for each that does not."""
+    from cluster.inventory.schema import THIS_MACHINE
+
     if THIS_MACHINE in inventory.roles_by_machine():
         import psutil
 

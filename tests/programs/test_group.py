@@ -103,19 +103,20 @@ def test_children_of_a_program_end_with_it_also_in_a_session_of_their_own(tmp_pa
                     os.setsid()
                     if os.fork():
                         os._exit(0)
-                print(os.getpid())
+                os.write(1, b"%s %d\\n" % (b"away" if own_session else b"here", os.getpid()))
                 time.sleep(600)
         time.sleep(0.5)
     """
     begun = time.monotonic()
     made, heard = run(tmp_path, source)
     assert time.monotonic() - begun < 60
-    pids = [int(line) for line in heard[0].split()]
-    assert len(pids) == 2
+    pids = {line.split()[0]: int(line.split()[1]) for line in heard[0].splitlines()}
+    assert set(pids) == {b"here", b"away"}
     assert made.parts[0].return_code == 0
+    eventually(lambda: gone(pids[b"here"]), "the end of the child in the program's own session")
     assert end_marked(str(tmp_path)) == 1
     assert marked(str(tmp_path)) == []
-    eventually(lambda: all(gone(pid) for pid in pids), "the end of the children")
+    eventually(lambda: gone(pids[b"away"]), "the end of the other child")
 
 
 def test_much_output_arrives_whole(tmp_path: Path) -> None:
