@@ -20,8 +20,9 @@ from ps_node.shard import PlacedVector, VectorState
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"
-MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data")
-"""Keys of the job that may differ in a resumed run; the content of the data is compared by itself."""
+MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data", "app")
+"""Keys of the job that may differ in a resumed run: the content of the data is compared by itself, and the run has its
+own copy of the app."""
 
 VECTOR, SLOT, FIT = "vector", "slot/", "fit/"
 

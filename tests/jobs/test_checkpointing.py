@@ -162,3 +162,10 @@ def test_a_checkpoint_that_another_version_made_is_refused(tmp_path: Path) -> No
         store.write(type(checkpoint)(11, checkpoint.tensors, {**checkpoint.facts, "fits": [{"epoch": 3}]}))
     with pytest.raises(UsageError, match="update 11 is not one that this version of pscluster made"):
         resume(tmp_path, JOB, DATA, SIZE)
+
+
+def test_the_app_of_a_resumed_run_may_lie_elsewhere() -> None:
+    """The run continues with its own copy, wherever the app lay when it began."""
+    there, here = (TrainJob.model_validate({"app": app}) for app in ("/job/app", "/runs/x/app"))
+    assert settings_of(there) == settings_of(here)
+    assert "mode" in settings_of(here)

@@ -21,6 +21,7 @@ from playwright.sync_api import expect
 from cluster.inventory import load
 from deploy.cluster.local import Local
 from deploy.converge.check import recordings_of
+from deploy.release.code_wheel import PACKAGES
 from tests.lab import cgroups
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
@@ -349,7 +350,7 @@ def test_a_reset_leaves_every_node_as_it_was(cluster: Cluster) -> None:
 def _changed_copy(folder: Path) -> Path:
     """A checkout with another comment in the code, with this one's environment and cache."""
     folder.mkdir()
-    for name in ("cluster", "deploy", "ps_node", "worker_node", "tools"):
+    for name in (*PACKAGES, "tools"):
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("fabfile.py", "pyproject.toml", "uv.lock"):
         shutil.copyfile(PROJECT / name, folder / name)
