@@ -137,7 +137,7 @@ def test_a_cluster_trains_with_what_was_added(extended: Path, tmp_path: Path, mo
     assert result["model"]["name"] == "statistics"  # type: ignore[index]
     assert result["settings"]["codec"]["name"] == "bf16"  # type: ignore[index]
     assert result["settings"]["optimizer"]["name"] == "signum"  # type: ignore[index]
-    assert result["dataset"]["name"] == "readings"  # type: ignore[index]
+    assert result["dataset"]["name"] == "mine"  # type: ignore[index]
     assert result["updates"]["applied"] == result["updates"]["scheduled"] > 0  # type: ignore[index]
     # 70 values and 16 statistics less, two bytes each: less than the four bytes of plain values.
     assert result["wire"]["push_bytes_per_step"] > 0  # type: ignore[index]

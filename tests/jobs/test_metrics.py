@@ -55,7 +55,7 @@ from cluster.status.parts import MOST_OTHERS, Figures
 from tests.jobs.cluster import free_port
 
 NFS = "22 1 179:2 / / rw - ext4 /dev/sda1 rw\n61 22 0:51 / /mnt rw - nfs4 192.168.1.26:/srv rw\n"
-FIGURES = Figures(loss=0.5, accuracy=0.9, f1_macro=0.8, others={"top 5": 0.95})
+FIGURES = Figures(loss=0.5, accuracy=0.9, f1_macro=0.8, precision_macro=0.7, others={"top 5": 0.95})
 HANG_SECONDS = 60.0
 
 
