@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
     parser.add_argument(
         "--resume", nargs="?", const="", metavar="RUN",
-        help="train: resume an interrupted run; the newest one unless its folder is named",
+        help="train, run: resume an interrupted run; the newest one unless its folder is named",
     )  # fmt: skip
     parser.add_argument("--wish", metavar="JSON", help="run: the program, its arguments and where it runs")
     parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
@@ -143,7 +143,7 @@ def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
     if given.resume is None:
         return None
     if given.job not in RESUMABLE:
-        raise UsageError(f"--resume: only train can be resumed; run {given.job} again")
+        raise UsageError(f"--resume: only train and run can be resumed; run {given.job} again")
     return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
 
 

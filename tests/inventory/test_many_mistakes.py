@@ -23,9 +23,27 @@ SHAPES: dict[str, Callable[[int], str]] = {
         f"{HEAD}nodes:\n  - name: x\n    roles: [" + ", ".join(f"k{number}" for number in range(count)) + "]\n"
     ),
 }
-COUNT = 7000
+COUNT = 3000
 SLOWER_THAN_READING = 8.0
 """Before: 60 times; now 2, on the same machine."""
+ROUNDS = 2
+"""The fastest counts: others met a collection of garbage or a busy machine."""
+
+
+def fastest(read: Callable[[], object]) -> float:
+    """CPU seconds of the fastest round."""
+    taken = []
+    for _ in range(ROUNDS):
+        begin = time.process_time()
+        read()
+        taken.append(time.process_time() - begin)
+    return min(taken)
+
+
+def refused(file: Path) -> InventoryError:
+    with pytest.raises(InventoryError) as found:
+        load(file)
+    return found.value
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -34,22 +52,16 @@ def test_thousands_of_unknown_keys_are_counted_not_explained(shape: str, tmp_pat
     assert len(text) < MAXIMUM_BYTES
     file = tmp_path / "inventory.yaml"
     file.write_text(text)
-    begin = time.process_time()
-    parse(text, "inventory.yaml")
-    reading = time.process_time() - begin
-    begin = time.process_time()
-    with pytest.raises(InventoryError) as refused:
-        load(file)
-    assert time.process_time() - begin < SLOWER_THAN_READING * reading
-    *listed, last = str(refused.value).splitlines()
+    reading = fastest(lambda: parse(text, "inventory.yaml"))
+    assert fastest(lambda: refused(file)) < SLOWER_THAN_READING * reading
+    error = refused(file)
+    *listed, last = str(error).splitlines()
     assert len(listed) == LISTED_PROBLEMS
-    assert last == f"and {len(refused.value.problems) - LISTED_PROBLEMS} more problems"
-    assert len(refused.value.problems) >= COUNT
+    assert last == f"and {len(error.problems) - LISTED_PROBLEMS} more problems"
+    assert len(error.problems) >= COUNT
 
 
 def test_what_is_listed_says_what_to_do(tmp_path: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text(HEAD + "nodez: []\n" + SHAPES["top"](300))
-    with pytest.raises(InventoryError) as refused:
-        load(file)
-    assert "did you mean `nodes`?" in str(refused.value)
+    assert "did you mean `nodes`?" in str(refused(file))

@@ -15,9 +15,10 @@ from threading import Thread
 import pytest
 
 from deploy.monitor.grafana import dashboards
+from cluster.programs.wish import ProgramWish
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored, recorded
-from tests.jobs.cluster import SMALL, Cluster, cluster_of, free_port, own_recordings
+from tests.jobs.cluster import Cluster, cluster_of, free_port, own_recordings
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -31,12 +32,31 @@ HANG_SECONDS = 240.0
 ASKED_AGAIN_SECONDS = 2.0
 PANELS = [one for text in dashboards().values() for one in expressions_of(json.loads(text))]
 OF_PI = [expression for _, expression in PANELS if "pscluster_pi_" in expression]
+OF_PROGRAM = [expression for _, expression in PANELS if "pscluster_program_" in expression]
+APP = """
+import numpy as np
+import tensorflow as tf
+
+
+def init(seed):
+    random = np.random.default_rng(seed)
+    return {"kernel": random.normal(0, 0.1, (64 * 6, 4)).astype("float32")}
+
+
+def forward(parameters, statistics, x, training, seed):
+    return tf.reshape(x, [-1, 64 * 6]) @ parameters["kernel"], {}
+
+
+def metrics(y, outputs):
+    return {"certainty": tf.reduce_max(tf.nn.softmax(outputs), axis=-1)}
+"""
+"""One with a figure of its own."""
 COMPARED = {alert["alert"]: alert["expr"].split()[0] for alert in ALERTS}
 
 
 @dataclass
 class Story:
-    """What Prometheus has of a pi job and of a training in which a worker is killed."""
+    """What Prometheus has of a pi job, of a program, and of an app's training in which a worker is killed."""
 
     prometheus: Prometheus
     begun: float
@@ -58,9 +78,9 @@ class Story:
 
 
 @contextmanager
-def endless(cluster: Cluster, job: str, *settings: str) -> Iterator[None]:
+def endless(cluster: Cluster, job: str, *settings: str, flags: Sequence[str] = ()) -> Iterator[None]:
     """A job that runs until the end of the block. Its lines are read: a full pipe would stop it."""
-    with cluster.begun(job, *ENDLESS, *settings) as running:
+    with cluster.begun(job, *ENDLESS, *settings, flags=flags) as running:
         reader = Thread(target=running.lines.extend, args=(running.process.stderr,), daemon=True)
         reader.start()
         yield
@@ -86,8 +106,13 @@ def story() -> Iterator[Story]:
             with endless(cluster, "pi"):
                 story.wait_for(OF_PI)
             own_recordings(cluster.folder / "mine.npz")
-            source = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
-            with endless(cluster, "train", *SMALL, source, "jobs.train.checkpoint.every_seconds=2"):
+            (cluster.folder / "program.py").write_text("while True: pass\n")
+            wish = ProgramWish(str(cluster.folder / "program.py"))
+            with endless(cluster, "run", flags=["--wish", wish.to_text()]):
+                story.wait_for(OF_PROGRAM)
+            (cluster.folder / "app.py").write_text(APP)
+            own = [f"jobs.train.app={cluster.folder / 'app.py'}", f"jobs.train.data.source={cluster.folder / 'mine.npz'}"]
+            with endless(cluster, "train", *own, "jobs.train.checkpoint.every_seconds=2"):
                 prometheus.until("pscluster_train_epoch > 0")
                 cluster.kill("worker:1")
                 prometheus.until('process:pscluster_up:max{process="worker:1"} == 0')
