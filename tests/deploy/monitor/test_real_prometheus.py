@@ -14,8 +14,8 @@ from threading import Thread
 
 import pytest
 
-from deploy.monitor.grafana import dashboards
 from cluster.programs.wish import ProgramWish
+from deploy.monitor.grafana import dashboards
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored, recorded
 from tests.jobs.cluster import Cluster, cluster_of, free_port, own_recordings
@@ -111,7 +111,10 @@ def story() -> Iterator[Story]:
             with endless(cluster, "run", flags=["--wish", wish.to_text()]):
                 story.wait_for(OF_PROGRAM)
             (cluster.folder / "app.py").write_text(APP)
-            own = [f"jobs.train.app={cluster.folder / 'app.py'}", f"jobs.train.data.source={cluster.folder / 'mine.npz'}"]
+            own = [
+                f"jobs.train.{key}={cluster.folder / file}"
+                for key, file in (("app", "app.py"), ("data.source", "mine.npz"))
+            ]
             with endless(cluster, "train", *own, "jobs.train.checkpoint.every_seconds=2"):
                 prometheus.until("pscluster_train_epoch > 0")
                 cluster.kill("worker:1")
