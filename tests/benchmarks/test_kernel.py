@@ -160,6 +160,7 @@ def losses_of_ours(order: dict[str, Any]) -> list[float]:
     return [step() for _ in range(4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("order", SMALL, ids=lambda cell: cell.name, indirect=True)
 def test_keras_trains_the_same_network(order: dict[str, Any], parts: int) -> None:

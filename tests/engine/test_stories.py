@@ -22,7 +22,7 @@ LOADING_SECONDS = 110
 73 s that `half_stopped` took, its eleven roles another 16 to 18 s, and the story itself 10 s."""
 STORY_SECONDS = 110
 
-pytestmark = pytest.mark.timeout(LOADING_SECONDS + STORY_SECONDS + 20)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(LOADING_SECONDS + STORY_SECONDS + 20)]
 
 
 def tell(name: str) -> dict[str, Any]:
@@ -70,7 +70,6 @@ def test_a_worker_absent_at_connect_delays_nobody_and_joins_when_it_comes() -> N
     assert who_worked(story["third"]) == {0, 1, 2}
 
 
-@pytest.mark.long
 def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
     story = tell("dead_and_returning")
     assert exactly_once(story)
@@ -79,7 +78,6 @@ def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
     assert story["departures"]["2"] == 0, "the survivor is not touched"
 
 
-@pytest.mark.long
 def test_drained_workers_are_ended_one_after_the_other_and_no_item_is_sent_twice() -> None:
     story = tell("drained")
     assert exactly_once(story)
@@ -103,7 +101,7 @@ def test_in_a_lane_a_call_sends_one_tensor_from_our_own_processor_and_fetches_no
     assert story["sent_to_ask"] == [], "asking a server sends no function to workers, of which one may be stopped"
 
 
-@pytest.mark.parametrize("name", ["path_reset", pytest.param("path_cut", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["path_reset", "path_cut"])
 def test_a_workers_bad_path_to_a_parameter_server_ends_nobodys_job_and_costs_only_that_worker(name: str) -> None:
     story = tell(name)
     assert exactly_once(story)
@@ -122,7 +120,6 @@ def test_a_call_to_a_worker_that_has_just_left_is_not_the_items_fault() -> None:
     assert story["transient"] is True
 
 
-@pytest.mark.long
 def test_many_that_stop_at_once_leave_in_one_change_while_the_others_work_on() -> None:
     story = tell("half_stopped")
     assert exactly_once(story)
@@ -141,7 +138,6 @@ def test_one_stopped_during_the_run_is_cut_off_and_returns() -> None:
     assert story["departures"]["1"] >= 1
 
 
-@pytest.mark.long
 def test_one_stopped_while_functions_are_traced_does_not_freeze_the_others() -> None:
     story = tell("stopped_while_tracing")
     assert exactly_once(story)
@@ -150,7 +146,6 @@ def test_one_stopped_while_functions_are_traced_does_not_freeze_the_others() -> 
     assert who_worked(story["second"]) == {0, 1, 2}
 
 
-@pytest.mark.long
 def test_a_function_traced_while_a_stopped_worker_is_in_the_cluster_costs_the_watchdogs_patience_only() -> None:
     story = tell("traced_while_stopped")
     assert exactly_once(story)
@@ -158,7 +153,6 @@ def test_a_function_traced_while_a_stopped_worker_is_in_the_cluster_costs_the_wa
     assert story["later"] == 3
 
 
-@pytest.mark.long
 def test_one_stopped_while_it_joins_is_cut_off_and_joins_later() -> None:
     story = tell("stopped_while_joining")
     assert exactly_once(story)
@@ -175,14 +169,12 @@ def test_a_late_push_of_a_worker_that_was_given_up_is_dropped_at_the_shards() ->
     assert who_worked(story["second"]) == {0, 1, 2}
 
 
-@pytest.mark.long
 def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it() -> None:
     story = tell("server_lost")
     assert story["message"].startswith("parameter server ps:0 at 127.0.0.1:")
     assert "`fab job train --resume` continues from the last checkpoint" in story["message"]
 
 
-@pytest.mark.long
 def test_a_job_that_left_gives_the_parameter_server_its_memory_back() -> None:
     story = tell("left")
     before, first, second = story["memory"]

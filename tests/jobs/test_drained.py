@@ -58,6 +58,7 @@ def test_a_drained_worker_is_ended_and_costs_no_update_and_no_repetition(
     assert "overdue" not in done.log
 
 
+@pytest.mark.long
 def test_a_worker_that_holds_parameters_is_not_drained(cluster: Cluster, mine: str) -> None:
     with cluster.begun("train", mine, *SMALL, "jobs.train.mode=allreduce", "jobs.train.epochs=100000") as job:
         job.until("epoch   1/")

@@ -15,6 +15,7 @@ EXPORTED = {
     "pscluster_train_remaining_seconds", "pscluster_train_staleness_updates_count",
     "pscluster_train_step_seconds_count", "pscluster_worker_state", "pscluster_worker_departures_total",
 }  # fmt: skip
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_an_interrupt_before_anything_was_trained(cluster: Cluster, mine: str) -
     assert not (done.folder / "model").exists()
 
 
-@pytest.mark.parametrize("job_name", ["evaluate", pytest.param("pi", marks=pytest.mark.long)])
+@pytest.mark.parametrize("job_name", ["evaluate", "pi"])
 def test_an_interrupt_as_early_as_it_can_be_heard(cluster: Cluster, job_name: str) -> None:
     with cluster.begun(job_name) as job:
         job.until_it_listens()
@@ -101,7 +102,6 @@ def test_an_interrupt_as_early_as_it_can_be_heard(cluster: Cluster, job_name: st
     assert done.result.get("samples", 0) == done.result.get("evaluated_windows", 0) == 0
 
 
-@pytest.mark.long
 def test_a_worker_killed_during_training_costs_time_and_no_update() -> None:
     with cluster_of(workers=2) as own:
         mine = f"jobs.train.data.source={own_recordings(own.folder / 'mine.npz')}"

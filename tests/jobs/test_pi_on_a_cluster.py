@@ -42,6 +42,7 @@ def test_the_calibration_is_kept(cluster: Cluster, counted: Done) -> None:
     assert kept["samples_per_second"]
 
 
+@pytest.mark.long
 def test_one_worker_counts_the_same_points(cluster: Cluster, counted: Done) -> None:
     alone = cluster.part(workers=1).job("pi", *SETTINGS)
     assert alone.code == 0, alone.errors
@@ -49,6 +50,7 @@ def test_one_worker_counts_the_same_points(cluster: Cluster, counted: Done) -> N
     assert alone.result["inside"] == counted.result["inside"]
 
 
+@pytest.mark.long
 def test_metrics_and_an_interrupt(cluster: Cluster) -> None:
     with cluster.begun("pi", "jobs.pi.samples=1000000000000000") as job:
         metrics = cluster.metrics_when(job, "pscluster_pi_samples_total", 10_000_000)

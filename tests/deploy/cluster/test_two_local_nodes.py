@@ -90,6 +90,7 @@ def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, f
     assert states(fab) == {"ps:0": "ready", "worker:0": "ready"}
 
 
+@pytest.mark.long
 def test_a_start_without_its_only_worker_is_retried_on_all_nodes(state: Path, fab: Fab) -> None:
     assert "--retry: no node failed in the last deployment" in fab("deploy start --retry").stderr
     shown = json.loads(fab("deploy status --json").stdout)
