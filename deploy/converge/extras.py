@@ -46,7 +46,7 @@ class NodeExtras:
         for packages that a node cannot have, and ClusterError, before any job begins; each line names its nodes.
         """
         wanted(requirements)  # what is wrong with the file itself, before any node is asked
-        with waiting_for(f"locking {requirements.name} for {', '.join(nodes)}"):
+        with waiting_for(f"locking {requirements.name} for {_named(nodes)}"):
             locks = _locks(requirements, _all(fleet.each(self._base, nodes)))
             lacking = _all(fleet.each(lambda node: _lacks(node, locks[node.name].key), nodes))
         for key in sorted({locks[name].key for name in nodes if lacking[name]}):
@@ -74,7 +74,7 @@ class NodeExtras:
         """Install one environment on the nodes that share it."""
         lock, folders = locks[nodes[0]], shared_folders(self.inventory)
         target = lock.base.target
-        with waiting_for(f"fetching {len(lock.pins)} packages for {', '.join(nodes)}") as update:
+        with waiting_for(f"fetching {len(lock.pins)} packages for {_named(nodes)}") as update:
             wheelhouse = make_wheelhouse(
                 lock.wheelhouse_list(), target.short_python, target.machine, say=lambda line: say(line, error=True)
             )
@@ -86,7 +86,7 @@ class NodeExtras:
                 [Published(publication, folders).change()],
                 lambda change, seconds: None,
             )
-            update(f"installing them on {', '.join(nodes)}")
+            update(f"installing them on {_named(nodes)}")
             script = install_environment(wheelhouse, folders.seen("wheels", wheelhouse.key), root=EXTRAS, lock=lock)
             _all(fleet.each(lambda node: _run_install(node, script), nodes))
 
@@ -116,6 +116,10 @@ def _all(found: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
         kinds = {type(one) for one in failed}
         raise (kinds.pop() if len(kinds) == 1 else ClusterError)("\n".join(map(str, failed))) from failed[0]
     return {name: one for name, one in found.items() if not isinstance(one, ClusterError)}
+
+
+def _named(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes) if len(nodes) < 4 else f"{len(nodes)} nodes"
 
 
 def _lacks(node: Connector, key: str) -> bool:

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ExitCode
 from cluster.inventory.templates import free_ports
 from cluster.programs.frames import Kind, ProtocolError, send
 from cluster.programs.group import Group, Part
 from cluster.programs.lead import LOST, FileTaker, Lead
 from cluster.programs.roster import Member
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.node_job.program_task import TASK, ProgramTask
+from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
+from deploy.jobs.node_job.records import JobFolder
 from deploy.jobs.program_files import ARCHIVE, packed
 from tests.deploy.playing import eventually
 
@@ -139,6 +140,22 @@ def test_the_lead_takes_nobody_without_the_token(stack: ExitStack, tmp_path: Pat
         with pytest.raises(ClusterError, match="worker:0, worker:1: no runner connected within 1 s"):
             made.lead.gather(NAMES, lambda: False, 1.0)
         assert alien.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [("0123456789abcdef", "expected the packages of the program, they are gone"), ("../../x", "expected the key")],
+)
+def test_a_runner_whose_packages_are_gone_says_so(
+    tmp_path: Path, environment: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "here" / "p.py"
+    program.parent.mkdir()
+    program.touch()
+    (tmp_path / TASK).write_bytes(ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment).to_bytes())
+    (tmp_path / ARCHIVE).write_bytes(packed(program))
+    assert run_task(JobFolder(tmp_path)) == ExitCode.FAILED
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", "a\0b", "x" * 300])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import ExitCode
+from tests.lab import cgroups
 from tests.lab.operator import Operator
 from tests.lab.places import PROJECT
 from tests.lab.two_nodes.place import NODES, Place
@@ -88,6 +89,7 @@ def test_equal_workers_reach_each_other_and_their_files_come_back(place: Place) 
     }
     first, second = ((folder / "files" / f"worker-{index}" / "line.json").read_text() for index in (0, 1))
     assert first == second
+    assert [cgroups.usage(place.lab.places, node)["killed_for_memory"] for node in NODES] == [0, 0]
 
 
 def test_one_that_fails_on_one_node_ends_all_and_is_named(place: Place) -> None:
