@@ -133,13 +133,17 @@ def test_a_node_that_is_lost_ends_the_program(stack: ExitStack, tmp_path: Path) 
     assert parts[1].return_code == LOST
 
 
-def test_the_lead_takes_nobody_without_the_token(stack: ExitStack, tmp_path: Path) -> None:
+def test_the_lead_takes_nobody_without_the_token(
+    stack: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made = nodes(stack, tmp_path, "")
     with socket.create_connection(("127.0.0.1", made.lead.port)) as alien:
         send(alien, Kind.HELLO, {"token": "wrong", "member": "worker:0", "port": 2000, "second_port": 2001})
         with pytest.raises(ClusterError, match="worker:0, worker:1: no runner connected within 1 s"):
             made.lead.gather(NAMES, lambda: False, 1.0)
         assert alien.recv(1) == b""
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "waiting for worker:0, worker:1 to connect, at most 1 s in all"
 
 
 @pytest.mark.parametrize(

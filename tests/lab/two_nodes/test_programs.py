@@ -16,6 +16,7 @@ from tests.lab.two_nodes.place import HUB, NODES, Place
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 EXAMPLES = PROJECT / "examples" / "programs"
+LEAD = "192.168.1.16:2240"
 JOBS = "cat /var/lib/pscluster/jobs/.order"
 WAITS = """\
     import pathlib, time
@@ -72,20 +73,25 @@ def test_a_chief_trains_on_the_roles_that_the_deployment_keeps(place: Place) -> 
 
 
 def test_it_goes_on_without_its_operator_until_it_is_cancelled(place: Place) -> None:
+    """On the workers' nodes, where the lead's port is for the service account and root alone."""
     operator = place.operator
-    with operator.running("job", "run", program(operator, "waits.py", WAITS)) as begun:
-        begun.wait_for("it waits")
+    with operator.running("job", "run", "--on", "workers", program(operator, "waits.py", WAITS)) as begun:
+        for worker in (0, 1):
+            begun.wait_for(f"worker:{worker}: it waits")
         begun.interrupt()
         assert "continues; `fab job attach --job" in begun.end(ExitCode.CANCELLED).text
+    for account, expected in {"pscluster": "connected", "pi": "ConnectionRefusedError"}.items():
+        assert [*place.reached("rpi02", account, [LEAD]).values()] == [expected]
     name = operator.fab("job", "list", "--json").json()["jobs"][-1]
     assert (name["job"], name["state"]) == ("run", "running")
     with operator.running("job", "attach") as attached:
-        attached.wait_for("it waits")
+        attached.wait_for("worker:1: it waits")
         assert f"job {name['id']}: cancelled" in operator.fab("job", "cancel").stdout
         attached.end(ExitCode.CANCELLED)
     folder, found = result(operator)
     assert found["status"] == "cancelled"
-    assert (folder / "files" / "last.txt").read_text() == "interrupted"
+    for worker in (0, 1):
+        assert (folder / "files" / f"worker-{worker}" / "last.txt").read_text() == "interrupted"
 
 
 def test_equal_workers_reach_each_other_and_their_files_come_back(place: Place) -> None:
