@@ -256,7 +256,7 @@ class ProgramRun(Job):
         words = f"{self._wish.name} ended with {_in_words(code)}{of}"
         if self._lead is not None and code == LOST:
             words = f"{self._wish.name}: the connection to {member.name} (node {member.node}) broke"
-        path = os.path.relpath(part.hear.kept.path) if isinstance(part.hear, Heard) else folder
+        path = _shown(part.hear.kept.path if isinstance(part.hear, Heard) else folder, self.inventory.one_host)
         if code == -Signals.SIGKILL:
             words += " (if it was not sent on purpose, look for out of memory in the kernel's log: dmesg)"
         may_restart = self._attempt <= self._wish.restarts
@@ -339,6 +339,11 @@ def _name(number: int) -> str:
 
 def _in_words(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {-code} ({_name(-code)})"
+
+
+def _shown(path: Path, here: bool) -> str:
+    """A file of the run as the operator finds it; the run comes to them from the coordinator's node."""
+    return os.path.relpath(path) if here else f"runs/{path.parent.name}/{path.name}"
 
 
 def _hint(part: Part) -> str:

@@ -5,6 +5,7 @@ token of the job, and then does what it is asked.
 """
 
 import hmac
+import logging
 import os
 import selectors
 import socket
@@ -20,9 +21,13 @@ from cluster.programs.frames import RECEIVE_BYTES, Frames, Kind, ProtocolError, 
 from cluster.programs.process import Usage
 from cluster.server.sockets import explain
 
+log = logging.getLogger(__name__)
+
 JOIN_SECONDS = 180.0
 """For every node to unpack the program and connect; a Pi with a cold card takes a while."""
 HELLO_SECONDS = 10.0
+SAY_SECONDS = 15.0
+"""After that a person reads who is waited for."""
 MOST_FILES, MOST_FILE_BYTES = 10_000, 1 << 30
 """That one worker may send at its end."""
 LOST = -int(Signals.SIGHUP)
@@ -180,14 +185,17 @@ class Lead:
 
         It returns those that there are when `give_up()`.
         """
-        end = time.monotonic() + seconds
+        end, say_at = time.monotonic() + seconds, time.monotonic() + min(SAY_SECONDS, seconds / 2)
         waiting: dict[socket.socket, tuple[Frames, float]] = {}
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             try:
                 while len(self.processes) < len(names) and not give_up():
+                    missing = ", ".join(name for name in names if name not in self.processes)
+                    if time.monotonic() > say_at:
+                        log.warning("waiting for %s to connect, at most %.0f s in all", missing, seconds)
+                        say_at = float("inf")
                     if time.monotonic() > end:
-                        missing = ", ".join(name for name in names if name not in self.processes)
                         raise ClusterError(
                             f"{missing}: no runner connected within {seconds:.0f} s: is the node up? "
                             "`fab deploy status` shows it, `journalctl -u 'pscluster-job@*'` there says why"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 ROOT = "/opt/pscluster"
 ENVIRONMENTS = f"{ROOT}/environments"
 EXTRAS = f"{ROOT}/extras"
-"""Holds `environments` of the packages that apps and programs need besides; the coordinator's node alone."""
+"""Holds `environments` of the packages that apps and programs need besides, on the nodes where they run."""
 RELEASES = f"{ROOT}/releases"
 CURRENT = f"{ROOT}/current"
 STATE = "/var/lib/pscluster"

@@ -1,8 +1,9 @@
-"""The environment of a `requirements.txt` on the coordinator's node: locked here, published, installed, kept."""
+"""The environments of a `requirements.txt` on the nodes that need it: locked here, published, installed, kept."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cluster.apps.environments import COMPLETE, KEY
 from cluster.errors import ClusterError
@@ -15,7 +16,7 @@ from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.code import INSTALL_SECONDS, JOB_RUNS
 from deploy.converge.publication import Published, of_wheelhouse, publisher
-from deploy.release.extras import KEPT, Base, Lock, locked
+from deploy.release.extras import KEPT, Base, Lock, locked, wanted
 from deploy.release.requirements import MACHINES, PYTHONS, Target
 from deploy.release.scripts import RefusedError, install_environment, outcome, prune_extras
 from deploy.release.wheelhouse import make_wheelhouse
@@ -29,28 +30,30 @@ print(platform.python_version(), platform.machine(), os.path.basename(os.path.re
 """
 _PRUNE_SECONDS = 120.0
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class NodeExtras:
-    """Environments over the common one, on the coordinator's node of a cluster of machines."""
+    """Environments over the common one, on nodes of a cluster of machines."""
 
     inventory: "Inventory"
 
-    def bring(self, fleet: Fleet, requirements: Path) -> str:
-        """Install what the requirements file needs besides, if it is missing; the key of the environment.
+    def bring(self, fleet: Fleet, requirements: Path, nodes: Sequence[str]) -> Mapping[str, str]:
+        """Install what the requirements file needs besides on these nodes, where it is missing; the key on each.
 
-        The key is empty where the common environment has all of it. Raises UsageError for packages that the node cannot
-        have, and ClusterError, before any job begins.
+        Nodes of one kind share a lock. The key is empty where the common environment has all of it. Raises UsageError
+        for packages that a node cannot have, and ClusterError, before any job begins; each line names its nodes.
         """
-        (coordinator,) = self.inventory.of_role("coordinator")
-        node = fleet.nodes[coordinator.node]
-        with waiting_for(f"locking {requirements.name} for {node.name}"):
-            lock = locked(requirements, self._base(node))
-        if lock.key and not node.run(["test", "-e", f"{EXTRAS}/environments/{lock.key}/{COMPLETE}"], root=True).ok:
-            self._install(fleet, node, lock)
-        if lock.key:
-            _prune(node, lock.key)
-        return lock.key
+        wanted(requirements)  # what is wrong with the file itself, before any node is asked
+        with waiting_for(f"locking {requirements.name} for {_named(nodes)}"):
+            locks = _locks(requirements, _all(fleet.each(self._base, nodes)))
+            lacking = _all(fleet.each(lambda node: _lacks(node, locks[node.name].key), nodes))
+        for key in sorted({locks[name].key for name in nodes if lacking[name]}):
+            self._install(fleet, [name for name in nodes if lacking[name] and locks[name].key == key], locks)
+        with_one = [name for name in nodes if locks[name].key]
+        _all(fleet.each(lambda node: _prune(node, locks[node.name].key), with_one))
+        return {name: locks[name].key for name in nodes}
 
     def _base(self, node: Connector) -> Base:
         asked = node.run([f"{CURRENT}/environment/bin/python", "-I", "-c", _ASK])
@@ -67,9 +70,11 @@ class NodeExtras:
             raise ClusterError(f"{node.name}: runs the environment {words[2]}, not {base.key}; {again}")
         return base
 
-    def _install(self, fleet: Fleet, node: Connector, lock: Lock) -> None:
-        target, folders = lock.base.target, shared_folders(self.inventory)
-        with waiting_for(f"fetching {len(lock.pins)} packages for {node.name}") as update:
+    def _install(self, fleet: Fleet, nodes: Sequence[str], locks: Mapping[str, Lock]) -> None:
+        """Install one environment on the nodes that share it."""
+        lock, folders = locks[nodes[0]], shared_folders(self.inventory)
+        target = lock.base.target
+        with waiting_for(f"fetching {len(lock.pins)} packages for {_named(nodes)}") as update:
             wheelhouse = make_wheelhouse(
                 lock.wheelhouse_list(), target.short_python, target.machine, say=lambda line: say(line, error=True)
             )
@@ -81,13 +86,52 @@ class NodeExtras:
                 [Published(publication, folders).change()],
                 lambda change, seconds: None,
             )
-            update(f"installing them on {node.name}")
+            update(f"installing them on {_named(nodes)}")
             script = install_environment(wheelhouse, folders.seen("wheels", wheelhouse.key), root=EXTRAS, lock=lock)
-            done = node.run(shell(script), root=True, deadline_seconds=INSTALL_SECONDS)
+            _all(fleet.each(lambda node: _run_install(node, script), nodes))
+
+
+def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
+    """The lock of each node, one for each kind of them. Raises as `bring`."""
+    kinds: dict[tuple[str, Target], list[str]] = {}
+    for name, base in bases.items():
+        kinds.setdefault((base.key, base.target), []).append(name)
+    found: dict[str, Lock] = {}
+    failed: dict[str, Lock | ClusterError] = {}
+    for names in kinds.values():
         try:
-            outcome(done.return_code, done.text, done.stderr)
-        except RefusedError as refused:
-            raise ClusterError(f"{node.name}: the packages cannot be installed: {refused}") from refused
+            lock = locked(requirements, bases[names[0]])
+        except ClusterError as problem:
+            failed[names[0]] = type(problem)(f"{', '.join(names)}: {problem}")
+        else:
+            found |= dict.fromkeys(names, lock)
+    _all(failed)
+    return found
+
+
+def _all(found: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
+    """What each node gave, if none failed. Raises the failures as one error, a line each."""
+    failed = [one for one in found.values() if isinstance(one, ClusterError)]
+    if failed:
+        kinds = {type(one) for one in failed}
+        raise (kinds.pop() if len(kinds) == 1 else ClusterError)("\n".join(map(str, failed))) from failed[0]
+    return {name: one for name, one in found.items() if not isinstance(one, ClusterError)}
+
+
+def _named(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes) if len(nodes) < 4 else f"{len(nodes)} nodes"
+
+
+def _lacks(node: Connector, key: str) -> bool:
+    return bool(key) and not node.run(["test", "-e", f"{EXTRAS}/environments/{key}/{COMPLETE}"], root=True).ok
+
+
+def _run_install(node: Connector, script: str) -> None:
+    done = node.run(shell(script), root=True, deadline_seconds=INSTALL_SECONDS)
+    try:
+        outcome(done.return_code, done.text, done.stderr)
+    except RefusedError as refused:
+        raise ClusterError(f"{node.name}: the packages cannot be installed: {refused}") from refused
 
 
 def _prune(node: Connector, key: str) -> None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.apps.environments import ON_NODES, python_of
-from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.errors import ClusterError, ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 BringData = Callable[[Fleet], Sequence[str]]
 """Brings the recordings to the nodes; the overrides that name them there."""
-BringEnvironment = Callable[[Fleet, Path], str]
-"""Installs what a requirements file needs on the coordinator's node; the key of the environment."""
+BringEnvironments = Callable[[Fleet, Path, Sequence[str]], Mapping[str, str]]
+"""Installs what a requirements file needs on the nodes of these names; the key of the environment on each."""
 
 RESULT_LINE = "result: "
 """Begins the coordinator's own last line, which names a path on the node."""
@@ -43,22 +43,26 @@ RESULT_LINE = "result: "
 class SubmittedJobs(JobServices):
     """`JobServices` of a cluster of machines: units of the coordinator's node, which outlive this command."""
 
-    def __init__(self, cluster: Cluster, bring_data: BringData, bring_environment: BringEnvironment) -> None:
+    def __init__(self, cluster: Cluster, bring_data: BringData, bring_environments: BringEnvironments) -> None:
         super().__init__(cluster)
         self._bring_data = bring_data
-        self._bring_environment = bring_environment
+        self._bring_environments = bring_environments
 
     def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
         """See `JobServices`. A person may leave it running (130)."""
-        refuse(wish)
+        inventory = self._cluster.inventory
+        on = inventory.of_role("worker" if wish.on == "workers" else "coordinator")
+        nodes = list(dict.fromkeys(task.node for task in on))
+        requirements = requirements_of(wish) if wish.requirements else None
         with self._cluster.fleet() as fleet:
             jobs = self._jobs(fleet)
-            if wish.requirements:
-                key = self._bring_environment(fleet, requirements_of(wish))
-                wish = replace(wish, python=str(python_of(ON_NODES, key)) if key else "")
-            if wish.on == "chief":
-                return run_attached(jobs, "run", flags, wish=wish)
-            return run_on_workers(jobs, fleet, wish, flags)
+            keys = {} if requirements is None else self._bring_environments(fleet, requirements, nodes)
+            if wish.on == "workers":
+                return run_on_workers(jobs, fleet, wish, flags, keys)
+            key = keys.get(nodes[0], "")
+            return run_attached(
+                jobs, "run", flags, wish=replace(wish, python=str(python_of(ON_NODES, key)) if key else "")
+            )
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """See `JobServices`. A person may leave it running (130)."""
@@ -104,9 +108,12 @@ class SubmittedJobs(JobServices):
             yield self._jobs(fleet)
 
     def _app(self, fleet: Fleet, job: str, flags: Sequence[str]) -> AppOfJob:
-        return app_of_job(
-            self._cluster.inventory, job, flags, lambda requirements: self._bring_environment(fleet, requirements)
-        )
+        (coordinator,) = self._cluster.inventory.of_role("coordinator")
+
+        def bring(requirements: Path) -> str:
+            return self._bring_environments(fleet, requirements, [coordinator.node])[coordinator.node]
+
+        return app_of_job(self._cluster.inventory, job, flags, bring)
 
     def _data(self, fleet: Fleet, jobs: Sequence[str], *apps: AppOfJob) -> Sequence[str]:
         """The overrides that name the data of the jobs, which are on the nodes then."""
@@ -124,15 +131,6 @@ class SubmittedJobs(JobServices):
         return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
 
 
-def refuse(wish: "ProgramWish") -> None:
-    """Raise UsageError for a wish that this version carries out on one machine alone."""
-    if wish.requirements and wish.on != "chief":
-        raise UsageError(
-            "--requirements: over SSH this version adds packages on the coordinator's node alone; leave out --on "
-            "workers, or run it on one machine (`connection: local`)"
-        )
-
-
 def run_attached(
     jobs: NodeJobs, job: str, flags: Sequence[str], app: AppOfJob = NO_APP, wish: "ProgramWish | None" = None
 ) -> int:
@@ -143,17 +141,21 @@ def run_attached(
     return watch(jobs, name, for_programs="--json" in flags)
 
 
-def run_on_workers(jobs: NodeJobs, fleet: Fleet, wish: "ProgramWish", flags: Sequence[str]) -> int:
+def run_on_workers(
+    jobs: NodeJobs, fleet: Fleet, wish: "ProgramWish", flags: Sequence[str],
+    environments: Mapping[str, str] = MappingProxyType({}),
+) -> int:  # fmt: skip
     """Submit the job that leads a program, start a runner on each worker's node, and watch; as `run_attached`.
 
-    Raises ClusterError where a runner does not start; the job is cancelled then.
+    `environments` has the key of each node's packages besides. Raises ClusterError where a runner does not start; the
+    job is cancelled then.
     """
     token = secrets.token_hex(32)
     with _hint_when_interrupted(jobs):
         with waiting_for(f"submitting {wish.name} to {jobs.node}"):
             name = jobs.submit("run", flags, wish=wish, token=token)
         with waiting_for("starting it on the workers' nodes"):
-            failed = start_runners(fleet, jobs.inventory, wish, token, jobs.places)
+            failed = start_runners(fleet, jobs.inventory, wish, token, jobs.places, environments)
         if failed:
             with waiting_for(f"ending job {name}"):
                 jobs.cancel(name)

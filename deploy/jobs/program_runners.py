@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
@@ -33,10 +34,14 @@ _SUBMIT_SECONDS, _START_SECONDS = 60.0, 150.0
 def start_runners(
     fleet: Fleet, inventory: "Inventory", wish: "ProgramWish", token: str,
     places: NodePlaces = NodePlaces(),  # noqa: B008  frozen
+    environments: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, ClusterError]:  # fmt: skip
-    """Start a runner for each worker on its node; the nodes where that failed, with the reason."""
+    """Start a runner for each worker on its node; the nodes where that failed, with the reason.
+
+    `environments` has the key of a node's packages besides, where it has some.
+    """
     archive = packed(Path(wish.program))
-    tasks = program_tasks(inventory, wish, token)
+    tasks = program_tasks(inventory, wish, token, environments)
     nodes = list(dict.fromkeys(task.node for task in inventory.of_role("worker")))
 
     def start(node: Connector) -> None:
@@ -49,7 +54,8 @@ def start_runners(
 
 
 def program_tasks(
-    inventory: "Inventory", wish: "ProgramWish", token: str
+    inventory: "Inventory", wish: "ProgramWish", token: str,
+    environments: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[tuple["Task", ProgramTask]]:  # fmt: skip
     """What each worker's runner has to know. Runners of one node get ports apart from each other's. Pure."""
     first, *others = inventory.ports.of_programs
@@ -59,7 +65,8 @@ def program_tasks(
     for task in workers:
         on_node = [one.name for one in workers if one.node == task.node]
         ports = others[on_node.index(task.name) :: len(on_node)]
-        made.append((task, ProgramTask(lead, token, task.name, tuple(ports), wish.name)))
+        environment = environments.get(task.node, "")
+        made.append((task, ProgramTask(lead, token, task.name, tuple(ports), wish.name, environment)))
     return made
 
 

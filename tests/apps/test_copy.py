@@ -11,6 +11,7 @@ from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, keep, kep
 from cluster.apps.files import look
 from cluster.errors import ClusterError, UsageError
 from cluster.inventory import Inventory, load
+from tests.apps.two_files import write_app
 
 INVENTORY = "schema: 1\ncluster: here\nnodes: [{name: pi, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -18,11 +19,7 @@ KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    folder = tmp_path / "digits"
-    (folder / "parts").mkdir(parents=True)
-    (folder / "app.py").write_text("from parts import blocks\n")
-    (folder / "parts" / "blocks.py").write_text("width = 8\n")
-    return folder
+    return write_app(tmp_path, "from parts import blocks\n")
 
 
 @pytest.fixture

@@ -11,16 +11,14 @@ from cluster.apps import files
 from cluster.apps.files import app_path, look
 from cluster.errors import UsageError
 from cluster.inventory import load
+from tests.apps.two_files import write_app
 
 INVENTORY = "schema: 1\ncluster: here\nnodes: [{name: pi, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    folder = tmp_path / "digits"
-    (folder / "parts").mkdir(parents=True)
-    (folder / "app.py").write_text("import parts.blocks\n")
-    (folder / "parts" / "blocks.py").write_text("width = 8\n")
+    folder = write_app(tmp_path, "import parts.blocks\n")
     (folder / "requirements.txt").write_text("humanize\n")
     return folder
 

@@ -170,5 +170,6 @@ class Operator:
         return value
 
     def _command(self, words: Sequence[str]) -> list[str]:
-        # A flag belongs to the action before it, and all of them take --set but `init`.
-        return [*self.tool, *words, "--set", f"ssh.key={self.lab.places.key}"]
+        # A flag belongs to the action before it, and all of them take --set but `init`; behind -- is a program's.
+        own = words.index("--") if "--" in words else len(words)
+        return [*self.tool, *words[:own], "--set", f"ssh.key={self.lab.places.key}", *words[own:]]

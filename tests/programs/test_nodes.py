@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ExitCode
 from cluster.inventory.templates import free_ports
 from cluster.programs.frames import Kind, ProtocolError, send
 from cluster.programs.group import Group, Part
 from cluster.programs.lead import LOST, FileTaker, Lead
 from cluster.programs.roster import Member
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.node_job.program_task import TASK, ProgramTask
+from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
+from deploy.jobs.node_job.records import JobFolder
 from deploy.jobs.program_files import ARCHIVE, packed
 from tests.deploy.playing import eventually
 
@@ -132,13 +133,33 @@ def test_a_node_that_is_lost_ends_the_program(stack: ExitStack, tmp_path: Path) 
     assert parts[1].return_code == LOST
 
 
-def test_the_lead_takes_nobody_without_the_token(stack: ExitStack, tmp_path: Path) -> None:
+def test_the_lead_takes_nobody_without_the_token(
+    stack: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made = nodes(stack, tmp_path, "")
     with socket.create_connection(("127.0.0.1", made.lead.port)) as alien:
         send(alien, Kind.HELLO, {"token": "wrong", "member": "worker:0", "port": 2000, "second_port": 2001})
         with pytest.raises(ClusterError, match="worker:0, worker:1: no runner connected within 1 s"):
             made.lead.gather(NAMES, lambda: False, 1.0)
         assert alien.recv(1) == b""
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "waiting for worker:0, worker:1 to connect, at most 1 s in all"
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [("0123456789abcdef", "expected the packages of the program, they are gone"), ("../../x", "expected the key")],
+)
+def test_a_runner_whose_packages_are_gone_says_so(
+    tmp_path: Path, environment: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "here" / "p.py"
+    program.parent.mkdir()
+    program.touch()
+    (tmp_path / TASK).write_bytes(ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment).to_bytes())
+    (tmp_path / ARCHIVE).write_bytes(packed(program))
+    assert run_task(JobFolder(tmp_path)) == ExitCode.FAILED
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", "a\0b", "x" * 300])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cluster.apps.environments import ON_NODES, hold, is_there, python_of
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say
 from cluster.programs.runner import RunnerTask
@@ -24,13 +25,17 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class ProgramTask:
-    """One member of a program: `lead` is `host:port`, `ports` those of this node that it may take."""
+    """One member of a program: `lead` is `host:port`, `ports` those of this node that it may take.
+
+    `environment` is the key of the one with the program's packages on this node; empty for the common one.
+    """
 
     lead: str
     token: str
     member: str
     ports: Sequence[int]
     program: str
+    environment: str = ""
 
     def to_bytes(self) -> bytes:
         """The content of `task.json`."""
@@ -45,7 +50,7 @@ class ProgramTask:
                 raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
             ports = tuple(int(port) for port in content["ports"])
             texts = [str(content[name]) for name in ("lead", "token", "member", "program")]
-            return cls(texts[0], texts[1], texts[2], ports, texts[3])
+            return cls(texts[0], texts[1], texts[2], ports, texts[3], str(content.get("environment", "")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{path}: expected the task that `fab job run` writes, got {type(error).__name__}: {error}; "
@@ -61,9 +66,10 @@ def run_task(folder: JobFolder) -> int:
             with (here / ARCHIVE).open("rb") as archive:
                 program = unpack(archive, FOLDER, here) / Path(task.program).name
             host, _, port = task.lead.rpartition(":")
+            python = "" if not task.environment else _held(task.environment)
             notify(f"READY=1\nSTATUS={task.member} of {task.program}")
             serve(
-                RunnerTask((host, int(port)), task.token, task.member, task.ports, program, here / FILES)
+                RunnerTask((host, int(port)), task.token, task.member, task.ports, program, here / FILES, python)
             )  # fmt: skip
     except KeyboardInterrupt:
         return ExitCode.CANCELLED
@@ -71,3 +77,11 @@ def run_task(folder: JobFolder) -> int:
         say(problem, error=True)
         return ExitCode.FAILED
     return ExitCode.DONE
+
+
+def _held(key: str) -> str:
+    """The Python of the environment, which stays as long as this process. Raises ClusterError."""
+    if not is_there(ON_NODES, key):
+        raise ClusterError(f"{ON_NODES / key}: expected the packages of the program, they are gone: run it again")
+    hold(ON_NODES / key)
+    return str(python_of(ON_NODES, key))

@@ -1,21 +1,22 @@
-"""The environment of a requirements file comes to the coordinator's node, which is this machine."""
+"""The environments of a requirements file come to nodes, which are this machine."""
 
 import json
 import sysconfig
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, UsageError
 from cluster.inventory import Inventory, load
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.converge import extras as of_nodes
 from deploy.converge.extras import NodeExtras
 from deploy.release import extras
-from deploy.release.requirements import environment_key
+from deploy.release.requirements import Target, environment_key
 from deploy.release.scripts import install_environment, prune_extras
 from deploy.release.wheelhouse import make_wheelhouse
 from tests.deploy.release.wheels import EXECUTABLE, MACHINE, PYTHON, pure_wheel, requirements, uv_wheel
@@ -80,8 +81,8 @@ def wanted(tmp_path: Path) -> Path:
 class Heard(Local):
     """This machine, and the commands that came."""
 
-    def __init__(self, answers: dict[str, str] | None = None) -> None:
-        super().__init__("rpi11")
+    def __init__(self, answers: dict[str, str] | None = None, name: str = "rpi11") -> None:
+        super().__init__(name)
         self.commands: list[str] = []
         self._answers = {"list-units": "", **(answers or {})}  # a bare machine has no systemctl
 
@@ -94,8 +95,12 @@ class Heard(Local):
 
 
 def bring(inventory: Inventory, wanted: Path, node: Heard) -> str:
-    with Fleet([node], parallel=1) as fleet:
-        return NodeExtras(inventory).bring(fleet, wanted)
+    return bring_to_all(inventory, wanted, node)[node.name]
+
+
+def bring_to_all(inventory: Inventory, wanted: Path, *nodes: Heard) -> Mapping[str, str]:
+    with Fleet([Heard(), *nodes], parallel=1) as fleet:
+        return NodeExtras(inventory).bring(fleet, wanted, [node.name for node in nodes])
 
 
 def test_it_is_installed_once_and_the_second_job_finds_it(
@@ -173,3 +178,58 @@ def test_a_refusal_of_the_node_is_said(
     monkeypatch.setattr(of_nodes, "install_environment", install)
     with pytest.raises(ClusterError, match=r"rpi11: the packages cannot be installed: .*does not start"):
         bring(inventory, wanted, Heard())
+
+
+def test_nodes_of_one_kind_share_a_lock_and_each_that_lacks_it_installs_it(
+    inventory: Inventory, wanted: Path, opt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks: list[str] = []
+
+    def counted(requirements: Path, base: extras.Base) -> extras.Lock:
+        locks.append(base.target.machine)
+        return extras.locked(requirements, base, requirements.parent / "locks")
+
+    monkeypatch.setattr(of_nodes, "locked", counted)
+    monkeypatch.setattr(of_nodes, "install_environment", lambda *_, **__: "echo changed: wheels")
+    has_it = Heard({"test -e": "there"}, "rpi01")
+    lacking = [Heard(name="rpi02"), Heard(name="rpi03")]
+    keys = bring_to_all(inventory, wanted, has_it, *lacking)
+    assert locks == [MACHINE]
+    assert keys.keys() == {"rpi01", "rpi02", "rpi03"}
+    assert len({*keys.values()}) == 1
+    installed = [any("changed: wheels" in command for command in node.commands) for node in (has_it, *lacking)]
+    assert installed == [False, True, True]
+
+
+def test_the_error_names_the_nodes_whose_lock_cannot_be_had(
+    inventory: Inventory, wanted: Path, opt: Path, tmp_path: Path
+) -> None:
+    """The package is a wheel for this machine's kind alone."""
+    other = "aarch64" if MACHINE == "x86_64" else "x86_64"
+    pure_wheel(tmp_path / "index", "gamma").rename(
+        tmp_path / "index" / f"gamma-1.0-py3-none-manylinux_2_17_{MACHINE}.whl"
+    )
+    wanted.write_text("gamma\n")
+    foreign = {"platform": f"{PYTHON}.2 {other} {extras.Base.of_nodes(Target(f'{PYTHON}.2', other)).key}"}
+    nodes = [Heard(foreign, "rpi01"), Heard(name="rpi02"), Heard(foreign, "rpi03")]
+    with pytest.raises(UsageError) as refused:
+        bring_to_all(inventory, wanted, *nodes)
+    line = str(refused.value)
+    assert line.startswith(f"rpi01, rpi03: {wanted}: no versions fit CPython {PYTHON} on {other}")
+    assert "\n" not in line
+    assert "rpi02" not in line
+    assert not (opt / "extras").exists()
+
+
+def test_each_node_that_cannot_be_asked_is_a_line_and_a_bad_file_asks_none(
+    inventory: Inventory, wanted: Path, opt: Path
+) -> None:
+    nodes = [Heard({"platform": "hello"}, "rpi01"), Heard(name="rpi02"), Heard({"platform": "hello"}, "rpi03")]
+    with pytest.raises(ClusterError) as refused:
+        bring_to_all(inventory, wanted, *nodes)
+    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["rpi01", "rpi03"]
+    wanted.write_text("-e .\n")
+    unasked = Heard()
+    with pytest.raises(UsageError, match="line 1: expected a package"):
+        bring_to_all(inventory, wanted, unasked)
+    assert unasked.commands == []

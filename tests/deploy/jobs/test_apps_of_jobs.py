@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,25 @@ from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.jobs import attached_job
 from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, reads_its_data, refuse_missing_data
+from deploy.jobs.program_runners import program_tasks
 from deploy.jobs.request import JobRequest
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
+from tests.apps.two_files import write_app
 from tests.deploy.job_node import JobNode
 
 KEY = "0123456789abcdef"
 HERE = "schema: 1\ncluster: here\nnodes: [{name: pi, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
+
+THREE = """schema: 1
+cluster: three
+connection: ssh
+nodes:
+  - {name: a, address: 192.168.1.16, roles: [storage, ps, coordinator]}
+  - {name: b, address: 192.168.1.17, roles: [worker, worker: {port: 3001, metrics_port: 3002}]}
+  - {name: c, address: 192.168.1.18, roles: [worker]}
+storage: {server: a}
+"""
 
 
 @pytest.fixture
@@ -36,11 +49,8 @@ def node(tmp_path: Path) -> Iterator[JobNode]:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    folder = tmp_path / "digits"
-    (folder / "parts").mkdir(parents=True)
-    (folder / "app.py").write_text("from parts.blocks import data\n\n\ndef model(input_shape, outputs): ...\n")
-    (folder / "parts" / "blocks.py").write_text("def data(folder): ...\n")
-    return folder
+    entry = "from parts.blocks import data\n\n\ndef model(input_shape, outputs): ...\n"
+    return write_app(tmp_path, entry, "def data(folder): ...\n")
 
 
 def inventory_with(node: JobNode, app: Path, *overrides: str) -> Inventory:
@@ -210,14 +220,42 @@ def test_a_program_on_a_node_gets_the_python_of_its_packages(
         over_ssh(node.inventory, (), Supervised(node.inventory, ())), fleet=lambda: Fleet([Local("rpi11")], parallel=1)
     )
     monkeypatch.setattr(attached_job, "run_attached", lambda *_, wish: submitted.append(wish))
-    jobs = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, requirements: KEY)
+    jobs = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, file, nodes: dict.fromkeys(nodes, KEY))
     wish = ProgramWish(str(program), requirements=str(wanted))
     jobs.run_program(wish, [])
     assert submitted[0].python == f"/opt/pscluster/extras/environments/{KEY}/bin/python"
-    bare = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, requirements: "")
+    bare = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, file, nodes: dict.fromkeys(nodes, ""))
     bare.run_program(wish, [])
     assert submitted[1].python == ""
-    with pytest.raises(UsageError, match=r"on the coordinator's node alone"):
-        jobs.run_program(replace(wish, on="workers"), [])
     with pytest.raises(UsageError, match=r"--requirements .*gone\.txt: cannot be read"):
         jobs.run_program(replace(wish, requirements=str(tmp_path / "gone.txt")), [])
+
+
+def test_a_program_on_the_workers_gets_the_packages_of_each_node(
+    node: JobNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory = tmp_path / "three.yaml"
+    inventory.write_text(THREE)
+    three = load(inventory)
+    (tmp_path / "wanted.txt").write_text("humanize\n")
+    cluster = replace(
+        over_ssh(three, (), Supervised(three, ())), fleet=lambda: Fleet([Local("a"), Local("b"), Local("c")], 1)
+    )
+    given: list[Any] = []
+    monkeypatch.setattr(attached_job, "run_on_workers", lambda jobs, fleet, wish, flags, keys: given.append(keys))
+    keys = {"b": KEY, "c": "fedcba9876543210"}
+    asked: list[list[str]] = []
+
+    def bring(fleet: Fleet, requirements: Path, nodes: Sequence[str]) -> Mapping[str, str]:
+        asked.append([requirements.name, *nodes])
+        return keys
+
+    jobs = attached_job.SubmittedJobs(cluster, lambda fleet: (), bring)
+    wish = ProgramWish(str(tmp_path / "p.py"), on="workers", requirements=str(tmp_path / "wanted.txt"))
+    jobs.run_program(wish, [])
+    assert asked == [["wanted.txt", "b", "c"]]
+    assert given == [keys]
+    tasks = {task.name: told.environment for task, told in program_tasks(three, wish, "token", {"b": KEY})}
+    assert tasks == {"worker:0": KEY, "worker:1": KEY, "worker:2": ""}
+    jobs.run_program(replace(wish, requirements=""), [])
+    assert given == [keys, {}]

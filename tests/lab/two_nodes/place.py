@@ -1,0 +1,65 @@
+"""A running cluster of two nodes over SSH, and its operator."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab.environment import environment_seed
+from tests.lab.lab import Lab
+from tests.lab.operator import Operator
+
+NODES = ("rpi01", "rpi02")
+HUB = "rpi01"
+"""Shared folder, parameter server, coordinator and worker 0."""
+
+
+CONNECT = (
+    "import json, socket, sys\n"
+    "found = {}\n"
+    "for word in sys.argv[1:]:\n"
+    "    host, port = word.split(':')\n"
+    "    try:\n"
+    "        socket.create_connection((host, int(port)), timeout=2).close()\n"
+    "        found[word] = 'connected'\n"
+    "    except OSError as error:\n"
+    "        found[word] = type(error).__name__\n"
+    "print(json.dumps(found))\n"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The cluster without any job."""
+
+    lab: Lab
+    operator: Operator
+
+    def on(self, node: str, script: str) -> str:
+        """The output of a script of root's on a node."""
+        return self.lab.node(node).execute("sh", "-c", script).stdout.strip()
+
+    def reached(self, node: str, account: str, addresses: list[str]) -> dict[str, str]:
+        """The results of connections of a node's account."""
+        command = f"sudo -n -u {account} python3 - {' '.join(addresses)}"
+        words = ["ssh", "-F", str(self.lab.ssh_config), node, command]
+        done = subprocess.run(words, input=CONNECT, capture_output=True, text=True, check=True, timeout=60)
+        answers: dict[str, str] = json.loads(done.stdout)
+        return answers
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Place]:
+    """The two nodes, up and deployed from an operator's `folder`."""
+    layer = environment_seed()
+    with Lab.up(len(NODES), seeds=dict.fromkeys(NODES, layer)) as lab:
+        operator = Operator(lab, folder)
+        written = subprocess.run(
+            [*operator.tool, "init", "--hosts", "192.168.1.16-17"], capture_output=True, text=True, check=True
+        )
+        operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
+        operator.fab("deploy", "trust", "--yes")
+        operator.fab("deploy", "start", "--no-jobs")
+        yield Place(lab, operator)
