@@ -1,14 +1,14 @@
 """How Sphinx builds these pages: `make docs`, warnings are errors."""
 
-import tomllib
+import sys
 from pathlib import Path
 
-_project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from cluster import __version__ as release
 
 project = "pscluster"
 author = "the pscluster authors"
 project_copyright = "the pscluster authors, Apache License 2.0"
-release = _project["version"]
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import ClusterError, DataError, UsageError
 
 if TYPE_CHECKING:
+    from cluster.data.examples import Data
     from pscluster import keras
     from pscluster.cluster import Cluster, local
     from pscluster.commands import Cancelled
     from pscluster.run import Run
+
+    __version__: str
 
 __all__ = ["Cancelled", "Cluster", "ClusterError", "Data", "DataError", "Run", "UsageError", "keras", "local"]
 
@@ -27,6 +30,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("pscluster.version").own_version()
     if name == "keras":
         return import_module("pscluster.keras")
     if name not in _PLACES:

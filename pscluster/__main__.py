@@ -1,9 +1,9 @@
 """`pscluster`, also as `python -m pscluster`: the commands of `fab` from any folder, without a fabfile."""
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 from deploy.common.interrupts import quiet_until_a_command_begins
+from pscluster.version import own_version
 
 
 def main() -> None:
@@ -17,11 +17,7 @@ def main() -> None:
         sys.exit(
             f"pscluster: no module {missing.name}: expected the commands' packages; pip install 'pscluster[operator]'"
         )
-    try:
-        own = version("pscluster")
-    except PackageNotFoundError:
-        own = "of a checkout"
-    Program(version=own, namespace=namespace(), name="pscluster", binary="pscluster").run()
+    Program(version=own_version(), namespace=namespace(), name="pscluster", binary="pscluster").run()
 
 
 if __name__ == "__main__":

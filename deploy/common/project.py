@@ -7,8 +7,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from cluster.user_cache import user_cache
+
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder that holds `cluster/`, `deploy/` and `fabfile.py`."""
+"""The folder that holds `cluster/` and `deploy/`: a checkout, or the site-packages of an installed wheel."""
+CHECKOUT = (ROOT / "tools" / "make_venv.sh").is_file()
+
+
+def project_cache() -> Path:
+    """Where wheels and locks stay between commands: `.cache` of a checkout, else the user's cache."""
+    return ROOT / ".cache" if CHECKOUT else user_cache()
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:
@@ -17,7 +25,7 @@ def module_command(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def environment_for_any_folder() -> dict[str, str]:
-    """Our environment, with which a `module_command` works from any working folder: nothing here is installed.
+    """Our environment, with which a `module_command` works from any working folder, installed or not.
 
     Whatever the working folder holds, a folder named `cluster` for one, stays out of it.
     """

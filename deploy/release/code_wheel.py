@@ -1,26 +1,35 @@
-"""The code as one wheel, made from the files of the checkout: the same tree gives the same bytes and so the same key.
+"""The code as one wheel, made from the files that run here: the same tree gives the same bytes and so the same key.
 
 uv's build backend makes it: it is part of the installed binary, needs no network, sorts the files and writes neither
 times nor modes of this machine. It needs a project of its own, so the packages are copied beside a pyproject.toml that
-names them.
+names them. Its version is that of the tree, not of git: a checkout and the wheel installed from it give one key.
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
+import sysconfig
 import tempfile
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError
-from deploy.common.project import ROOT
+from deploy.common.project import CHECKOUT, ROOT, project_cache
 from deploy.common.texts import filled
 from deploy.release.hashes import KEY_DIGITS
 
 
 def uv_executable() -> Path:
-    """The path of the uv that made `.venv`; fetches it where it is missing. Raises ClusterError."""
+    """The path of the uv that made `.venv`, or that was installed with our wheel. Raises ClusterError.
+
+    A checkout fetches it where it is missing.
+    """
+    if not CHECKOUT:
+        installed = Path(sysconfig.get_path("scripts"), "uv")
+        if not installed.is_file():
+            raise ClusterError(f"{installed}: no such program: expected uv: pip install 'pscluster[operator]'")
+        return installed
     asked = subprocess.run(
         ["sh", "tools/make_venv.sh", "--uv"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
@@ -30,7 +39,10 @@ def uv_executable() -> Path:
     return ROOT / asked.stdout.strip()
 
 
+NAME = "pscluster"
+REQUIRES_PYTHON = ">=3.11,<3.14"
 PACKAGES = ("cluster", "deploy", "ps_node", "pscluster", "worker_node")
+_VERSION = re.compile(r'^__version__ = "([0-9.]+)"$', re.MULTILINE)
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*~", "*.orig", "*.rej", "#*#")
 
 
@@ -49,12 +61,13 @@ def code_key(wheel: bytes) -> str:
     return hashlib.sha256(wheel).hexdigest()[:KEY_DIGITS]
 
 
-def build_code_wheel(root: Path = ROOT, cache: Path = ROOT / ".cache") -> CodeWheel:
+def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
     """Build the wheel of the packages below `root` as they are now, committed or not, in a folder of `cache`.
 
-    Raises ClusterError when uv fails.
+    `cache` is the project's by default. Raises ClusterError when uv fails, or when the tree has no version.
     """
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cache = cache or project_cache()
+    project = {"name": NAME, "version": _version(root), "requires-python": REQUIRES_PYTHON}
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="code-", dir=cache) as workshop:
         source, built = Path(workshop, "source"), Path(workshop, "built")
@@ -76,7 +89,15 @@ def build_code_wheel(root: Path = ROOT, cache: Path = ROOT / ".cache") -> CodeWh
         path = cache / "code" / key / wheel.name
         path.parent.mkdir(parents=True, exist_ok=True)
         wheel.replace(path)
-    return CodeWheel(path, key, hashlib.sha256(content).hexdigest(), str(project["version"]))
+    return CodeWheel(path, key, hashlib.sha256(content).hexdigest(), project["version"])
+
+
+def _version(root: Path) -> str:
+    file = root / "cluster" / "__init__.py"
+    found = _VERSION.search(file.read_text(encoding="utf-8"))
+    if found is None:
+        raise ClusterError(f'{file}: expected a line __version__ = "1.2.3"')
+    return found[1]
 
 
 def _copy(source: Path, copy: Path) -> None:

@@ -29,7 +29,7 @@ from cluster.apps.environments import COMPLETE, local_environments
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, UsageError
 from deploy.cluster.places import ENVIRONMENTS
-from deploy.common.project import ROOT
+from deploy.common.project import project_cache
 from deploy.release.code_wheel import uv_executable
 from deploy.release.hashes import KEY_DIGITS
 from deploy.release.requirements import (
@@ -47,7 +47,7 @@ TENSORFLOW = frozenset({"tensorflow", "tensorflow-cpu"})
 """Two names of the same modules: the common environment has one, packages such as tf_keras require the other."""
 KEPT = 2
 """Other environments that stay beside the one in use, the latest."""
-LOCKS = ROOT / ".cache" / "locks"
+LOCKS = project_cache() / "locks"
 MOST_LINES = 200
 MOST_BYTES = 64 << 10
 _LOCK_SECONDS = 300.0

@@ -21,7 +21,7 @@ from packaging.utils import parse_wheel_filename
 
 from cluster.errors import ClusterError
 from deploy.common.file_lock import FileLock, LockHeldError
-from deploy.common.project import ROOT
+from deploy.common.project import project_cache
 from deploy.release import requirements as required
 from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
 from deploy.release.requirements import Target, environment_key
@@ -67,7 +67,7 @@ def _reason(stderr: str) -> str:
     return errors[-1] if errors else lines[-1] if lines else "pip said nothing"
 
 
-CACHE = ROOT / ".cache" / "wheels"
+CACHE = project_cache() / "wheels"
 COMPLETE = ".complete"
 REQUIREMENTS = "requirements.txt"
 INSTALLER_WHEEL = f"{required.INSTALLER}-"

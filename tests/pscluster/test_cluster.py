@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 import pscluster
 from cluster.errors import ClusterError, UsageError
-from deploy.common.project import ROOT, environment_for_any_folder
+from deploy.common.project import environment_for_any_folder
 
 
 @pytest.fixture
@@ -119,11 +118,6 @@ def test_the_command_has_fabs_tasks_from_any_folder(tmp_path: Path) -> None:
     wrong = subprocess.run([*words, "deploy", "nap"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert wrong.returncode == 2
     assert "no action 'nap'" in wrong.stderr
-
-
-def test_the_extra_is_the_group_of_a_checkout() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["optional-dependencies"]["operator"] == project["dependency-groups"]["operator"]
 
 
 @pytest.mark.long

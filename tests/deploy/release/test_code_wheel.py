@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import ClusterError
 from deploy.release.code_wheel import PACKAGES, build_code_wheel, code_key
 from tests.habits.leaks import PROJECT
 
@@ -22,7 +23,7 @@ def tree(tmp_path: Path) -> Path:
         (root / package / "__init__.py").write_text("")
         (root / package / "room" / "table.py").write_text(f"NAME = {package!r}\n")
         (root / package / "room" / "list.txt").write_text("data\n")
-    (root / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1.2.3"\nrequires-python = ">=3.11"\n')
+    (root / "cluster" / "__init__.py").write_text('__version__ = "1.2.3"\n')
     return root
 
 
@@ -46,6 +47,12 @@ def test_what_counts_and_what_does_not(tree: Path, tmp_path: Path) -> None:
     (moved / "ps_node" / "room" / "list.txt").write_text("other data\n")
     assert build_code_wheel(moved, tmp_path / "other").key != first.key
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["code"]
+
+
+def test_a_tree_without_a_version_is_one_line(tree: Path, tmp_path: Path) -> None:
+    (tree / "cluster" / "__init__.py").write_text("")
+    with pytest.raises(ClusterError, match="expected a line __version__"):
+        build_code_wheel(tree, tmp_path / "cache")
 
 
 def test_the_projects_own_code_runs_from_its_wheel(tmp_path: Path) -> None:
