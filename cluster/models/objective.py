@@ -304,11 +304,20 @@ def _over_positions(values: Any) -> Any:
 
 def _an_example(what: str, values: Any) -> Any:
     """An app's values as one float32 an example, (n,)."""
-    found = tf.cast(tf.convert_to_tensor(values), tf.float32)
+    expected = f"{what}(): expected one value for each example, shape (batch,), got"
+    try:
+        found = tf.cast(tf.convert_to_tensor(values), tf.float32)
+    except (ValueError, TypeError):
+        raise UsageError(f"{expected} {type(values).__name__}: return a tensor of numbers") from None
+    if found.shape.rank is None:
+        raise UsageError(
+            f"{expected} a tensor whose shape is not known before it is computed: set it with tf.ensure_shape; "
+            "tf.py_function, whose tensors have none, does not run on workers"
+        )
     if not found.shape.rank:
         raise UsageError(
-            f"{what}(): expected one value for each example, shape (batch,), got one number for the whole batch: leave "
-            "out the mean over the batch (in a Keras loss: reduction=None)"
+            f"{expected} one number for the whole batch: leave out the mean over the batch (in a Keras loss: "
+            "reduction=None)"
         )
     return _over_positions(found)
 
