@@ -131,7 +131,9 @@ class Classification(Objective):
     def _losses(self, targets: Any, answers: Any, smoothing: float) -> Any:
         labels = tf.one_hot(targets, self.outputs) * (1.0 - smoothing) + smoothing / self.outputs
         if self.probabilities:
-            shares = tf.clip_by_value(answers, SMALLEST_PROBABILITY, 1.0)
+            # As Keras: with a sigmoid a class the loss would otherwise be least where every class is certain.
+            shares = tf.math.divide_no_nan(answers, tf.reduce_sum(answers, -1, keepdims=True))
+            shares = tf.clip_by_value(shares, SMALLEST_PROBABILITY, 1.0)
             return _over_positions(-tf.reduce_sum(labels * tf.math.log(shares), -1))
         return _over_positions(tf.nn.softmax_cross_entropy_with_logits(labels, answers))
 
