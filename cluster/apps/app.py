@@ -74,7 +74,7 @@ class App:
             yield
         except ClusterError:
             raise
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             raise AppError(f"{_where(problem, self.file)}: {name}() failed: {_reason(problem)}") from problem
 
 

@@ -99,7 +99,7 @@ def kept(run: Path) -> KeptApp | None:
     return found
 
 
-def _text(content: Any, key: str, pattern: re.Pattern[str] = re.compile(r".{0,4096}")) -> str:
+def _text(content: Any, key: str, pattern: re.Pattern[str] = re.compile(r".{0,4096}", re.DOTALL)) -> str:
     value = content[key]
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise ValueError(f"{key}: {value!r:.60}")

@@ -42,11 +42,11 @@ class KerasNetwork(AppNetwork):
         super().__init__(app, kind, seed)
         self.model = self._built(seed)
         self._refuse()
-        if _ends_in_probabilities(self.model):
-            self.objective = replace(self.objective, probabilities=True)
         self._names = _unique([variable.path for variable in self.model.trainable_variables])
         rest = self.model.non_trainable_variables
-        self._changed = self._changing(rest)
+        self._changed, probabilities = self._traced(rest)
+        if probabilities:
+            self.objective = replace(self.objective, probabilities=True)
         rest_names = _unique([variable.path for variable in rest])
         self._statistics = {k: rest_names[k] for k in self._changed}
         specs = [
@@ -106,8 +106,11 @@ class KerasNetwork(AppNetwork):
                     "which example before; leave out stateful=True"
                 )
 
-    def _changing(self, rest: Sequence[Any]) -> list[int]:
-        """Which of the values that are not trained a training call changes. Raises AppError for what cannot travel."""
+    def _traced(self, rest: Sequence[Any]) -> tuple[list[int], bool]:
+        """Which of the values that are not trained a training call changes, and whether it ends in probabilities.
+
+        Raises AppError for what cannot travel.
+        """
         variables = [*self.model.trainable_variables, *rest]
         changes: list[bool] = []
 
@@ -118,7 +121,7 @@ class KerasNetwork(AppNetwork):
             changes.extend(scope.get_current_value(variable) is not before for variable, before in mapping)
             return answers
 
-        tf.function(called, autograph=False).get_concrete_function(
+        concrete = tf.function(called, autograph=False).get_concrete_function(
             tf.TensorSpec((2, *self.problem.input_shape), self.problem.input_dtype),
             *(tf.TensorSpec(variable.shape, variable.dtype) for variable in variables),
         )
@@ -136,7 +139,7 @@ class KerasNetwork(AppNetwork):
                     f"{self.app.file}: model(): a call changes {rest[k].path}, which is {rest[k].dtype}: workers share "
                     "such values as float32 averages; make it float32, or leave it out"
                 )
-        return changed
+        return changed, _ends_in_probabilities(concrete.outputs[0])
 
     def _refuse_large_constants(self) -> None:
         size = sum(value.nbytes for value in self.frozen.values())
@@ -255,10 +258,9 @@ def _unique(paths: Sequence[str]) -> list[str]:
     return names
 
 
-def _ends_in_probabilities(model: Any) -> bool:
-    """Whether the last layer is a softmax or a sigmoid, as people write it who think of probabilities."""
-    last = model.layers[-1] if model.layers else None
-    if isinstance(last, keras.layers.Softmax):
-        return True
-    activation = getattr(last, "activation", None)
-    return activation in (keras.activations.softmax, keras.activations.sigmoid)
+def _ends_in_probabilities(answers: Any) -> bool:
+    """Whether the graph ends in a softmax or a sigmoid, as people write it who think of probabilities."""
+    operation = answers.op
+    while operation.type in ("Identity", "Cast", "Reshape", "Transpose"):
+        operation = operation.inputs[0].op
+    return operation.type in ("Softmax", "Sigmoid")

@@ -5,7 +5,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 from cluster.errors import ExitCode
@@ -26,6 +27,7 @@ class Cancel(AbstractContextManager["Cancel"]):
         self._asked = threading.Event()
         self._asked_at: float | None = None
         self._before: dict[int, object] = {}
+        self._at_once = False
 
     def __enter__(self) -> "Cancel":
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -43,6 +45,25 @@ class Cancel(AbstractContextManager["Cancel"]):
             os._exit(ExitCode.CANCELLED)
         self._asked_at = time.monotonic()
         self._asked.set()
+        if self._at_once:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Raise Cancelled in the midst of what runs in here: a person's own code, which asks nobody. Main thread only.
+
+        For the places where nothing has begun: what runs may be left half done.
+        """
+        self.check()
+        self._at_once = True
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not self.asked:
+                raise
+            raise Cancelled from None
+        finally:
+            self._at_once = False
 
     @property
     def asked(self) -> bool:

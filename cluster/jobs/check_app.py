@@ -20,7 +20,7 @@ from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.inventory.micro_batches import auto_micro_batches
 from cluster.inventory.training import TrainJob
-from cluster.jobs.cancel import Cancel
+from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.logs.terminal import say
 from cluster.metrics.processor import usable_cores
 
@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         inventory = load(given.inventory, given.set, check_interfaces=False).model_copy(update={"connection": "local"})
         with Cancel() as cancel, redirect_stdout(sys.stderr):  # what the app prints is none of the figures
             measured = _measured(inventory, cancel)
+    except Cancelled:
+        return ExitCode.CANCELLED
     except ClusterError as problem:
         say(str(problem), error=True)
         return problem.exit_code
@@ -72,7 +74,8 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
             from cluster.jobs.progress import Display
             from cluster.jobs.sources import load_dataset
         one_thread_an_operation()
-        app = load_app(path)
+        with cancel.at_once():
+            app = load_app(path)
         if not app.has_model:
             raise UsageError(f"{path}: expected an app with a model to check, got one with data() alone: train it")
         with Display(quiet=True) as display:
@@ -82,7 +85,8 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         pieces = auto_micro_batches("single", train.batch_size, 1, [cores]).number
         number = train.micro_batches if isinstance(train.micro_batches, int) else pieces
         job = train.model_copy(update={"mode": "single"}).cut_into(number)
-        network = network_of(app, Kind.of(dataset), job.seed)
+        with cancel.at_once():
+            network = network_of(app, Kind.of(dataset), job.seed)
         steps = _Steps(network, job, dataset)
         prepared, before = memory.highest, memory.marked()
         loss = steps.run()

@@ -171,7 +171,8 @@ class EvaluateRun(Job):
         """Load the model and the recordings; raises ClusterError if they do not fit together, and Cancelled."""
         named = self.inventory.jobs.evaluate.run
         run = self.evaluated_run = Path(named) if named else newest_model(Path(self.inventory.runs))
-        model = self.model = load(run / "model")
+        with self.cancel.at_once():
+            model = self.model = load(run / "model")
         dataset = self.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit,
             model.network.app if isinstance(model.network, AppNetwork) else None,

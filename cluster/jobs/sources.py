@@ -46,7 +46,8 @@ def load_dataset(
         emit(Advanced(done))
 
     if app is not None and app.has("data"):
-        dataset = _of_app(app, inventory, given, display, progress)
+        with cancel.at_once():
+            dataset = _of_app(app, inventory, given, display, progress)
     else:
         dataset = _of_source(inventory, display, progress)
     account = account_for_roles() if inventory.one_host else None

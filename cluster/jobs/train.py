@@ -89,7 +89,8 @@ class TrainRun(Job):
             raise UsageError(
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
-        app = self._app()
+        with self.cancel.at_once():
+            app = self._app()
         self.dataset = self.report.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit, app
         )
@@ -105,7 +106,8 @@ class TrainRun(Job):
                 "training windows are too few: set it to null, or use more recordings"
             )
         self._plan(self.train_rows)
-        self.network = self.report.network = self._network(app)
+        with self.cancel.at_once():
+            self.network = self.report.network = self._network(app)
         try:
             self.network.layout.shards(len(self.inventory.of_role("ps")) if job.facts.needs_roles() else 1)
         except ValueError as problem:

@@ -171,7 +171,8 @@ def _described(network: Network, folder: Path) -> dict[str, Any]:
     if constants := network.constants():
         atomic_write(folder / CONSTANTS, save({name: np.ascontiguousarray(value) for name, value in constants.items()}))
     names = [slot.spec.name for slot in network.layout.slots]
-    app = {"name": network.app.name, "seed": network.seed, "parameters": names, **asdict(network.kind)}
+    app = {"name": network.app.name, "seed": network.seed, "parameters": names, "constants": list(constants)}
+    app |= asdict(network.kind)
     return {"model": {"name": "app"}, "app": app}
 
 
@@ -220,8 +221,10 @@ def _built(described: Any, folder: Path, classes: int) -> Network:
     kind = _KIND.validate_python({name: of_app[name] for name in Kind.__dataclass_fields__})
     one_thread_an_operation()
     network = network_of(load_app(folder.parent / "app", str(of_app["name"])), kind, int(of_app["seed"]))
-    if network.constants():
-        network.fix(load_file(folder / CONSTANTS))
+    if constants := network.constants():
+        values = load_file(folder / CONSTANTS)
+        before = of_app.get("constants", list(constants))  # earlier versions kept no names
+        network.fix({name: values[then] for name, then in zip(constants, before, strict=True)})
     return network
 
 

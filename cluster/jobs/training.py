@@ -126,11 +126,12 @@ class Trainer:
             )  # fmt: skip
             fit.cursor, fit.losses, fit.hits = Cursor(epoch + 1), {}, 0.0
             self._emit(ended)
+            if early is not None and fit.stopped(early, plan.epochs):
+                # Before the checkpoint that says so: a run that is resumed from it says it no more.
+                self._emit(StoppedEarly(stage, fit.epochs_done, fit.epoch, early.patience))
             after_epoch()
             if self._keeper.due():
                 self._keeper.keep()
-        if early is not None and fit.stopped(early, plan.epochs):
-            self._emit(StoppedEarly(stage, fit.epochs_done, fit.epoch, early.patience))
         if fit.epochs_done == 0 and fit.scheduled:
             fit.vector = self._mode.shards.read()
 

@@ -131,7 +131,9 @@ class Classification(Objective):
     def _losses(self, targets: Any, answers: Any, smoothing: float) -> Any:
         labels = tf.one_hot(targets, self.outputs) * (1.0 - smoothing) + smoothing / self.outputs
         if self.probabilities:
-            shares = tf.clip_by_value(answers, SMALLEST_PROBABILITY, 1.0)
+            # As Keras: with a sigmoid a class the loss would otherwise be least where every class is certain.
+            shares = tf.math.divide_no_nan(answers, tf.reduce_sum(answers, -1, keepdims=True))
+            shares = tf.clip_by_value(shares, SMALLEST_PROBABILITY, 1.0)
             return _over_positions(-tf.reduce_sum(labels * tf.math.log(shares), -1))
         return _over_positions(tf.nn.softmax_cross_entropy_with_logits(labels, answers))
 
@@ -304,11 +306,20 @@ def _over_positions(values: Any) -> Any:
 
 def _an_example(what: str, values: Any) -> Any:
     """An app's values as one float32 an example, (n,)."""
-    found = tf.cast(tf.convert_to_tensor(values), tf.float32)
+    expected = f"{what}(): expected one value for each example, shape (batch,), got"
+    try:
+        found = tf.cast(tf.convert_to_tensor(values), tf.float32)
+    except (ValueError, TypeError):
+        raise UsageError(f"{expected} {type(values).__name__}: return a tensor of numbers") from None
+    if found.shape.rank is None:
+        raise UsageError(
+            f"{expected} a tensor whose shape is not known before it is computed: set it with tf.ensure_shape; "
+            "tf.py_function, whose tensors have none, does not run on workers"
+        )
     if not found.shape.rank:
         raise UsageError(
-            f"{what}(): expected one value for each example, shape (batch,), got one number for the whole batch: leave "
-            "out the mean over the batch (in a Keras loss: reduction=None)"
+            f"{expected} one number for the whole batch: leave out the mean over the batch (in a Keras loss: "
+            "reduction=None)"
         )
     return _over_positions(found)
 

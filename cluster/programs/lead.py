@@ -43,6 +43,7 @@ class RemoteProcess:
         self._code: int | None = None
         self._used = Usage()
         self._files: FileTaker | None = None
+        self._files_are_lost = False
         connection.setblocking(False)
 
     def begin(self, variables: Mapping[str, str], arguments: Sequence[str], files: Path) -> None:
@@ -69,9 +70,11 @@ class RemoteProcess:
             for kind, content in self._frames.add(piece):
                 if kind is Kind.OUTPUT:
                     output += content
+                elif kind in (Kind.FILE, Kind.BYTES):
+                    output += self._take_file(kind, content)
                 else:
                     self._take(kind, content)
-        except (ProtocolError, OSError):
+        except ProtocolError:
             return self._hung_up()
         return bytes(output) or None
 
@@ -88,12 +91,25 @@ class RemoteProcess:
             self._used = Usage(cpu / 1000, *sizes)
         elif kind is Kind.ENDED:
             self._code = whole_number(said(content), "return_code", -64, 255)
-        elif kind is Kind.FILE and self._files is not None:
-            self._files.begin(said(content))
-        elif kind is Kind.BYTES and self._files is not None:
-            self._files.add(content)
         else:
             raise ProtocolError(f"a frame of kind {kind}")
+
+    def _take_file(self, kind: Kind, content: bytes) -> bytes:
+        """A line for the log where the disk here takes no more: that costs files, and not the program."""
+        if self._files is None:
+            raise ProtocolError("a file before the program")
+        if self._files_are_lost:
+            return b""
+        try:
+            if kind is Kind.FILE:
+                self._files.begin(said(content))
+            else:
+                self._files.add(content)
+        except OSError as problem:
+            self._files_are_lost = True
+            self._files.close()
+            return f"its files are not all here: {self._files.folder}: {problem.strerror}\n".encode(errors="replace")
+        return b""
 
     def poll(self) -> int | None:
         """See `Running`."""
@@ -132,20 +148,25 @@ class FileTaker:
     """Writes the files that a worker sends into a folder of ours: plain names below it, and no more than a bound."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._descriptor = -1
         self._left = MOST_FILE_BYTES
         self._count = 0
 
     def begin(self, told: Mapping[str, Any]) -> None:
-        """The next file. Raises ProtocolError for a name that leads elsewhere, or for too many files."""
+        """The next file. Raises ProtocolError for a name that leads elsewhere, or for too many files; OSError."""
         self.close()
-        parts = PurePosixPath(str(told.get("path", ""))).parts
+        name = str(told.get("path", ""))
+        try:
+            os.fsencode(name)
+        except UnicodeEncodeError:
+            raise ProtocolError("a file's path") from None
+        parts = PurePosixPath(name).parts
         plain = [part for part in parts if part not in ("/", "..", ".") and "\0" not in part and len(part) <= 255]
         self._count += 1
         if not parts or len(plain) != len(parts) or len(parts) > 32 or self._count > MOST_FILES:
             raise ProtocolError("a file's path")
-        path = self._folder.joinpath(*parts)
+        path = self.folder.joinpath(*parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # of an earlier attempt
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
@@ -169,7 +190,9 @@ class Lead:
     """Waits for the runner of each member, and gives each of them as a `RemoteProcess`."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
-        """Listen. Raises ClusterError where the port is taken."""
+        """Listen. Raises ClusterError where the port is taken, and for an empty token, which anybody has."""
+        if not token:
+            raise ClusterError("--on workers: expected the token of the job, got none: begin it with `fab job run`")
         self._token = token
         self.processes: dict[str, RemoteProcess] = {}
         try:
@@ -234,7 +257,7 @@ class Lead:
             for kind, content in frames.add(piece):
                 hello = said(content)
                 name = str(hello.get("member"))
-                shown = str(hello.get("token")).encode()
+                shown = str(hello.get("token")).encode(errors="replace")
                 if kind is not Kind.HELLO or not hmac.compare_digest(shown, self._token.encode()):
                     raise ProtocolError("not a runner of this job")
                 if name not in names or name in self.processes:

@@ -74,8 +74,12 @@ class ProgramWish:
 def program_file(path: str) -> Path:
     """The program's absolute path. Raises UsageError unless it is a file that can be read."""
     found = Path(path)
-    if not found.exists():
-        raise UsageError(f"{path}: expected a Python program, found no such file")
+    try:
+        is_there = found.exists()
+    except OSError as problem:
+        raise UsageError(f"{path:.200}: the program cannot be read: {problem.strerror}") from None
+    if not is_there:
+        raise UsageError(f"{path:.200}: expected a Python program, found no such file")
     if not found.is_file():
         raise UsageError(f"{path}: expected a Python program, found no file but a folder or device; name the .py file")
     try:

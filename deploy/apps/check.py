@@ -44,6 +44,7 @@ def measured_step(
         raise KeyboardInterrupt
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name
-        raise ClusterError(f"{app}: its process ended with {name}: out of memory? `dmesg` shows it; {said[-1:] or ''}")
+        last = f"; its last line: {said[-1]:.200}" if said else ""
+        raise ClusterError(f"{app}: its process ended with {name}: out of memory? `dmesg` shows it{last}")
     kind = UsageError if process.returncode == ExitCode.BAD_USAGE else ClusterError
     raise kind(said[-1] if said else f"{app}: its process ended with code {process.returncode} and said nothing")

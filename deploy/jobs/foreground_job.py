@@ -127,10 +127,25 @@ class JobProcess:
     @property
     def run_to_resume(self) -> str:
         """The folder that the coordinator named; empty before it has one, or where the job starts over."""
+        return self._run if self.resumable else ""
+
+    @property
+    def _run(self) -> str:
         try:
-            return "" if self.run_file is None or not self.resumable else self.run_file.read_text().strip()
+            return "" if self.run_file is None else self.run_file.read_text().strip()
         except FileNotFoundError:
             return ""
+
+    def refuse_empty_success(self, ending: JobEnding) -> None:
+        """Raise ClusterError for a coordinator that ended with 0 and left no result: its job is not done."""
+        if ending.return_code != 0 or self.run_file is None:
+            return
+        run = self._run
+        if not run or not Path(run, "result.json").is_file():
+            raise ClusterError(
+                f"{self.name}: the process ended with 0 before it had a result: does the app or a library that it uses "
+                "end the process (os._exit)?"
+            )
 
     def run_once(self) -> JobEnding:
         """One coordinator from its start to its end."""
@@ -162,6 +177,7 @@ def run_to_its_end(job: JobProcess, restart_roles: Callable[[], None], policy: J
                 decision = policy.decide(ending, restarts, time.monotonic())
                 if decision.reason:
                     announce(f"{job.name}: {decision.reason}")
+                job.refuse_empty_success(ending)
                 if not decision.restart:
                     if decision.reason:
                         job.announce_resume()

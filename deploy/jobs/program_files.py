@@ -22,8 +22,8 @@ _LEFT_OUT = frozenset({"__pycache__", "runs", "node_modules"})
 def packed(program: Path) -> bytes:
     """The folder of the program as a compressed archive: its plain files, those of hidden folders and caches apart.
 
-    Hidden files, links, Python environments and `runs/` stay here. Raises UsageError beyond MOST_FILES or MOST_BYTES,
-    ClusterError for a file that cannot be read.
+    Hidden files, links, Python environments and `runs/` stay here. Raises UsageError beyond MOST_FILES or MOST_BYTES
+    and for a program that would stay here, ClusterError for a file that cannot be read.
     """
     found: list[tuple[Path, int]] = []
     total = 0
@@ -36,6 +36,8 @@ def packed(program: Path) -> bytes:
                 f"{MOST_FILES} files or {MOST_BYTES >> 20} MiB: put {program.name} and its modules into a folder of "
                 "their own"
             )
+    if all(path != program for path, _ in found):
+        raise UsageError(f"{program}: hidden files and links stay here: name the program itself, by a plain name")
     buffer = io.BytesIO()
     try:
         # Times of zero: the same files are the same bytes.

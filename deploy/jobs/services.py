@@ -190,7 +190,8 @@ class ForegroundJobs(JobServices):
                 "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
                 VARIABLE: self._folder.token(),
             },
-            run_file=self._folder.run_file if job in RESUMABLE else None,
+            run_file=self._folder.run_file,
+            resumable=job in RESUMABLE,
         )
         restart = self._restart if on_roles else lambda: None
         try:

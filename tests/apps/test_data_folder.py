@@ -51,3 +51,4 @@ def test_the_cache_of_one_machine_keeps_all(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_folder_that_is_not_there_is_no_error(machines: Inventory) -> None:
     keep_latest(machines, "first")
+    assert not app_data_folder(machines).exists()

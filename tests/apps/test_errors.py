@@ -6,7 +6,7 @@ import pytest
 
 import cluster.engine.runtime  # noqa: F401
 from cluster.apps.app import load
-from cluster.apps.networks import Kind, network_of
+from cluster.apps.networks import AppNetwork, Kind, network_of
 from cluster.data.dataset import Array, Dataset
 from cluster.data.examples import batches_of, write_examples
 from cluster.errors import UsageError
@@ -94,6 +94,13 @@ BROKEN: dict[str, tuple[str, str]] = {
         KERAS + DENSE + "def loss(y, outputs): return tf.reduce_mean(outputs)\n", r"expected one value for each"
     ),
     "a loss that raises": (KERAS + DENSE + "def loss(y, outputs): return y + 'a'\n", r"app\.py:\d+: loss\(\) failed"),
+    "a loss of nothing": (
+        KERAS + DENSE + "def loss(y, outputs): return None\n", r"loss\(\): expected one value.*got NoneType: return a"
+    ),
+    "a loss in Python": (
+        KERAS + DENSE + "def loss(y, outputs):\n    return tf.py_function(lambda o: o[:, 0], [outputs], tf.float32)\n",
+        r"loss\(\): expected one value.*shape is not known.*tf\.py_function",
+    ),
     "metrics that are no dict": (
         KERAS + DENSE + "def metrics(y, outputs): return 3\n", r"metrics\(\): expected \{name: values\}, got int"
     ),
@@ -113,6 +120,10 @@ BROKEN: dict[str, tuple[str, str]] = {
     "data that is no data": (KERAS + DENSE + "def data(folder): return 3\n", r"data\(\).*"),
     "data without a part": (KERAS + DENSE + "def data(folder): return {'x_train': [[1.0]]}\n", r"data\(\).*y_train"),
     "data that raises": (KERAS + DENSE + "def data(folder): return open('/no/such')\n", r"\) failed: FileNotFound"),
+    "data that ends the program": (
+        KERAS + DENSE + "def data(folder):\n    raise SystemExit('bye')\n",
+        r"app\.py:9: data\(\) failed: SystemExit: bye",
+    ),
     "data that breaks off": (
         KERAS + DENSE + "def each():\n    yield np.ones(3), 0\n    raise OSError('cable')\n"
         "def data(folder): return {'x_train': each(), 'x_test': each()}\n",
@@ -121,7 +132,7 @@ BROKEN: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-def prepared(path: Path, cache: Path) -> None:
+def prepared(path: Path, cache: Path) -> AppNetwork:
     """What a training does with an app before anything runs."""
     app = load(path)
     dataset = WINDOWS
@@ -129,7 +140,7 @@ def prepared(path: Path, cache: Path) -> None:
         batches, labels = batches_of(app.call("data", path.parent), app.task or "classification", f"{path}: data()")
         with app.blamed("data"):
             dataset = write_examples(batches, cache, name="app", source=f"{path}: data()", labels=labels)
-    network_of(app, Kind.of(dataset), seed=1)
+    return network_of(app, Kind.of(dataset), seed=1)
 
 
 @pytest.mark.parametrize("what", BROKEN)
@@ -150,4 +161,5 @@ def test_it_is_one_clear_line(what: str, tmp_path: Path) -> None:
 def test_a_sound_app_is_none_of_them(tmp_path: Path) -> None:
     path = tmp_path / "app.py"
     path.write_text(KERAS + DENSE)
-    prepared(path, tmp_path / "cache")
+    network = prepared(path, tmp_path / "cache")
+    assert network.describe()["parameters"] == (6 * 3 + 1) * 4

@@ -13,6 +13,7 @@ from cluster.apps.app import App, AppError
 from cluster.apps.keras_network import EXPORTED, KerasNetwork
 from cluster.apps.networks import Kind, network_of
 from cluster.inventory.training import TrainJob
+from cluster.models.objective import Classification
 from tests.apps.zoo import MODELS
 from worker_node.gradient import GradientOfBatch
 
@@ -80,6 +81,42 @@ def test_a_models_gradient_is_keras_own(name: str) -> None:
     after = [each.numpy().ravel() for each in model.non_trainable_variables if each.path in names]
     if after:
         np.testing.assert_allclose(moved, np.concatenate(after), atol=1e-5)
+
+
+class Gated(keras.Model):
+    """Its last layer is a sigmoid, its answers are not."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.head = keras.layers.Dense(outputs)
+        self.gate = keras.layers.Dense(3, activation="sigmoid")
+
+    def call(self, inputs: Any) -> Any:
+        return self.head(self.gate(inputs) * inputs)
+
+
+def softmax_without_a_layer(shape: tuple[int, ...], outputs: int) -> keras.Model:
+    inputs = keras.Input(shape)
+    return keras.Model(inputs, keras.ops.softmax(keras.layers.Dense(outputs)(inputs)))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda shape, outputs: Gated(outputs), False),
+        (softmax_without_a_layer, True),
+        (lambda shape, outputs: keras.Sequential([keras.Input(shape), keras.layers.Dense(outputs, "sigmoid")]), True),
+    ],
+)
+def test_probabilities_are_what_the_graph_ends_in(make: Any, expected: bool) -> None:
+    app = App("ends", Path("ends.py"), None, {"model": make})
+    found = network_of(app, Kind("classification", OUTPUTS, (3,), "float32", (), "int32"), SEED)
+    assert found.objective.probabilities is expected
+
+
+def test_certainty_of_every_class_is_no_answer() -> None:
+    losses = Classification(3, probabilities=True).losses(tf.constant([0]), tf.ones([1, 3]))
+    np.testing.assert_allclose(losses, np.log(3.0), rtol=1e-6)
 
 
 def test_layers_get_masks_of_their_own_and_each_micro_batch_another() -> None:

@@ -25,6 +25,8 @@ def interrupted(_number: int, _frame: FrameType | None) -> None:
 
 if how == "socket":
     note(os.environ["PSCLUSTER_SUPERVISOR"])
+    Path(file).with_name("result.json").touch()
+    Path(os.environ["PSCLUSTER_RUN_FILE"]).write_text(str(Path(file).parent))
     sys.exit(0)
 if how == "exit":
     sys.exit(int(rest[0]))

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -33,6 +34,18 @@ def test_a_signal_is_heard_and_the_handlers_come_back(number: signal.Signals) ->
         with pytest.raises(Cancelled):
             cancel.check()
     assert signal.getsignal(number) is before
+
+
+def test_a_persons_own_code_is_interrupted_in_the_midst_of_it() -> None:
+    later = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    with Cancel() as cancel:
+        later.start()
+        with pytest.raises(Cancelled), cancel.at_once():
+            threading.Event().wait()
+        with pytest.raises(Cancelled), cancel.at_once():
+            pytest.fail("begun although a person asked to stop")
+    with Cancel() as cancel, pytest.raises(KeyboardInterrupt), cancel.at_once():
+        raise KeyboardInterrupt  # nobody asked
 
 
 def test_the_second_one_ends_the_process() -> None:

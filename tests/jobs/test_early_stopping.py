@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cluster.inventory.training import EarlyStopping, TrainJob
-from cluster.jobs.fit import Fit, Plan, epochs_of_refit, is_better
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.fit import Cursor, Fit, Plan, epochs_of_refit, is_better
 from cluster.status.parts import Figures
 from tests.jobs.cluster import SMALL, Cluster, Done, cluster_of, own_recordings
 
@@ -58,6 +60,20 @@ def test_a_fit_that_reached_its_last_epoch_did_not_stop_early() -> None:
     fit = Fit(vector=np.zeros(1, np.float32), epoch=1, epochs_done=5, selected=FIGURES)
     assert not fit.stopped(EarlyStopping(patience=4), 5)
     assert fit.stopped(EarlyStopping(patience=4), 6)
+
+
+def test_a_fit_that_is_resumed_after_it_stopped_early_says_so_no_more() -> None:
+    from cluster.jobs.training import Trainer
+    from worker_node.recordings import Standardization
+
+    job, said = TrainJob(epochs=9, early_stopping=EarlyStopping(patience=2)), []
+    nobody: Any = None
+    fit = Fit(vector=np.zeros(1, np.float32), epoch=1, epochs_done=3, selected=FIGURES, cursor=Cursor(3))
+    trainer = Trainer(nobody, nobody, job, Cancel(), said.append, nobody, nobody, nobody)
+    plan = Plan(np.arange(100, dtype=np.int32), 10, job.epochs, 0, 0)
+    standardization = Standardization(np.zeros(1, np.float32), np.ones(1, np.float32))
+    trainer.fit("train", fit, plan, standardization, None, lambda: None)
+    assert [type(event).__name__ for event in said] == ["Planned"]
 
 
 def test_a_refit_trains_as_long_as_the_selected_epoch_on_the_same_schedule() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from cluster.apps.networks import AppNetwork
 from cluster.errors import UsageError
 from cluster.jobs.train_result import CONFIGURATION, WEIGHTS, StoredModel, load, store
 from cluster.models.network import BuiltIn, build
@@ -123,3 +124,34 @@ def test_damage_is_one_line_that_names_the_file(tmp_path: Path, name: str) -> No
     assert str(caught.value).startswith(str(folder))
     assert "\n" not in str(caught.value)
     assert "--run" in str(caught.value)
+
+
+FROZEN_APP = """
+import keras
+def model(input_shape, outputs):
+    return keras.Sequential([
+        keras.Input(input_shape), keras.layers.Dense(4, trainable=False), keras.layers.Dense(outputs),
+    ])
+"""
+
+
+def test_the_frozen_weights_of_an_app_come_back_whatever_number_keras_gives_their_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cluster.apps.app import load as load_app
+    from cluster.apps.networks import Kind, network_of
+
+    monkeypatch.setattr("cluster.jobs.train_result.one_thread_an_operation", lambda: None)  # TensorFlow runs already
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "app.py").write_text(FROZEN_APP)
+    kind = Kind("classification", 3, (5,), "float32", (), "int32")
+    network = network_of(load_app(tmp_path / "app"), kind, 7)
+    nothing = Standardization(np.zeros(0, np.float32), np.ones(0, np.float32))
+    before = {name: value + 1.0 for name, value in network.constants().items()}
+    network.fix(before)
+    store(tmp_path / "model", network, network.initial(7), nothing, ("a", "b", "c"), "0")
+    after = load(tmp_path / "model").network  # the second model of this process: its layers have other numbers
+    assert isinstance(after, AppNetwork)
+    assert list(after.constants()) != list(before)
+    for found, wanted in zip(after.constants().values(), before.values(), strict=True):
+        np.testing.assert_array_equal(found, wanted)

@@ -14,9 +14,9 @@ import pytest
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.inventory.templates import free_ports
-from cluster.programs.frames import Kind, ProtocolError, send
+from cluster.programs.frames import Frames, Kind, ProtocolError, send
 from cluster.programs.group import Group, Part
-from cluster.programs.lead import LOST, FileTaker, Lead
+from cluster.programs.lead import LOST, FileTaker, Lead, RemoteProcess
 from cluster.programs.roster import Member
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
@@ -139,6 +139,8 @@ def test_the_lead_takes_nobody_without_the_token(
     made = nodes(stack, tmp_path, "")
     with socket.create_connection(("127.0.0.1", made.lead.port)) as alien:
         send(alien, Kind.HELLO, {"token": "wrong", "member": "worker:0", "port": 2000, "second_port": 2001})
+    with socket.create_connection(("127.0.0.1", made.lead.port)) as alien:
+        send(alien, Kind.HELLO, {"token": "\ud800", "member": "worker:0", "port": 2000, "second_port": 2001})
         with pytest.raises(ClusterError, match="worker:0, worker:1: no runner connected within 1 s"):
             made.lead.gather(NAMES, lambda: False, 1.0)
         assert alien.recv(1) == b""
@@ -162,7 +164,27 @@ def test_a_runner_whose_packages_are_gone_says_so(
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", "a\0b", "x" * 300])
+def test_a_lead_without_a_token_listens_to_nobody() -> None:
+    with pytest.raises(ClusterError, match="expected the token of the job"):
+        Lead("127.0.0.1", 0, "")
+
+
+def test_a_disk_that_takes_no_files_costs_the_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "full").touch()  # a file where the folder would be: as a full disk, an OSError
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = RemoteProcess(ours, (2000, 2001), Frames())
+        process.begin({}, [], tmp_path / "full" / "files")
+        send(theirs, Kind.FILE, {"path": "a"})
+        send(theirs, Kind.BYTES, b"content")
+        send(theirs, Kind.OUTPUT, b"done\n")
+        send(theirs, Kind.ENDED, {"return_code": 0})
+        heard = process.read()
+    assert heard == f"its files are not all here: {tmp_path}/full/files: Not a directory\ndone\n".encode()
+    assert process.poll() == 0
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", "a\0b", "x" * 300, "\ud800"])
 def test_a_file_never_lands_elsewhere(tmp_path: Path, path: str) -> None:
     with pytest.raises(ProtocolError):
         FileTaker(tmp_path / "files").begin(json.loads(json.dumps({"path": path})))

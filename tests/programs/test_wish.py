@@ -60,6 +60,8 @@ def test_another_text_is_refused_in_one_line(text: str, words: str) -> None:
 def test_a_program_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found no such file"):
         program_file(str(tmp_path / "gone.py"))
+    with pytest.raises(UsageError, match="File name too long"):
+        program_file("x" * 300)
     with pytest.raises(UsageError, match="a folder or device"):
         program_file(str(tmp_path))
 
@@ -77,6 +79,14 @@ def test_the_folder_of_a_program_travels_without_what_is_private(tmp_path: Path)
     with archive.open("rb") as stream:
         found = unpack(stream, FOLDER, tmp_path / "there")
     assert sorted(str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()) == ["lib/x.py", "p.py"]
+
+
+@pytest.mark.parametrize("name", [".hidden.py", "link.py"])
+def test_a_program_that_would_stay_here_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".hidden.py").touch()
+    (tmp_path / "link.py").symlink_to(tmp_path / ".hidden.py")
+    with pytest.raises(UsageError, match="hidden files and links stay here"):
+        packed(tmp_path / name)
 
 
 def test_a_folder_that_is_too_large_stays_here(tmp_path: Path) -> None:

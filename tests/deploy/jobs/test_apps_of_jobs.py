@@ -193,7 +193,11 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
     (tmp_path / "here.yaml").write_text(HERE)
     inventory = load(tmp_path / "here.yaml", ["jobs.train.app=digits"])
     monkeypatch.setattr("deploy.jobs.services.environment_here", lambda requirements: KEY)
-    noted = "import json, sys; from pathlib import Path; Path(sys.argv[1]).write_text(json.dumps(sys.argv[2:]))"
+    noted = (
+        "import json, os, sys; from pathlib import Path; Path(sys.argv[1]).write_text(json.dumps(sys.argv[2:]));"
+        "Path('result.json').touch(); Path(os.environ['PSCLUSTER_RUN_FILE']).write_text(os.getcwd())"
+    )
+    monkeypatch.chdir(tmp_path)
     coordinator = [sys.executable, "-c", noted, str(tmp_path / "words")]
     cluster = local(inventory, ("jobs.train.app=digits",), Supervised(inventory, ()))
     jobs = ForegroundJobs(cluster, lambda: Supervised(inventory, ()).restart_in_place(()), coordinator)

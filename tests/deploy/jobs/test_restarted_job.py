@@ -98,6 +98,14 @@ def test_another_job_is_run_again_from_the_beginning(roles: PlayedCluster) -> No
     assert [attempt["resume"] for attempt in attempts(roles.root)] == ["asked"] * 3
 
 
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_a_job_that_ends_with_0_and_without_a_result_is_not_done(roles: PlayedCluster, name: str) -> None:
+    code, words = done(roles.root, "empty", name)
+    assert code == 1
+    assert len(attempts(roles.root)) == 1
+    assert f"{name}: the process ended with 0 before it had a result" in words[-1]
+
+
 @pytest.mark.parametrize(("ending", "code"), [("24", 24), ("killed", 1)])
 def test_a_job_that_gets_nowhere_is_given_up(roles: PlayedCluster, ending: str, code: int) -> None:
     ended, words = done(roles.root, f"{ending},{ending},{ending}", limit=2)
