@@ -64,7 +64,7 @@ class GradientOfBatch:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))
             output = self._network.apply(named, windows, training=True, seed=seed)
-            losses = objective.losses(classes, output.logits, smoothing=job.label_smoothing)
+            losses = objective.losses_at(classes, output.logits, smoothing=job.label_smoothing)
             losses = weighted(losses, true, self._class_weights, weights)
             loss = tf.reduce_sum(losses) / job.batch_size
             if output.penalty is not None:

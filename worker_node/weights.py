@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cluster.data.dataset import CLASSIFICATION, Dataset
 from cluster.errors import UsageError
 from cluster.lazy import tf
+from cluster.models.objective import over_positions
 
 SHOWN_LABELS = 20
 
@@ -27,18 +28,18 @@ class LossWeights:
     ) -> "LossWeights":
         """What `jobs.train.class_weights` means for the training examples `rows` of the data set.
 
-        Raises UsageError where examples have not one class each, and for a label that the data does not have.
+        Raises UsageError where examples have no classes, and for a label that the data does not have.
         """
         table, each = None, np.ones(len(rows))
         if setting is not None:
-            if dataset.task != CLASSIFICATION or dataset.targets.shape:
+            if dataset.task != CLASSIFICATION:
                 raise UsageError(
-                    f"jobs.train.class_weights: expected data with one class for each example, got "
+                    f"jobs.train.class_weights: expected data with one class for each example or position, got "
                     f"{dataset.summary()}: set it to none"
                 )
             classes = dataset.classes()[rows]
             table = _table(setting, dataset.labels, classes)
-            each = table[classes].astype(np.float64)
+            each = table[classes].astype(np.float64).reshape(len(rows), -1).mean(1)
         if dataset.weights is not None:
             each = each * dataset.mapped(dataset.weights)[rows]
         return cls(table, float(each.mean()) if len(rows) else 1.0)
@@ -55,18 +56,27 @@ def _table(
                 f"jobs.train.class_weights: {unknown[0]!r} is not a label of this data: choose among {known}"
             )
         return np.array([setting.get(label, 1.0) for label in labels], np.float32)
-    counts = np.bincount(classes, minlength=len(labels))
+    counts = np.bincount(classes.reshape(-1), minlength=len(labels))
     present = counts > 0
     # A class without training examples weighs nothing here: 1 instead of a division by zero.
-    balanced: NDArray[np.float64] = len(classes) / (present.sum() * np.maximum(counts, 1))
+    balanced: NDArray[np.float64] = classes.size / (present.sum() * np.maximum(counts, 1))
     return np.where(present, balanced, 1.0).astype(np.float32)
 
 
 def weighted(losses: Any, classes: Any, table: NDArray[np.float32] | None, weights: Any) -> Any:
     """The losses (n,) of examples of `classes`, int32 (n,), each times its class's weight and its own, float32 (n,).
 
-    Without a table and without weights they stay as they are.
+    Losses and classes of positions, (n, ...), become the mean over them, each times the weight of its own class.
+    Without a table and without weights losses (n,) stay as they are. Raises UsageError for a table and losses of
+    examples whose positions have classes.
     """
     if table is not None:
+        if len(losses.shape) != len(classes.shape):
+            raise UsageError(
+                "jobs.train.class_weights: expected loss() to answer with a value for each position, as the classes "
+                f"are, got {len(losses.shape)} axes instead of {len(classes.shape)}: leave out its mean, or set "
+                "class_weights to null"
+            )
         losses = losses * tf.gather(tf.constant(table), classes)
+    losses = over_positions(losses)
     return losses if weights is None else losses * weights
