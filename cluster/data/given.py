@@ -187,7 +187,7 @@ def _targets(
     if labels is not None or task == REGRESSION:
         return labels or (), y
     if task == CLASSIFICATION:
-        return numbered(*(np.bincount(y[part].reshape(-1)) for part in ("train", "test")), where), y
+        return numbered(np.bincount(y["train"].reshape(-1)), np.bincount(y["test"].reshape(-1)), where), y
     return tuple(map(str, range(y["train"].shape[1]))), y
 
 

@@ -1,4 +1,4 @@
-"""What a recipe may say, end to end with one app in `single` and on the cluster's own roles.
+"""What a recipe may say, end to end with one app: in `sync` on the cluster's own roles, and in `single`.
 
 The app has a class at each position, a frozen layer, layers in bfloat16 and weights of its examples; the job weighs
 the classes, stops early and takes the best epoch of the validation.
@@ -32,8 +32,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def alone(cluster: Cluster) -> Done:
-    return finished(cluster.job("train", *SETTINGS, *EARLY, "jobs.train.mode=single"))
+def stopped(cluster: Cluster) -> Done:
+    return finished(cluster.job("train", *SETTINGS, *EARLY, "jobs.train.mode=sync"))
 
 
 def finished(done: Done) -> Done:
@@ -42,35 +42,32 @@ def finished(done: Done) -> Done:
     return done
 
 
-def test_it_learns_from_the_examples_that_weigh_and_counts_positions(alone: Done) -> None:
-    result = alone.result
+def test_it_learns_from_the_examples_that_weigh_and_counts_positions(stopped: Done) -> None:
+    result = stopped.result
     assert result["final"]["accuracy"] > 0.9, "half of the training examples are dice, of weight 0"
     confusion = np.array(result["confusion"])
     assert confusion.sum() == 120 * tagger.POSITIONS
     assert np.trace(confusion) / confusion.sum() == pytest.approx(result["final"]["accuracy"])
 
 
-def test_a_frozen_layer_keeps_its_weights_and_the_other_is_stored_as_float32(alone: Done) -> None:
-    assert alone.folder is not None
-    trained = keras.models.load_model(alone.folder / "model" / "model.keras")
+def test_a_frozen_layer_keeps_its_weights_and_the_other_is_stored_as_float32(stopped: Done) -> None:
+    assert stopped.folder is not None
+    trained = keras.models.load_model(stopped.folder / "model" / "model.keras")
     keras.utils.set_random_seed(SEED)
     fresh = tagger.model((tagger.POSITIONS,), len(tagger.LABELS))
     np.testing.assert_array_equal(trained.get_layer("table").embeddings, fresh.get_layer("table").embeddings)
-    assert alone.result["model"]["parameters"] == sum(int(np.prod(each.shape)) for each in fresh.trainable_variables)
+    assert stopped.result["model"]["parameters"] == sum(int(np.prod(each.shape)) for each in fresh.trainable_variables)
     assert {each.dtype for each in trained.trainable_variables} == {"float32"}
     assert {layer.compute_dtype for layer in trained.layers} == {"float32", "bfloat16"}
 
 
-def test_it_stops_early_and_the_epoch_that_validation_chose_is_restored(cluster: Cluster, alone: Done) -> None:
-    result, best = alone.result, alone.result["selected"]["epoch"]
+def test_it_stops_early_and_restores_the_epoch_that_validation_chose_to_the_bits_of_one_process(
+    cluster: Cluster, stopped: Done
+) -> None:
+    result, best = stopped.result, stopped.result["selected"]["epoch"]
     assert result["stopped_early"] == {"epoch": best + PATIENCE, "patience": PATIENCE}
-    scores = [event["validation"]["accuracy"] for event in alone.epochs]
+    scores = [event["validation"]["accuracy"] for event in stopped.epochs]
     assert scores.index(max(scores)) == best - 1
     until = finished(cluster.job("train", *SETTINGS, f"jobs.train.epochs={best}", "jobs.train.mode=single"))
-    assert until.result["parameters_sha256"] == result["parameters_sha256"]
-
-
-def test_the_cluster_ends_with_the_same_bits(cluster: Cluster, alone: Done) -> None:
-    done = finished(cluster.job("train", *SETTINGS, *EARLY, "jobs.train.mode=sync"))
-    for entry in ("parameters_sha256", "selected", "stopped_early", "final", "confusion"):
-        assert done.result[entry] == alone.result[entry], entry
+    for entry in ("parameters_sha256", "selected", "final", "confusion"):
+        assert until.result[entry] == result[entry], entry
