@@ -60,6 +60,8 @@ class GradientOfBatch:
         share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
         true = classes
         windows, classes = self._network.augmented(windows, classes, seed)
+        if len(classes.shape) > 1:
+            true = classes  # augment() may have moved positions: each weighs by the class that it has now
         with tf.GradientTape() as tape:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))

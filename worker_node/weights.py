@@ -1,6 +1,6 @@
 """How much each example counts in the loss of a training: by its class, and by a weight of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from cluster.lazy import tf
 from cluster.models.objective import over_positions
 
 SHOWN_LABELS = 20
+BLOCK_BYTES = 2**22
+"""Of the classes that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,28 @@ class LossWeights:
                     f"jobs.train.class_weights: expected data with one class for each example or position, got "
                     f"{dataset.summary()}: set it to none"
                 )
-            classes = dataset.classes()[rows]
-            table = _table(setting, dataset.labels, classes)
-            each = table[classes].astype(np.float64).reshape(len(rows), -1).mean(1)
+            counts = np.zeros(len(dataset.labels), np.int64)
+            for block in _classes(dataset, rows):
+                counts += np.bincount(block.reshape(-1), minlength=len(counts))
+            table = _table(setting, dataset.labels, counts)
+            means = [table[block].astype(np.float64).mean(1) for block in _classes(dataset, rows)]
+            each = np.concatenate([each[:0], *means])
         if dataset.weights is not None:
             each = each * dataset.mapped(dataset.weights)[rows]
         return cls(table, float(each.mean()) if len(rows) else 1.0)
 
 
+def _classes(dataset: Dataset, rows: NDArray[np.integer]) -> Iterator[NDArray[np.int32]]:
+    """Those of some rows at a time, (n, positions): images have more of them than a coordinator has memory."""
+    classes = dataset.target_values()
+    at_once = max(1, BLOCK_BYTES // dataset.targets.example_bytes)
+    for start in range(0, len(rows), at_once):
+        block = np.asarray(classes[rows[start : start + at_once]], np.int32)
+        yield block.reshape(len(block), -1)
+
+
 def _table(
-    setting: str | Mapping[str, float], labels: Sequence[str], classes: NDArray[np.integer]
+    setting: str | Mapping[str, float], labels: Sequence[str], counts: NDArray[np.integer]
 ) -> NDArray[np.float32]:
     if not isinstance(setting, str):
         unknown = sorted(set(setting) - set(labels))
@@ -56,10 +70,9 @@ def _table(
                 f"jobs.train.class_weights: {unknown[0]!r} is not a label of this data: choose among {known}"
             )
         return np.array([setting.get(label, 1.0) for label in labels], np.float32)
-    counts = np.bincount(classes.reshape(-1), minlength=len(labels))
     present = counts > 0
     # A class without training examples weighs nothing here: 1 instead of a division by zero.
-    balanced: NDArray[np.float64] = classes.size / (present.sum() * np.maximum(counts, 1))
+    balanced: NDArray[np.float64] = counts.sum() / (present.sum() * np.maximum(counts, 1))
     return np.where(present, balanced, 1.0).astype(np.float32)
 
 

@@ -14,7 +14,7 @@ from cluster.data.dataset import CLASSIFICATION, REGRESSION, TASKS
 from cluster.errors import DataError
 
 BATCH_BYTES = 4 * 2**20
-"""Of the inputs of one batch, about."""
+"""Of one batch, about."""
 MOST_ROWS = 4096
 
 
@@ -68,7 +68,7 @@ def batches_of(
     beside = {name: None if (column := getattr(given, name)) is None else _column(column, len(x["train"]), name, where)
               for name in ("groups", "weights")}  # fmt: skip
     rows = {
-        part: max(1, min(MOST_ROWS, BATCH_BYTES // example_bytes(_array(values[:1], where))))
+        part: max(1, min(MOST_ROWS, BATCH_BYTES // (example_bytes(_array(values[:1], where)) + example_bytes(y[part]))))
         for part, values in x.items()
     }
     parts = (
@@ -313,7 +313,7 @@ class _Stream:
                 f"got {x.shape} and {y.shape}; give all examples one shape"
             )
         self._pairs.append((x, y))
-        self._bytes += x.nbytes
+        self._bytes += x.nbytes + y.nbytes
         self._row += 1
 
     def _gathered(self) -> Iterator[Batch]:
