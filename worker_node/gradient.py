@@ -60,11 +60,13 @@ class GradientOfBatch:
         share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
         true = classes
         windows, classes = self._network.augmented(windows, classes, seed)
+        if len(classes.shape) > 1:
+            true = classes  # augment() may have moved positions: each weighs by the class that it has now
         with tf.GradientTape() as tape:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))
             output = self._network.apply(named, windows, training=True, seed=seed)
-            losses = objective.losses(classes, output.logits, smoothing=job.label_smoothing)
+            losses = objective.losses_at(classes, output.logits, smoothing=job.label_smoothing)
             losses = weighted(losses, true, self._class_weights, weights)
             loss = tf.reduce_sum(losses) / job.batch_size
             if output.penalty is not None:

@@ -1,6 +1,6 @@
 """How much each example counts in the loss of a training: by its class, and by a weight of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from cluster.data.dataset import CLASSIFICATION, Dataset
 from cluster.errors import UsageError
 from cluster.lazy import tf
+from cluster.models.objective import over_positions
 
 SHOWN_LABELS = 20
+BLOCK_BYTES = 2**22
+"""Of the classes that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -27,25 +30,37 @@ class LossWeights:
     ) -> "LossWeights":
         """What `jobs.train.class_weights` means for the training examples `rows` of the data set.
 
-        Raises UsageError where examples have not one class each, and for a label that the data does not have.
+        Raises UsageError where examples have no classes, and for a label that the data does not have.
         """
         table, each = None, np.ones(len(rows))
         if setting is not None:
-            if dataset.task != CLASSIFICATION or dataset.targets.shape:
+            if dataset.task != CLASSIFICATION:
                 raise UsageError(
-                    f"jobs.train.class_weights: expected data with one class for each example, got "
+                    f"jobs.train.class_weights: expected data with one class for each example or position, got "
                     f"{dataset.summary()}: set it to none"
                 )
-            classes = dataset.classes()[rows]
-            table = _table(setting, dataset.labels, classes)
-            each = table[classes].astype(np.float64)
+            counts = np.zeros(len(dataset.labels), np.int64)
+            for block in _classes(dataset, rows):
+                counts += np.bincount(block.reshape(-1), minlength=len(counts))
+            table = _table(setting, dataset.labels, counts)
+            means = [table[block].astype(np.float64).mean(1) for block in _classes(dataset, rows)]
+            each = np.concatenate([each[:0], *means])
         if dataset.weights is not None:
             each = each * dataset.mapped(dataset.weights)[rows]
         return cls(table, float(each.mean()) if len(rows) else 1.0)
 
 
+def _classes(dataset: Dataset, rows: NDArray[np.integer]) -> Iterator[NDArray[np.int32]]:
+    """Those of some rows at a time, (n, positions): images have more of them than a coordinator has memory."""
+    classes = dataset.target_values()
+    at_once = max(1, BLOCK_BYTES // dataset.targets.example_bytes)
+    for start in range(0, len(rows), at_once):
+        block = np.asarray(classes[rows[start : start + at_once]], np.int32)
+        yield block.reshape(len(block), -1)
+
+
 def _table(
-    setting: str | Mapping[str, float], labels: Sequence[str], classes: NDArray[np.integer]
+    setting: str | Mapping[str, float], labels: Sequence[str], counts: NDArray[np.integer]
 ) -> NDArray[np.float32]:
     if not isinstance(setting, str):
         unknown = sorted(set(setting) - set(labels))
@@ -55,18 +70,26 @@ def _table(
                 f"jobs.train.class_weights: {unknown[0]!r} is not a label of this data: choose among {known}"
             )
         return np.array([setting.get(label, 1.0) for label in labels], np.float32)
-    counts = np.bincount(classes, minlength=len(labels))
     present = counts > 0
     # A class without training examples weighs nothing here: 1 instead of a division by zero.
-    balanced: NDArray[np.float64] = len(classes) / (present.sum() * np.maximum(counts, 1))
+    balanced: NDArray[np.float64] = counts.sum() / (present.sum() * np.maximum(counts, 1))
     return np.where(present, balanced, 1.0).astype(np.float32)
 
 
 def weighted(losses: Any, classes: Any, table: NDArray[np.float32] | None, weights: Any) -> Any:
     """The losses (n,) of examples of `classes`, int32 (n,), each times its class's weight and its own, float32 (n,).
 
-    Without a table and without weights they stay as they are.
+    Losses and classes of positions, (n, ...), become the mean over them, each times the weight of its own class.
+    Without a table and without weights losses (n,) stay as they are. Raises UsageError for a table and losses of
+    examples whose positions have classes.
     """
     if table is not None:
+        if len(losses.shape) != len(classes.shape):
+            raise UsageError(
+                "jobs.train.class_weights: expected loss() to answer with a value for each position, as the classes "
+                f"are, got {len(losses.shape)} axes instead of {len(classes.shape)}: leave out its mean, or set "
+                "class_weights to null"
+            )
         losses = losses * tf.gather(tf.constant(table), classes)
+    losses = over_positions(losses)
     return losses if weights is None else losses * weights

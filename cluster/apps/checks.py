@@ -123,7 +123,7 @@ def _refuse_shape(app: App, network: Network, answers: tuple[int | None, ...], t
         return
     if isinstance(objective, Classification):
         wanted: tuple[int, ...] = (*targets, outputs)
-        kind = f"for {outputs} classes"
+        kind = f"for {outputs} classes" + (f" at {' x '.join(map(str, targets))} positions" if targets else "")
     elif isinstance(objective, Multilabel):
         wanted, kind = (outputs,), f"for {outputs} labels"
     else:

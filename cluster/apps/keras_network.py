@@ -96,10 +96,15 @@ class KerasNetwork(AppNetwork):
         for variable in self.model.trainable_variables:
             if variable.dtype != "float32":
                 raise AppError(
-                    f"{file}: model(): weight {variable.path} is {variable.dtype}: expected float32 weights; for a "
-                    'faster computation in half precision use dtype="mixed_float16" or "mixed_bfloat16"'
+                    f"{file}: model(): weight {variable.path} is {variable.dtype}: expected float32 weights; to "
+                    'compute in half precision use dtype="mixed_bfloat16"'
                 )
         for layer in self.model._flatten_layers():
+            if getattr(layer, "compute_dtype", None) == "float16":
+                raise AppError(
+                    f"{file}: model(): layer {layer.name} computes in float16, where small gradients become 0, because "
+                    'the cluster scales no loss: use dtype="mixed_bfloat16", which needs no scale'
+                )
             if getattr(layer, "stateful", False):
                 raise AppError(
                     f"{file}: model(): layer {layer.name} is stateful: its state would depend on which worker saw "

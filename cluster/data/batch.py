@@ -22,8 +22,9 @@ _STORED = {"float64": "float32", "float128": "float32", "bool": "uint8", "uint32
 class Batch:
     """Examples of one part, for training or for the test.
 
-    x: (n, ...) inputs; y: (n, ...) targets; groups: (n,) whole numbers from 0, such as who was recorded, -1 where
-    unknown; weights: (n,) how much each example counts in training.
+    x: (n, ...) inputs; y: (n, ...) targets, in a classification (n,) or one class at each position, (n, positions);
+    groups: (n,) whole numbers from 0, such as who was recorded, -1 where unknown; weights: (n,) how much each example
+    counts in training.
     """
 
     x: NDArray[Any]
@@ -46,6 +47,40 @@ class Examples:
     standardized: bool
 
 
+class PositionsLook:
+    """Whether classes at several positions, (n, ..., positions), are rather one-hot classes or labels by mistake."""
+
+    def __init__(self) -> None:
+        self._shape: tuple[int, ...] | None = None
+        self._binary = self._one_hot = True
+
+    def take(self, y: NDArray[Any]) -> "PositionsLook":
+        """Look at some training targets too; at those with one class an example there is nothing to see."""
+        if y.ndim > 1 and self._binary:
+            self._shape = y.shape[1:]
+            self._binary = bool(((y == 0) | (y == 1)).all())
+            self._one_hot = self._one_hot and self._binary and bool((y.sum(-1) == 1).all())
+        return self
+
+    def refuse(self, where: str, labels: Sequence[str] | None) -> None:
+        """Raises DataError where all targets were 0 and 1, and the names of the classes do not say what they are."""
+        if self._shape is None or not self._binary:
+            return
+        if self._one_hot and (labels is None or len(labels) == self._shape[-1]):
+            remedy = f"one-hot classes: give y.argmax(axis={len(self._shape)})"
+        elif labels is None:
+            remedy = (
+                "say task multilabel if an example has any number of labels, or name both classes in labels if each "
+                "position has one"
+            )
+        else:
+            return
+        raise DataError(
+            f"{where}: expected one class an example, (examples,), or at each position, (examples, positions), got 0 "
+            f"and 1 of shape (examples, {', '.join(map(str, self._shape))}); {remedy}"
+        )
+
+
 class Gate:
     """Lets batches through as they are stored: one shape, one dtype, finite numbers, targets of the task.
 
@@ -61,6 +96,7 @@ class Gate:
         self._like: dict[str, NDArray[Any]] = {}
         self._rows = {False: 0, True: 0}
         self._classes: dict[bool, NDArray[np.int64]] = {}
+        self._positions = PositionsLook()
         self.weighted = False
         """Whether any training example had a weight."""
 
@@ -78,7 +114,9 @@ class Gate:
         for name, values in (("x", x), ("y", y)):
             self._same(name, values, part, first)
         if self._task == CLASSIFICATION:
-            counts = np.bincount(y)
+            if not batch.test:
+                self._positions.take(y)
+            counts = np.bincount(y.reshape(-1))
             before = self._classes.get(batch.test, counts[:0])
             self._classes[batch.test] = _longer(before, len(counts)) + _longer(counts, len(before))
         self._rows[batch.test] += len(x)
@@ -90,6 +128,8 @@ class Gate:
         for test, part in ((False, "train"), (True, "test")):
             if not self._rows[test]:
                 raise DataError(f"{self._where}: x_{part}: expected at least one example, got none; add some")
+        if self._task == CLASSIFICATION:
+            self._positions.refuse(f"{self._where}: y_train", self._labels)
         if self._labels is not None:
             return self._labels
         if self._task == REGRESSION:
@@ -131,9 +171,9 @@ def numbered(train: NDArray[np.integer], test: NDArray[np.integer], where: str) 
 
 
 def targets(y: NDArray[Any], where: str, first: int, task: str, labels: Sequence[str] | None) -> NDArray[Any]:
-    """Targets as they are stored: int32 (n,), uint8 (n, labels) or float32 (n, values); row `first` is the first.
+    """Targets as they are stored: int32 (n,) or (n, positions), uint8 (n, labels) or float32 (n, values).
 
-    Raises DataError for what are no targets of `task`.
+    Row `first` is the first. Raises DataError for what are no targets of `task`.
     """
     if task == REGRESSION:
         with np.errstate(over="ignore"):
@@ -148,22 +188,18 @@ def targets(y: NDArray[Any], where: str, first: int, task: str, labels: Sequence
             raise DataError(f"{where}: expected {len(labels)} columns, one a label, got {y.shape[1]}; name each label")
         _refuse(y, (y != 0) & (y != 1), where, first, "0 or 1", "give 1 to each label an example has")
         return y.astype(np.uint8, copy=False)
-    if y.ndim != 1:
-        raise DataError(f"{where}: expected one class an example, (examples,), got shape {y.shape}; {_remedy(y)}")
+    if not y.ndim or (y.ndim > 1 and y.shape[-1] <= 1):
+        remedy = "give y[:, 0]" if y.ndim == 2 else "give y[..., 0]"
+        raise DataError(
+            f"{where}: expected one class an example, (examples,), or at each position, (examples, positions), got "
+            f"shape {y.shape}; {remedy if y.ndim else 'give an array'}"
+        )
     if y.dtype.kind == "f":
         _refuse(y, y != np.floor(y), where, first, "a class, a whole number", "say task regression if it is a quantity")
     count = MOST_CLASSES if labels is None else len(labels)
     hint = "number classes from 0" if labels is None else "number classes from 0 as in labels"
     _refuse(y, (y < 0) | (y >= count), where, first, f"a class from 0 to {count - 1}", hint)
     return y.astype(np.int32, copy=False)
-
-
-def _remedy(y: NDArray[Any]) -> str:
-    if y.ndim == 2 and y.shape[1] == 1:
-        return "give y[:, 0]"
-    if y.ndim == 2 and y.size and ((y == 0) | (y == 1)).all() and (y.sum(1) != 1).any():
-        return "say task multilabel if an example has any number of labels"
-    return "one-hot classes: give y.argmax(axis=1)" if y.ndim == 2 else "say task regression if these are quantities"
 
 
 def _numbers(values: Any, where: str, first: int) -> NDArray[Any]:

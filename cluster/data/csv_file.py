@@ -16,6 +16,8 @@ from cluster.data.table_file import Chunk, TableFile, is_number, rows_at_once
 from cluster.errors import DataError
 
 DELIMITERS = ",;\t|"
+TEXTS_AT_ONCE = 32_000
+"""Values of a chunk, some 70 bytes each as a str of Python. Two chunks are there at a time: one read, one used."""
 LONGEST_LINE = 2**20
 """Of the first line, in characters."""
 
@@ -60,7 +62,7 @@ class CsvFile(TableFile):
     def chunks(self, columns: Sequence[str], report: Report = silent) -> Iterator[Chunk]:
         """See TableFile."""
         positions = {name: self.names.index(name) for name in columns}
-        at_once = rows_at_once(len(self.names))
+        at_once = rows_at_once(len(self.names), TEXTS_AT_ONCE)
         places: list[int] = []
         rows: list[list[str]] = []
 

@@ -54,7 +54,8 @@ class Dataset:
 
     Where `standardized` is true the inputs are in the source's own units (g and rad/s for phones) and the engine
     standardizes each channel, which is the last axis; where it is false models get them as they are.
-    `targets` are classes, int32 of shape (); labels, uint8 of shape (labels,), each 0 or 1; or float32 numbers.
+    `targets` are classes, int32 of shape () or one at each position, (positions,); labels, uint8 of shape (labels,),
+    each 0 or 1; or float32 numbers.
     `sha256` is over the prepared content, `source_sha256` over the bytes it was made from.
     """
 
@@ -102,6 +103,7 @@ class Dataset:
         """Whether the built-in networks can train on it: standardized float32 (steps, channels), each of one class."""
         return (
             self.task == CLASSIFICATION
+            and not self.targets.shape
             and self.standardized
             and self.inputs.dtype == "float32"
             and len(self.inputs.shape) == 2
@@ -130,6 +132,8 @@ class Dataset:
             return f"{rows} windows of {self.window_steps} x {self.channels}, {len(self.labels)} classes"
         shape = " x ".join(map(str, self.input_shape)) or "one number"
         what = {CLASSIFICATION: "classes", MULTILABEL: "labels", REGRESSION: "target values"}[self.task]
+        if self.task == CLASSIFICATION and self.targets.shape:
+            what += f" at {' x '.join(map(str, self.targets.shape))} positions"
         return f"{rows} examples of {shape} {self.inputs.dtype}, {self.outputs} {what}"
 
     def mapped(self, array: Array) -> "np.memmap[Any, np.dtype[Any]]":
@@ -146,13 +150,14 @@ class Dataset:
         return self.mapped(self.targets)
 
     def classes(self) -> NDArray[np.int32]:
-        """Class of each example of a classification, int32 (rows,), zero-based into `labels`.
+        """Class of each example of a classification, int32 (rows, *targets.shape), zero-based into `labels`.
 
         Raises ValueError for another task.
         """
         if self.task != CLASSIFICATION:
             raise ValueError(f"{self.source}: expected a classification, got {self.task}, which has no classes")
-        return np.fromfile(self.folder / self.targets.file, dtype="<i4")
+        classes = np.fromfile(self.folder / self.targets.file, dtype="<i4")
+        return classes.reshape(self.rows, *self.targets.shape)
 
     def subjects(self) -> NDArray[np.int32]:
         """Group of each example, such as who was recorded, int32 (rows,); -1 where the source does not say."""

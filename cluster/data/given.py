@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.data.batch import Batch, example_bytes, numbered, targets
+from cluster.data.batch import Batch, PositionsLook, example_bytes, numbered, targets
 from cluster.data.dataset import CLASSIFICATION, REGRESSION, TASKS
 from cluster.errors import DataError
 
 BATCH_BYTES = 4 * 2**20
-"""Of the inputs of one batch, about."""
+"""Of one batch, about."""
 MOST_ROWS = 4096
 
 
@@ -23,7 +23,8 @@ class Data:
     """Examples for training and for the test.
 
     x_train, x_test: (examples, ...) numbers; y_train, y_test: their targets: classes as whole numbers from 0 or as
-    text, (examples,); 0 or 1 for each label, (examples, labels); or numbers, (examples,) or (examples, ...).
+    text, (examples,) or one at each position, (examples, positions); 0 or 1 for each label, (examples, labels); or
+    numbers, (examples,) or (examples, ...).
     Instead of an array, x may be an iterator of pairs (x, y), one example each, or of `Batch`; y is None then.
     groups: (examples,) of training, such as who was recorded: validation holds out whole ones. labels: names of the
     classes or labels. weights: (examples,) of training, how much each counts.
@@ -67,7 +68,7 @@ def batches_of(
     beside = {name: None if (column := getattr(given, name)) is None else _column(column, len(x["train"]), name, where)
               for name in ("groups", "weights")}  # fmt: skip
     rows = {
-        part: max(1, min(MOST_ROWS, BATCH_BYTES // example_bytes(_array(values[:1], where))))
+        part: max(1, min(MOST_ROWS, BATCH_BYTES // (example_bytes(_array(values[:1], where)) + example_bytes(y[part]))))
         for part, values in x.items()
     }
     parts = (
@@ -174,29 +175,25 @@ def _targets(
     y = {part: _text(values) for part, values in y.items()}
     if task == CLASSIFICATION and y["train"].dtype.kind == "U":
         known = labels or tuple(map(str, np.unique(y["train"])))
-        number = _numbering(known)
-        return known, {
-            part: np.array(
-                [number(value, f"{where}: y_{part}[{row}]") for row, value in enumerate(values.tolist())], np.int32
-            )
-            for part, values in y.items()
-        }
+        return known, {part: _numbers(values, _numbering(known), f"{where}: y_{part}") for part, values in y.items()}
     for part, values in y.items():
         if values.dtype.kind not in "fiub":
             raise DataError(
                 f"{where}: y_{part}: expected numbers, got {values.dtype}; give numbers, or one text an example"
             )
         y[part] = targets(values, f"{where}: y_{part}", 0, task, labels)
+    if task == CLASSIFICATION:
+        PositionsLook().take(y["train"]).refuse(f"{where}: y_train", labels)
     if labels is not None or task == REGRESSION:
         return labels or (), y
     if task == CLASSIFICATION:
-        return numbered(np.bincount(y["train"]), np.bincount(y["test"]), where), y
+        return numbered(np.bincount(y["train"].reshape(-1)), np.bincount(y["test"].reshape(-1)), where), y
     return tuple(map(str, range(y["train"].shape[1]))), y
 
 
 def _text(values: NDArray[Any]) -> NDArray[Any]:
     """Text of pandas and of Python objects as text of numpy."""
-    if values.dtype.kind == "O" and values.ndim == 1 and all(isinstance(value, str) for value in values):
+    if values.dtype.kind == "O" and values.ndim and all(isinstance(value, str) for value in values.flat):
         return values.astype(str)
     return values
 
@@ -213,6 +210,15 @@ def _numbering(labels: Sequence[str]) -> Callable[[Any, str], int]:
         return numbers[value]
 
     return number
+
+
+def _numbers(values: NDArray[Any], number: Callable[[Any, str], int], where: str, first: int = 0) -> NDArray[np.int32]:
+    """The numbers of text classes, int32 in their shape; row `first` is the first."""
+    found = np.empty(values.shape, np.int32)
+    for index in np.ndindex(values.shape):
+        shown = ", ".join(map(str, (index[0] + first, *index[1:])))
+        found[index] = number(str(values[index]), f"{where}[{shown}]")
+    return found
 
 
 def _column(values: Any, rows: int, name: str, where: str) -> NDArray[Any]:
@@ -273,15 +279,16 @@ class _Stream:
     def _batch_targets(self, y: NDArray[Any]) -> NDArray[Any]:
         if y.dtype.kind != "U":
             return y
-        first = self._row - len(y)
-        return np.array([self._numbered(value, first + row) for row, value in enumerate(y.tolist())], np.int32)
+        return self._numbered(y, self._row - len(y))
 
-    def _numbered(self, value: str, row: int) -> int:
-        name = f"{self._where}: y_{self._part}[{row}]"
+    def _numbered(self, values: NDArray[Any], first: int) -> NDArray[np.int32]:
+        name = f"{self._where}: y_{self._part}"
         if self._number is None:
-            raise DataError(f"{name}: expected a number, got {value!r:.60}; name all classes in labels, which an "
-                            f"iterator does not say beforehand")  # fmt: skip
-        return self._number(value, name)
+            raise DataError(
+                f"{name}[{first}]: expected a number, got {str(values.flat[0])!r:.60}; name all classes in labels, "
+                f"which an iterator does not say beforehand"
+            )
+        return _numbers(values, self._number, name, first)
 
     def _add(self, item: Any) -> None:
         place = f"{self._part}[{self._row}]"
@@ -291,13 +298,14 @@ class _Stream:
                 f"{self._where}: x_{place}: expected a pair (x, y) or a Batch, got {got}; yield one of these"
             )
         x, y = (_array(value, f"{self._where}: {name}_{place}") for name, value in zip("xy", item, strict=True))
-        if self._task == CLASSIFICATION and y.ndim == 0 and y.dtype.kind == "U":
-            y = np.asarray(self._numbered(str(y), self._row))
-        if (self._task == CLASSIFICATION and y.ndim) or y.ndim > 1 or (y.ndim and x.ndim > 1 and len(x) == len(y)):
+        y = _text(y)
+        if y.ndim > 1 or (y.ndim and x.ndim > 1 and len(x) == len(y)):
             raise DataError(
                 f"{self._where}: y_{place}: expected the target of one example, got shape {y.shape}; yield one pair "
-                f"an example, or Batch(x, y) for many"
+                f"an example, or Batch(x, y) for many, also of one: Batch(x[None], y[None])"
             )
+        if self._task == CLASSIFICATION and y.dtype.kind == "U":
+            y = self._numbered(y[None], self._row)[0]
         if self._pairs and (x.shape, y.shape) != (self._pairs[0][0].shape, self._pairs[0][1].shape):
             before = self._pairs[0][0].shape, self._pairs[0][1].shape
             raise DataError(
@@ -305,7 +313,7 @@ class _Stream:
                 f"got {x.shape} and {y.shape}; give all examples one shape"
             )
         self._pairs.append((x, y))
-        self._bytes += x.nbytes
+        self._bytes += x.nbytes + y.nbytes
         self._row += 1
 
     def _gathered(self) -> Iterator[Batch]:

@@ -1,10 +1,10 @@
 """A user's own arrays in one `.npz`: windows of motion, or examples of any shape, read a few rows at a time.
 
 Windows, as `npz_windows` reads them, are what has three axes and neither `task` nor `standardized`. In all other
-files `x_train`, `x_test` are (examples, ...) numbers, and `y_train`, `y_test` are classes, (examples,), labels,
-(examples, labels), or values, (examples, ...): what `task` names, without it values where they are float and classes
-elsewhere. Optional besides `subject_train`, `subject_test` and `labels`: `weight_train`, (examples,); `task`, text;
-`standardized`, true or false.
+files `x_train`, `x_test` are (examples, ...) numbers, and `y_train`, `y_test` are classes, (examples,) or one at each
+position, (examples, positions), labels, (examples, labels), or values, (examples, ...): what `task` names, without it
+values where they are float and classes elsewhere. Optional besides `subject_train`, `subject_test` and `labels`:
+`weight_train`, (examples,); `task`, text; `standardized`, true or false.
 """
 
 import math
@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from cluster.data.archive import LARGEST_TOTAL_BYTES, one_line
-from cluster.data.batch import Batch, Examples
+from cluster.data.batch import Batch, Examples, PositionsLook
 from cluster.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from cluster.data.given import BATCH_BYTES, MOST_ROWS, Batches
 from cluster.data.npz_windows import (
@@ -126,10 +126,11 @@ def _holds_windows(path: Path) -> bool:
         if {"task", "standardized", "weight_train"} & names:
             return False
         try:
-            rows = _Rows(path, archive.zip, "x_train")
+            x, y = (_Rows(path, archive.zip, name) for name in ("x_train", "y_train"))
         except DataError:
             return True
-        return len(rows.shape) == _WINDOW_AXES and _unpacked(archive.zip) <= LARGEST_TOTAL_BYTES
+        by_step = len(y.shape) == 2 and y.dtype.kind in "iuU" and y.shape[1:] == x.shape[1:2]
+        return len(x.shape) == _WINDOW_AXES and not by_step and _unpacked(archive.zip) <= LARGEST_TOTAL_BYTES
 
 
 def _unpacked(archive: zipfile.ZipFile) -> int:
@@ -175,8 +176,10 @@ def _targets(
 ) -> tuple[dict[str, NDArray[Any]], tuple[str, ...] | None]:
     train = len(arrays["x_train"])
     if task == CLASSIFICATION:
-        labels, classes = classes_of(path, arrays)
-        absent = np.flatnonzero(np.bincount(classes[:train], minlength=len(labels)) == 0)
+        if arrays["y_train"].dtype.kind in "fiub":
+            PositionsLook().take(arrays["y_train"]).refuse(f"{path}: y_train", labels_of(path, arrays))
+        labels, classes = classes_of(path, arrays, positions=True)
+        absent = np.flatnonzero(np.bincount(classes[:train].reshape(-1), minlength=len(labels)) == 0)
         if absent.size:
             raise DataError(
                 f"{path}: class {absent[0]} ({labels[absent[0]]!r}) has no training example; add some, or "

@@ -125,9 +125,13 @@ def _windows(path: Path, arrays: Mapping[str, NDArray[Any]], part: str) -> NDArr
     return narrow
 
 
-def _column(path: Path, arrays: Mapping[str, NDArray[Any]], kind: str, part: str) -> NDArray[Any]:
+def _column(
+    path: Path, arrays: Mapping[str, NDArray[Any]], kind: str, part: str, *, positions: bool = False
+) -> NDArray[Any]:
     name = f"{kind}_{part}"
     column, windows = arrays[name], len(arrays[f"x_{part}"])
+    if positions and column.ndim > 1 and column.shape[0] == windows and column.shape[-1] > 1:
+        return column
     if column.shape != (windows,):
         hint = "; one-hot classes: save y.argmax(axis=1)" if kind == "y" and column.ndim == 2 else ""
         raise DataError(
@@ -139,17 +143,33 @@ def _column(path: Path, arrays: Mapping[str, NDArray[Any]], kind: str, part: str
 def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.int32]:
     if column.dtype.kind not in "iub" and not (column.dtype.kind == "f" and (column == np.floor(column)).all()):
         raise DataError(f"{path}: {name}: expected whole numbers, got {column.dtype}; convert it with astype(int)")
-    wrong = np.flatnonzero((column < 0) | (column > LARGEST_INTEGER))
-    if wrong.size:
-        raise DataError(
-            f"{path}: {name}[{wrong[0]}]: expected 0 to {LARGEST_INTEGER}, got {column[wrong[0]]}; number from 0"
-        )
+    wrong = (column < 0) | (column > LARGEST_INTEGER)
+    if wrong.any():
+        place, got = _first(column, wrong)
+        raise DataError(f"{path}: {name}{place}: expected 0 to {LARGEST_INTEGER}, got {got}; number from 0")
     return column.astype(np.int32)
 
 
-def classes_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Names of the classes, and the class of each row of both parts, int32. Raises DataError naming the index."""
-    columns = {part: _column(path, arrays, "y", part) for part in ("train", "test")}
+def _first(column: NDArray[Any], wrong: NDArray[np.bool_]) -> tuple[str, Any]:
+    """Where the first wrong value stands, as `[row, position]`, and the value."""
+    index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    return f"[{', '.join(map(str, index))}]", column[index]
+
+
+def classes_of(
+    path: Path, arrays: Mapping[str, NDArray[Any]], *, positions: bool = False
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Names of the classes, and the class of each row of both parts, int32. Raises DataError naming the index.
+
+    With `positions` a row may have one class at each of its positions.
+    """
+    columns = {part: _column(path, arrays, "y", part, positions=positions) for part in ("train", "test")}
+    shapes = {part: column.shape[1:] for part, column in columns.items()}
+    if shapes["train"] != shapes["test"]:
+        raise DataError(
+            f"{path}: y_test: expected classes of shape {shapes['train']} an example as in y_train, got "
+            f"{shapes['test']}; give both one shape"
+        )
     kinds = {part: column.dtype.kind == "U" for part, column in columns.items()}
     if kinds["train"] != kinds["test"]:
         raise DataError(f"{path}: y_test: expected {columns['train'].dtype} as in y_train, got {columns['test'].dtype}")
@@ -163,11 +183,12 @@ def classes_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[st
     names = labels or tuple(str(value) for value in known)
     numbers = []
     for part, column in columns.items():
-        unknown = np.flatnonzero(~np.isin(column, known))
-        if unknown.size:
+        unknown = ~np.isin(column, known)
+        if unknown.any():
+            place, got = _first(column, unknown)
             raise DataError(
-                f"{path}: y_{part}[{unknown[0]}]: expected one of {', '.join(map(str, known[:20]))}, got "
-                f"{column[unknown[0]]}; {'number classes from 0 as in labels' if labels else 'train on that class too'}"
+                f"{path}: y_{part}{place}: expected one of {', '.join(map(str, known[:20]))}, got "
+                f"{got}; {'number classes from 0 as in labels' if labels else 'train on that class too'}"
             )
         order = np.argsort(known)
         numbers.append(order[np.searchsorted(known, column, sorter=order)])

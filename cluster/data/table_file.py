@@ -68,9 +68,9 @@ class TableFile(ABC):
         return found
 
 
-def rows_at_once(columns: int) -> int:
-    """Rows of a chunk with so many columns."""
-    return max(1, min(MOST_ROWS, VALUES_AT_ONCE // max(1, columns)))
+def rows_at_once(columns: int, values: int = VALUES_AT_ONCE) -> int:
+    """Rows of a chunk with so many columns, and at most so many values."""
+    return max(1, min(MOST_ROWS, values // max(1, columns)))
 
 
 def is_number(text: str) -> bool:

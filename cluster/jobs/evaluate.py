@@ -187,6 +187,12 @@ class EvaluateRun(Job):
                 f"{', '.join(model.labels)}; {dataset.source} has {shown(dataset.input_shape)} of "
                 f"{', '.join(dataset.labels)}: evaluate it on data like that it was trained on (--data)"
             )
+        if isinstance(model.network, AppNetwork) and model.network.kind.target_shape != dataset.targets.shape:
+            raise UsageError(
+                f"{run}: the model is for targets of {shown(model.network.kind.target_shape)} an example; "
+                f"{dataset.source} has {shown(dataset.targets.shape)}: evaluate it on data like that it was trained "
+                "on (--data)"
+            )
         try:
             model.network.layout.shards(len(self.inventory.of_role("ps")))
         except ValueError as refused:

@@ -96,7 +96,8 @@ class TrainRun(Job):
         )
         self.unit, self.task_type = self.dataset.unit, self.dataset.task
         known = slice(self.dataset.train_windows)
-        classes = self.dataset.classes()[known] if self.dataset.task == CLASSIFICATION else None
+        one_each = self.dataset.task == CLASSIFICATION and not self.dataset.targets.shape
+        classes = self.dataset.classes()[known] if one_each else None
         self.train_rows, self.validation_rows = split_validation(
             self.dataset.subjects()[known], job.validation_subjects, job.seed, classes
         )

@@ -49,17 +49,22 @@ class Objective(ABC):
     metrics: Callable[[Any, Any], Mapping[str, Any]] | None = None
 
     def losses(self, targets: Any, answers: Any, *, smoothing: float = 0.0) -> Any:
-        """Loss of each example, float32 (n,). `smoothing` spreads that share of each label over all classes.
+        """Loss of each example, float32 (n,): the mean over its positions. See `losses_at`."""
+        return over_positions(self.losses_at(targets, answers, smoothing=smoothing))
 
-        Raises UsageError if the app's own loss does not answer with one value an example.
+    def losses_at(self, targets: Any, answers: Any, *, smoothing: float = 0.0) -> Any:
+        """Loss of each example, float32 (n,), or of each of its positions, (n, ...).
+
+        `smoothing` spreads that share of each label over all classes. Raises UsageError if the app's own loss does not
+        answer with one value an example or position.
         """
         if self.loss is None:
             return self._losses(targets, answers, smoothing)
-        return _an_example("loss", self.loss(targets, answers))
+        return _of_examples("loss", self.loss(targets, answers))
 
     @abstractmethod
     def _losses(self, targets: Any, answers: Any, smoothing: float) -> Any:
-        """The task's usual loss."""
+        """The task's usual loss, of each example or position."""
 
     @abstractmethod
     def hits(self, targets: Any, answers: Any) -> Any:
@@ -73,7 +78,8 @@ class Objective(ABC):
             **self._sums(targets, answers, counts),
         }
         for name, values in self._own(targets, answers).items():
-            found[f"{OWN}{name}"] = tf.reduce_sum(_an_example(f"metrics: {name}", values) * counts)
+            each = over_positions(_of_examples(f"metrics: {name}", values))
+            found[f"{OWN}{name}"] = tf.reduce_sum(each * counts)
         return found
 
     def _own(self, targets: Any, answers: Any) -> Mapping[str, Any]:
@@ -122,7 +128,8 @@ class Objective(ABC):
 class Classification(Objective):
     """One of `outputs` classes for each example, or for each position of it; answers have one more axis than targets.
 
-    Loss: cross-entropy. Figures: accuracy; precision, recall and F1 by class.
+    Loss: cross-entropy, the mean over the positions. Figures: accuracy; precision, recall and F1 by class; each
+    position counts as an example does.
     """
 
     task = "classification"
@@ -134,22 +141,24 @@ class Classification(Objective):
             # As Keras: with a sigmoid a class the loss would otherwise be least where every class is certain.
             shares = tf.math.divide_no_nan(answers, tf.reduce_sum(answers, -1, keepdims=True))
             shares = tf.clip_by_value(shares, SMALLEST_PROBABILITY, 1.0)
-            return _over_positions(-tf.reduce_sum(labels * tf.math.log(shares), -1))
-        return _over_positions(tf.nn.softmax_cross_entropy_with_logits(labels, answers))
+            return -tf.reduce_sum(labels * tf.math.log(shares), -1)
+        return tf.nn.softmax_cross_entropy_with_logits(labels, answers)
 
     def hits(self, targets: Any, answers: Any) -> Any:
         """See Objective."""
         right = tf.cast(tf.equal(tf.argmax(answers, -1, tf.int32), tf.cast(targets, tf.int32)), tf.float32)
-        return tf.reduce_sum(_over_positions(right))
+        return tf.reduce_sum(over_positions(right))
 
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
         predicted = tf.argmax(answers, -1, tf.int32)
-        each = tf.reshape(counts, [-1] + [1] * (len(targets.shape) - 1)) * tf.ones_like(predicted, tf.float32)
+        # A chunk of images has more positions than float32 counts exactly.
+        each = tf.cast(tf.reshape(counts, [-1] + [1] * (len(targets.shape) - 1)), tf.float64)
+        each *= tf.ones_like(predicted, tf.float64)
         flat = [tf.reshape(values, [-1]) for values in (tf.cast(targets, tf.int32), predicted, each)]
         if self._has_matrix:
-            confusion = tf.math.confusion_matrix(flat[0], flat[1], self.outputs, weights=flat[2], dtype=tf.float32)
+            confusion = tf.math.confusion_matrix(flat[0], flat[1], self.outputs, weights=flat[2], dtype=tf.float64)
             return {CONFUSION: confusion}
-        right = tf.cast(tf.equal(flat[0], flat[1]), tf.float32) * flat[2]
+        right = tf.cast(tf.equal(flat[0], flat[1]), tf.float64) * flat[2]
         counted = {"hits": (flat[0], right), "true": (flat[0], flat[2]), "predicted": (flat[1], flat[2])}
         return {
             name: tf.math.unsorted_segment_sum(weights, classes, self.outputs)
@@ -299,13 +308,13 @@ def _right_wrong_missed(sums: Values) -> list[tuple[int, int, int]]:
     return [(int(right), int(wrong), int(missed)) for right, wrong, missed in zip(*columns, strict=True)]
 
 
-def _over_positions(values: Any) -> Any:
+def over_positions(values: Any) -> Any:
     """The mean over all axes but the first."""
     return values if len(values.shape) == 1 else tf.reduce_mean(values, range(1, len(values.shape)))
 
 
-def _an_example(what: str, values: Any) -> Any:
-    """An app's values as one float32 an example, (n,)."""
+def _of_examples(what: str, values: Any) -> Any:
+    """An app's values as float32, (n,) or (n, ...)."""
     expected = f"{what}(): expected one value for each example, shape (batch,), got"
     try:
         found = tf.cast(tf.convert_to_tensor(values), tf.float32)
@@ -321,7 +330,7 @@ def _an_example(what: str, values: Any) -> Any:
             f"{expected} one number for the whole batch: leave out the mean over the batch (in a Keras loss: "
             "reduction=None)"
         )
-    return _over_positions(found)
+    return found
 
 
 def _by_class(hits: NDArray[np.float64], true: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, float]:

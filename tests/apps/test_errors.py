@@ -1,5 +1,6 @@
 """What is wrong with an app is one line: file, line or function, what was expected, what came, what to do."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from cluster.apps.networks import AppNetwork, Kind, network_of
 from cluster.data.dataset import Array, Dataset
 from cluster.data.examples import batches_of, write_examples
 from cluster.errors import UsageError
+
+import keras  # isort: skip
 
 KERAS = "import keras\nfrom keras import layers\nimport numpy as np\nimport tensorflow as tf\n"
 DENSE = """
@@ -50,7 +53,22 @@ BROKEN: dict[str, tuple[str, str]] = {
         KERAS + "def model(i, o):\n    return keras.Sequential([keras.Input(i), layers.Flatten()])\n",
         r"no weight to train",
     ),
-    "half-precision weights": (KERAS + DENSE.replace("(outputs)]", "(outputs, dtype='float16')]"), r"mixed_float16"),
+    "half-precision weights": (
+        KERAS + DENSE.replace("(outputs)]", "(outputs, dtype='float16')]"), r"expected float32 .*mixed_bfloat16"
+    ),
+    "a layer in float16": (
+        KERAS + DENSE.replace("(outputs)]", "(outputs, dtype='mixed_float16', name='last')]"),
+        r"layer last computes in float16.*mixed_bfloat16",
+    ),
+    "everything in float16": (
+        KERAS + DENSE.replace("):\n", "):\n    keras.config.set_dtype_policy('mixed_float16')\n"),
+        r"computes in float16.*mixed_bfloat16",
+    ),
+    "one answer for several positions": (
+        KERAS + DENSE + "def data(folder):\n    x, y = np.zeros((9, 5)), np.arange(45).reshape(9, 5) % 3\n"
+        "    return {'x_train': x, 'y_train': y, 'x_test': x, 'y_test': y}\n",
+        r"\(batch, 5, 3\) for 3 classes at 5 positions \(task classification\), got \(batch, 3\)",
+    ),
     "a stateful layer": (
         KERAS + "def model(i, o):\n    x = keras.Input(batch_shape=(2, *i))\n"
         "    return keras.Model(x, layers.Dense(o)(layers.LSTM(4, stateful=True)(x)))\n",
@@ -141,6 +159,14 @@ def prepared(path: Path, cache: Path) -> AppNetwork:
         with app.blamed("data"):
             dataset = write_examples(batches, cache, name="app", source=f"{path}: data()", labels=labels)
     return network_of(app, Kind.of(dataset), seed=1)
+
+
+@pytest.fixture(autouse=True)
+def policy() -> Iterator[None]:
+    """That of Keras, which an app may set for all of a process."""
+    before = keras.config.dtype_policy()
+    yield
+    keras.config.set_dtype_policy(before)
 
 
 @pytest.mark.parametrize("what", BROKEN)

@@ -1,4 +1,4 @@
-"""Ten Keras models built from all usual layers, each with the shape of its examples and its number of outputs."""
+"""Eleven Keras models built from all usual layers, each with the shape of its examples and its number of outputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,6 +54,15 @@ def windows(input_shape: tuple[int, ...], outputs: int) -> Any:
     hidden = layers.Bidirectional(layers.LSTM(6, return_sequences=True))(layers.Dropout(0.2)(hidden))
     hidden = layers.Add()([hidden, layers.MultiHeadAttention(2, 6)(hidden, hidden)])
     return keras.Model(inputs, layers.Dense(outputs)(layers.GlobalAveragePooling1D()(hidden)))
+
+
+def tags(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """A number for each class of each position: a causal convolution and a recurrent layer of sequences."""
+    return keras.Sequential([
+        keras.Input(input_shape, dtype="int32"), layers.Embedding(20, 8),
+        layers.Conv1D(8, 3, padding="causal", activation="relu"), layers.GRU(6, return_sequences=True),
+        layers.TimeDistributed(layers.Dense(outputs)),
+    ])  # fmt: skip
 
 
 def text(input_shape: tuple[int, ...], outputs: int) -> Any:
@@ -153,5 +162,8 @@ MODELS: dict[str, tuple[Maker, tuple[int, ...], str]] = {
     "frozen": (frozen, (12,), "float32"),
     "mixed": (mixed, (12,), "float32"),
     "transformer": (transformer, (10, 4), "float32"),
+    "tags": (tags, (10,), "int32"),
 }
 """By name: the function, the shape of an example and its type."""
+POSITIONS = {"tags": (10,)}
+"""Shape of the targets of one example, where it has a class at each position."""

@@ -105,6 +105,43 @@ def test_labels_and_numbers_as_targets(tmp_path: Path) -> None:
         curve.classes()
 
 
+WORDS = RANDOM.integers(0, 9, (30, 5)).astype(np.int32)
+TAGS = WORDS % 3
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 2)])
+def test_a_class_at_each_position(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    y = np.arange(30 * np.prod(shape)).reshape(30, *shape) % 3
+    dataset = written(data(y_train=y[:20], y_test=y[20:], weights=np.ones(20)), tmp_path)
+    assert (dataset.targets.dtype, dataset.targets.shape, dataset.labels) == ("int32", shape, ("0", "1", "2"))
+    np.testing.assert_array_equal(dataset.classes(), y)
+    assert dataset.summary().endswith(f"3 classes at {' x '.join(map(str, shape))} positions")
+    assert open_prepared(dataset.folder) == dataset
+    words = np.array(["ape", "bee", "cat"], object)[y]
+    named = written(data(y_train=words[:20], y_test=words[20:]), tmp_path)
+    assert named.labels == ("ape", "bee", "cat")
+    np.testing.assert_array_equal(named.classes(), y)
+
+
+def test_positions_of_windows_and_of_iterators(tmp_path: Path) -> None:
+    whole = written(data(x_train=WORDS[:20], y_train=TAGS[:20], x_test=WORDS[20:], y_test=TAGS[20:]), tmp_path)
+    parts = slice(20), slice(20, None)
+    pairs = [iter(zip(WORDS[part], TAGS[part], strict=True)) for part in parts]
+    batches = (Batch(WORDS[part], TAGS[part], test=part.stop is None) for part in parts)
+    assert written(Data(pairs[0], None, pairs[1]), tmp_path) == written(Data(batches), tmp_path) == whole
+    motion = RANDOM.normal(size=(30, 5, 3))
+    made = written(data(x_train=motion[:20], y_train=TAGS[:20], x_test=motion[20:], y_test=TAGS[20:]), tmp_path,
+                   standardized=True)  # fmt: skip
+    assert not made.holds_windows, "or the built-in networks would take them"
+    assert open_prepared(made.folder) == made
+
+
+def test_two_classes_at_each_position_need_their_names(tmp_path: Path) -> None:
+    y = TAGS % 2
+    made = written(data(y_train=y[:20], y_test=y[20:], labels=["no", "yes"]), tmp_path)
+    assert (made.targets.shape, made.labels) == ((5,), ("no", "yes"))
+
+
 def nan_at(x: Any, *index: int) -> Any:
     x = x.astype(float)
     x[index] = np.nan
@@ -137,7 +174,34 @@ BAD: dict[str, tuple[Callable[[], Any], str, str]] = {
     "one-hot": (
         lambda: data(y_train=np.eye(3)[CLASSES[:20]]), "classification", r"y_train: .* one-hot .*argmax\(axis=1\)"
     ),
-    "many labels": (lambda: data(y_train=np.ones((20, 3))), "classification", "say task multilabel"),
+    "one-hot at positions": (
+        lambda: data(y_train=np.eye(3)[TAGS[:20]]), "classification", r"one-hot .*argmax\(axis=2\)"
+    ),
+    "one-hot in batches": (
+        lambda: Data(iter([Batch(IMAGES, np.eye(3)[CLASSES]), Batch(IMAGES, np.eye(3)[CLASSES], test=True)]),
+                     labels=list("abc")),
+        "classification", r"y_train: .* one-hot .*argmax\(axis=1\)",
+    ),
+    "many labels": (lambda: data(y_train=np.ones((20, 3))), "classification", "say task multilabel .* name both"),
+    "other positions": (
+        lambda: data(y_train=TAGS[:20], y_test=TAGS[20:, 1:]), "classification",
+        r"y_test\[0\]: expected shape \(5,\) as in the examples before, got \(4,\)",
+    ),
+    "a class too many at a position": (
+        lambda: data(y_train=TAGS[:20], y_test=TAGS[20:], labels=["a", "b"]), "classification",
+        r"y_train\[\d+, \d\]: expected a class from 0 to 1, got 2",
+    ),
+    "an unknown text at a position": (
+        lambda: data(y_train=np.array(list("abc"))[TAGS[:20]], y_test=np.full((10, 5), "d")), "classification",
+        r"y_test\[0, 0\]: expected one of a, b, c, got 'd'",
+    ),
+    "a mask with channels": (
+        lambda: data(y_train=np.zeros((20, 5, 4, 1), int)), "classification", r"give y\[\.\.\., 0\]"
+    ),
+    "one sequence of vectors as a pair": (
+        lambda: Data(iter([(np.zeros((5, 2)), TAGS[0])])), "classification",
+        r"also of one: Batch\(x\[None\], y\[None\]\)",
+    ),
     "a column": (lambda: data(y_train=CLASSES[:20, None]), "classification", r"give y\[:, 0\]"),
     "half a class": (lambda: data(y_train=CLASSES[:20] / 2), "classification", r"y_train\[1\]: .* got 0.5; say task"),
     "a class below 0": (lambda: data(y_test=CLASSES[20:] - 1), "classification", r"y_test\[1\]: .* got -1; number"),

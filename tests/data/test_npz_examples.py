@@ -71,6 +71,33 @@ def test_values_labels_and_weights(tmp_path: Path) -> None:
     assert read(tmp_path / "windows.npz", tmp_path / "cache", windows).task == "regression"
 
 
+def test_a_class_at_each_position(tmp_path: Path) -> None:
+    y = np.arange(18 * 16).reshape(18, 16) % 3
+    for x in (RANDOM.integers(0, 9, (18, 16)), RANDOM.normal(size=(18, 16, 3)).astype("float32")):
+        tags = {"x_train": x[:12], "y_train": y[:12], "x_test": x[12:], "y_test": y[12:]}
+        found = read(tmp_path / "tags.npz", tmp_path / "cache", tags)
+        assert (found.task, found.targets.shape, found.standardized) == ("classification", (16,), False)
+        np.testing.assert_array_equal(found.classes(), y)
+        names = np.array(["x", "y", "z"])
+        spoken = read(
+            tmp_path / "words.npz", tmp_path / "cache", tags | {"y_train": names[y[:12]], "y_test": names[y[12:]]}
+        )
+        assert spoken.labels == ("x", "y", "z")
+        np.testing.assert_array_equal(spoken.classes(), y)
+    with pytest.raises(DataError, match=r"y_test\[1, 2\]: expected one of 0, 1, 2, got 7"):
+        read(
+            tmp_path / "tags.npz",
+            tmp_path / "cache",
+            tags | {"y_test": np.where(np.arange(96).reshape(6, 16) == 18, 7, y[12:])},
+        )
+    with pytest.raises(
+        DataError, match=r"y_test: expected classes of shape \(16,\) an example as in y_train, got \(4,\)"
+    ):
+        read(tmp_path / "tags.npz", tmp_path / "cache", tags | {"y_test": y[12:, :4]})
+    with pytest.raises(DataError, match=r"y_train: .* got 0 and 1 .* name both classes in labels"):
+        read(tmp_path / "tags.npz", tmp_path / "cache", tags | {"y_train": y[:12] % 2, "y_test": y[12:] % 2})
+
+
 def put(name: str, value: Any) -> Callable[[Arrays], None]:
     def damage(content: Arrays) -> None:
         content[name] = value
@@ -93,7 +120,7 @@ def put(name: str, value: Any) -> Callable[[Arrays], None]:
             "got columns; save np.ascontiguousarray",
         ),
         (put("y_train", np.arange(11)), "y_train: expected shape (12,), one for each"),
-        (put("y_train", np.eye(3)[np.arange(12) % 3]), "one-hot classes: save y.argmax(axis=1)"),
+        (put("y_train", np.eye(3)[np.arange(12) % 3]), "one-hot classes: give y.argmax(axis=1)"),
         (put("y_train", np.array([None] * 12)), "y_train: cannot be read"),
         (put("y_test", np.full(6, 3)), "y_test[0]: expected one of 0, 1, 2, got 3"),
         (put("labels", np.array(list("abcd"))), "class 3 ('d') has no training example"),

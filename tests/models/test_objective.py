@@ -60,6 +60,12 @@ def test_a_class_at_each_position() -> None:
     found = objective.figures(sums)
     assert found["accuracy"] == pytest.approx((answers.argmax(-1) == targets).mean())
     assert objective.confusion(sums).sum() == COUNT * 5
+    np.testing.assert_array_equal(
+        objective.confusion(sums), metrics.confusion_matrix(targets.ravel(), answers.argmax(-1).ravel())
+    )
+    entropy = keras.losses.sparse_categorical_crossentropy(targets, answers, from_logits=True)
+    assert found["loss"] == pytest.approx(float(np.mean(entropy)), rel=1e-5)
+    assert objective.losses_at(tf.constant(targets), tf.constant(answers, tf.float32)).shape == (COUNT, 5)
 
 
 @pytest.mark.parametrize("probabilities", [False, True])

@@ -26,7 +26,7 @@ def data(
     folder: Path, labels: tuple[str, ...], classes: NDArray[np.integer], own: NDArray[np.floating] | None = None,
     task: str = CLASSIFICATION,
 ) -> Dataset:  # fmt: skip
-    """A data set of which only the classes and the weights are there."""
+    """A data set of which only the classes, (n,) or (n, positions), and the weights are there."""
     classes.astype("<i4").tofile(folder / "classes.i32")
     weights = None
     if own is not None:
@@ -34,7 +34,7 @@ def data(
         weights = Array("weights.f32", "float32", ())
     return Dataset(
         "made", "made", "", folder, labels, len(classes), 0, "", Array("windows.f32", "float32", (STEPS, CHANNELS)),
-        Array("classes.i32", "int32", ()), task=task, weights=weights,
+        Array("classes.i32", "int32", classes.shape[1:]), task=task, weights=weights,
     )  # fmt: skip
 
 
@@ -85,6 +85,21 @@ def test_the_mean_is_that_of_the_examples(tmp_path: Path) -> None:
     assert LossWeights.of(None, made, ALL).mean == pytest.approx(2.0)
     both = LossWeights.of({"WALKING": 2.0}, made, ALL)
     assert both.mean == pytest.approx(float((np.where(CLASSES == 0, 2.0, 1.0) * own).mean()))
+
+
+def test_positions_weigh_by_their_own_classes(tmp_path: Path) -> None:
+    classes, own = np.array([[0, 0, 1], [0, 2, 2]]), np.array([2.0, 0.5])
+    made = data(tmp_path, LABELS[:3], classes, own)
+    found = LossWeights.of("balanced", made, np.arange(2))
+    table = table_of(found)
+    np.testing.assert_allclose(table, [6 / 9, 2.0, 1.0], rtol=1e-6)
+    assert found.mean == pytest.approx(float((table[classes].mean(1) * own).mean()))
+    losses = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    each = weighted(losses, tf.constant(classes), table, tf.constant(own, tf.float32))
+    np.testing.assert_allclose(each, (losses.numpy() * table[classes]).mean(1) * own, rtol=1e-6)
+    np.testing.assert_allclose(weighted(losses, tf.constant(classes), None, None), [2.0, 5.0])
+    with pytest.raises(UsageError, match=r"class_weights: expected loss\(\) to answer with a value for each position"):
+        weighted(losses[:, 0], tf.constant(classes), table, None)
 
 
 def test_losses_stay_the_same_tensor_where_nothing_is_weighted() -> None:
