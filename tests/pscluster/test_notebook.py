@@ -16,7 +16,7 @@ NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 
 def executed(folder: Path) -> list[dict[str, str]]:
     """What each of its code cells shows, by type of content or name of stream."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=110, resources={"metadata": {"path": str(folder)}}).execute()
     return [_shown(cell.outputs) for cell in notebook.cells if cell.cell_type == "code"]
 
