@@ -6,6 +6,7 @@ Python and run when it is read. What the function's source needs from its module
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from cluster.data.batch import Gate
+from cluster.data.dataset import CLASSIFICATION
+from cluster.data.given import batches_of
 from cluster.errors import DataError, UsageError
 from cluster.user_cache import user_cache
 from pscluster.function_source import Source, source_of
@@ -76,6 +80,8 @@ def app_of(parts: AppParts, cache: Path | None = None) -> App:
     if named and extras:
         raise UsageError(f"{extras[0]}: belongs to a model that is a function; an app has it in its app.py")
     arrays = None if parts.data is None or isinstance(parts.data, str | Path) else arrays_of(parts.data)
+    if arrays is not None:
+        _refuse_unfit(arrays, parts.task)
     place = [] if parts.data is None or arrays is not None else ["--data", os.fspath(parts.data)]
     if named:
         if arrays is not None:
@@ -113,6 +119,15 @@ def arrays_of(given: Any) -> dict[str, np.ndarray[Any, Any]]:
     return arrays
 
 
+def _refuse_unfit(arrays: dict[str, np.ndarray[Any, Any]], task: str | None) -> None:
+    """What the job would refuse, before one is begun. Raises DataError with its words."""
+    batches, labels = batches_of(arrays, task or CLASSIFICATION, "data")
+    gate = Gate("data", task or CLASSIFICATION, labels)
+    for batch in batches:
+        gate.passed(batch)
+    gate.labels()
+
+
 def _named(model: str | Path | None) -> list[str]:
     if model is None:
         return []
@@ -139,18 +154,19 @@ def _written(parts: AppParts, arrays: dict[str, np.ndarray[Any, Any]] | None, ap
             store.mkdir()
             for name, array in arrays.items():
                 np.save(store / f"{name}.npy", array, allow_pickle=False)
-        folder = _moved(app, apps)
-        return folder, _moved(store, apps) if large else None
+        name = re.sub(r"[^A-Za-z0-9_]", "", str(getattr(parts.model, "__name__", None) or parts.model.name))[:40]
+        folder = _moved(app, apps, name or "app")
+        return folder, _moved(store, apps, "arrays") if large else None
 
 
-def _moved(made: Path, apps: Path) -> Path:
+def _moved(made: Path, apps: Path, name: str) -> Path:
     digest = hashlib.sha256()
     for file in sorted(path for path in made.rglob("*") if path.is_file()):
         digest.update(f"{file.relative_to(made)} {file.stat().st_size}\n".encode())
         with file.open("rb") as stream:
             while piece := stream.read(1 << 20):
                 digest.update(piece)
-    place = apps / digest.hexdigest()[:16]
+    place = apps / f"{name}-{digest.hexdigest()[:16]}"  # a run shows it as the model's name
     try:
         made.rename(place)
     except OSError:

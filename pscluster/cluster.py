@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from cluster.errors import ClusterError, UsageError
 from pscluster.app_folder import AppParts, app_of
-from pscluster.commands import run, show
+from pscluster.commands import Cancelled, run, show
 from pscluster.run import Run
 
 STATUS_KNOWN = (0, 3)
@@ -98,7 +98,8 @@ class Cluster:
         `task` belong to a model that is a function. All other settings are keys of `jobs.train` in the inventory, e.g.
         `mode="sync"`, `epochs=5`, `batch_size=64`, `codec="fp16"`.
 
-        Raises UsageError for what cannot be trained as given, Cancelled on Ctrl-C, else ClusterError.
+        Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on Ctrl-C, whose `run`
+        is the result so far, else ClusterError: without a running cluster (`with` starts one), or when the job fails.
         """
         parts = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
         app = app_of(AppParts(model, data, **parts))
@@ -106,7 +107,12 @@ class Cluster:
         words += [word for key, value in settings.items() for word in ("--set", _override(key, value))]
         words += [] if chaos is None else ["--chaos", chaos]
         words += [] if not resume else ["--resume"] if resume is True else ["--resume", "--run", str(resume)]
-        return Run(_folder(run(words, self._report)))
+        try:
+            return Run(_folder(run(words, self._report)))
+        except Cancelled as ended:
+            if isinstance(ended.answer, dict) and "result_path" in ended.answer:
+                ended.run = Run(_folder(ended.answer))
+            raise
 
     def __repr__(self) -> str:
         return f"Cluster({str(self.inventory)!r})"

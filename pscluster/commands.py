@@ -8,20 +8,28 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say
 from deploy.common.project import die_with_parent, environment_for_any_folder, module_command
+
+if TYPE_CHECKING:
+    from pscluster.run import Run
 
 LONGEST_LINE = 4000
 """Characters of a line that an error repeats."""
 
 
 class Cancelled(ClusterError):
-    """A person ended the job, which may have left a result so far."""
+    """A person ended the job. `run` is what it left so far, None where it left nothing."""
 
     exit_code = ExitCode.CANCELLED
+
+    def __init__(self, text: str, answer: Any = None) -> None:
+        super().__init__(text)
+        self.answer = answer
+        self.run: Run | None = None
 
 
 def show(line: str) -> None:
@@ -50,19 +58,26 @@ def run(words: Sequence[str], report: Callable[[str], None] = show, accept: Sequ
         )
         assert child.stderr is not None
         with child.stderr:
-            last = _watched(child, child.stderr, report)
+            last, interrupted = _watched(child, child.stderr, report)
         answer.seek(0)
-        printed = answer.read().decode(errors="replace").strip()
-    if child.returncode not in accept:
-        raise _error(child.returncode, last or f"pscluster {' '.join(words[:2])}: exit code {child.returncode}")
+        printed = _answer(answer.read().decode(errors="replace").strip())
+    code = child.returncode
+    if interrupted and code in (ExitCode.DONE, ExitCode.CANCELLED):
+        raise Cancelled("interrupted: the command was done already" if code == ExitCode.DONE else last, printed)
+    if code not in accept:
+        raise _error(code, last or f"pscluster {' '.join(words[:2])}: exit code {code}", printed)
+    return printed
+
+
+def _answer(printed: str) -> Any:
     try:
         return json.loads(printed.splitlines()[-1]) if printed else None
     except ValueError:
         return printed
 
 
-def _watched(child: "subprocess.Popen[str]", lines: IO[str], report: Callable[[str], None]) -> str:
-    """Report all lines until the child ends; the last one."""
+def _watched(child: "subprocess.Popen[str]", lines: IO[str], report: Callable[[str], None]) -> tuple[str, bool]:
+    """Report all lines until the child ends; the last one, and whether Ctrl-C came meanwhile."""
     last, interrupted = "", False
     while True:
         try:
@@ -71,9 +86,7 @@ def _watched(child: "subprocess.Popen[str]", lines: IO[str], report: Callable[[s
                     last = text[:LONGEST_LINE]
                     report(last)
             child.wait()
-            if interrupted and child.returncode == 0:
-                raise Cancelled("interrupted: the command was done already")
-            return last
+            return last, interrupted
         except KeyboardInterrupt:
             # The first ends a job with its result so far, the second kills it; what it says is still worth reading.
             interrupted = True
@@ -84,8 +97,8 @@ def _watched(child: "subprocess.Popen[str]", lines: IO[str], report: Callable[[s
             raise
 
 
-def _error(code: int, text: str) -> ClusterError:
-    kinds: dict[int, type[ClusterError]] = {ExitCode.BAD_USAGE: UsageError, ExitCode.CANCELLED: Cancelled}
-    error = kinds.get(code, ClusterError)(text)
+def _error(code: int, text: str, printed: Any) -> ClusterError:
     sys.stderr.flush()
-    return error
+    if code == ExitCode.CANCELLED:
+        return Cancelled(text, printed)
+    return UsageError(text) if code == ExitCode.BAD_USAGE else ClusterError(text)

@@ -158,3 +158,14 @@ def test_wrong_arrays_are_named(change: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError) as raised:
         arrays_of(ARRAYS | change)
     assert words in str(raised.value)
+
+
+def test_what_the_job_would_refuse_is_refused_before(tmp_path: Path) -> None:
+    wrong = ARRAYS | {"x_train": np.array([[0.0, 1.0], [0.0, np.inf], [0.0, 0.0], [1.0, 1.0]])}
+    with pytest.raises(DataError, match=r"^data: x_train\[1, 1\]: expected a finite float32 number, got inf"):
+        app_of(AppParts(network, wrong), tmp_path)
+    with pytest.raises(DataError, match=r"^data: y_train: expected classes numbered from 0"):
+        app_of(AppParts(network, ARRAYS | {"y_train": np.array([0, 1, 5, 5])}), tmp_path)
+    with pytest.raises(DataError, match=r"^data: task: expected classification"):
+        app_of(AppParts(network, ARRAYS, task="guess"), tmp_path)
+    assert not list(tmp_path.rglob("app.py"))

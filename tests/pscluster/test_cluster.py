@@ -118,18 +118,3 @@ def test_the_command_has_fabs_tasks_from_any_folder(tmp_path: Path) -> None:
     wrong = subprocess.run([*words, "deploy", "nap"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert wrong.returncode == 2
     assert "no action 'nap'" in wrong.stderr
-
-
-@pytest.mark.long
-def test_trains_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    lines: list[str] = []
-    with pscluster.local(workers=2, settings={"jobs.train.model.hidden": 8}, report=lines.append) as cluster:
-        run = cluster.train("thesis", "synthetic", mode="sync", epochs=1)
-        with pytest.raises(UsageError, match="mode"):
-            cluster.train(mode="nonsense")
-    assert run.result["status"] == "done"
-    assert len(run.history) == 1
-    assert "<iframe" in run.report()._repr_html_()
-    assert lines
-    assert not cluster.inventory.exists()

@@ -151,6 +151,7 @@ def model(layer: type) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras, while it saves
+@pytest.mark.long
 def test_fits_as_kerass_does(tmp_path: Path) -> None:
     x, y = np.asarray(drawn(32, 12, FEATURES)), np.arange(32) % 3
     losses, models = [], [model(layer) for layer in (keras.layers.LSTM, pscluster.keras.LSTM)]
@@ -176,6 +177,7 @@ np.save(sys.argv[2], model.predict(np.load(sys.argv[2]), verbose=0))
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras, while it saves
+@pytest.mark.long
 def test_a_file_opens_in_plain_keras(tmp_path: Path) -> None:
     made, x = model(pscluster.keras.LSTM), np.asarray(drawn(4, 12, FEATURES))
     file, array = tmp_path / "model.keras", tmp_path / "x.npy"

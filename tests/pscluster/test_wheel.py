@@ -68,7 +68,7 @@ def tagged(folder: Path, tag: str) -> None:
 
 
 def built(folder: Path) -> Path:
-    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "made"]
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "made")]
     made = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     (wheel,) = (folder / "made").glob("*.whl")
@@ -83,8 +83,8 @@ def installed(wheel: Path, venv: Path) -> tuple[Path, dict[str, str]]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (packages,) = venv.glob("lib/python3*/site-packages")
     (packages / "common.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-    words = ["pip", "install", "--quiet", "--offline", "--no-deps", "--no-config", "--python", venv / "bin" / "python"]
-    subprocess.run([uv_executable(), *words, wheel], check=True)
+    words = ["pip", "install", "--quiet", "--offline", "--no-deps", "--no-config", "--python"]
+    subprocess.run([uv_executable(), *words, venv / "bin" / "python", wheel], check=True)
     (venv / "bin" / "uv").symlink_to(uv_executable())
     unset = ("PYTHONPATH", "VIRTUAL_ENV")
     environment = {key: value for key, value in os.environ.items() if key not in unset}

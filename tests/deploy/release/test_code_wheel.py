@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from deploy.release.code_wheel import PACKAGES, build_code_wheel, code_key
+from deploy.common.project import project_cache
+from deploy.release.code_wheel import PACKAGES, build_code_wheel, code_key, uv_executable
 from tests.habits.leaks import PROJECT
 
 
@@ -53,6 +54,18 @@ def test_a_tree_without_a_version_is_one_line(tree: Path, tmp_path: Path) -> Non
     (tree / "cluster" / "__init__.py").write_text("")
     with pytest.raises(ClusterError, match="expected a line __version__"):
         build_code_wheel(tree, tmp_path / "cache")
+
+
+def test_an_installed_wheel_has_its_own_uv_and_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("deploy.release.code_wheel.CHECKOUT", False)
+    monkeypatch.setattr("deploy.common.project.CHECKOUT", False)
+    monkeypatch.setattr("deploy.release.code_wheel.sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(ClusterError, match=r"uv: no such program: expected uv: pip install 'pscluster\[operator\]'"):
+        uv_executable()
+    (tmp_path / "uv").write_bytes(b"")
+    assert uv_executable() == tmp_path / "uv"
+    assert project_cache() == tmp_path / "cache" / "pscluster"
 
 
 def test_the_projects_own_code_runs_from_its_wheel(tmp_path: Path) -> None:

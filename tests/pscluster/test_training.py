@@ -1,0 +1,122 @@
+"""Functions and arrays are trained on a real cluster on this machine; what goes wrong is one exception each."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pscluster
+
+pytestmark = pytest.mark.long
+
+_DRAWN = np.random.default_rng(7).normal(size=(240, 6)).astype(np.float32)
+_POSITIVE = (_DRAWN.sum(axis=1) > 0).astype(np.int64)
+DATA = pscluster.Data(_DRAWN[:200], _POSITIVE[:200], _DRAWN[200:], _POSITIVE[200:])
+
+
+def network(input_shape: Any, outputs: int) -> Any:
+    import keras
+
+    return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(outputs)])
+
+
+def number(input_shape: Any, outputs: int) -> Any:
+    return 3
+
+
+def share(y: Any, outputs: Any) -> Any:
+    import tensorflow
+
+    right = tensorflow.equal(tensorflow.argmax(outputs, axis=1), tensorflow.cast(y, tensorflow.int64))
+    return {"share": tensorflow.cast(right, tensorflow.float32)}
+
+
+class Lines(list[str]):
+    """Progress, and what is done about a line of it."""
+
+    interrupt_at: str | None = None
+
+    def __call__(self, line: str) -> None:
+        self.append(line)
+        if self.interrupt_at is not None and self.interrupt_at in line:
+            self.interrupt_at = None
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = tmp_path_factory.mktemp("work")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lines() -> Lines:
+    return Lines()
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path, lines: Lines) -> Iterator[pscluster.Cluster]:
+    with pscluster.local(workers=1, report=lines) as running:
+        yield running
+    assert not running.inventory.exists()
+
+
+def test_a_function_and_arrays(cluster: pscluster.Cluster, folder: Path) -> None:
+    run = cluster.train(network, DATA, mode="sync", epochs=2, batch_size=40, metrics=share)
+    assert run.result["status"] == "done"
+    assert [epoch["epoch"] for epoch in run.history] == [1, 2]
+    assert run.result["final"]["share"] == pytest.approx(run.result["final"]["accuracy"])
+    answers = run.model.predict(DATA.x_test, verbose=0).argmax(axis=1)
+    assert (answers == DATA.y_test).mean() == pytest.approx(run.result["final"]["accuracy"])
+    assert (folder / run.folder / "app" / "app.py").read_text().count("def network") == 1
+
+
+def test_ctrl_c_leaves_the_result_so_far(cluster: pscluster.Cluster, lines: Lines) -> None:
+    lines.interrupt_at = "train: epoch   1/"
+    with pytest.raises(pscluster.Cancelled) as raised:
+        cluster.train(network, DATA, mode="sync", epochs=100_000, batch_size=40)
+    assert str(raised.value) == lines[-1]
+    run = raised.value.run
+    assert run is not None
+    assert run.result["status"] == "cancelled"
+    assert run.history
+    assert cluster.status()["state"] == "running"
+
+
+def test_a_model_that_is_none_is_the_jobs_own_words(cluster: pscluster.Cluster, lines: Lines) -> None:
+    with pytest.raises(pscluster.UsageError, match=r"model\(\): expected a keras\.Model") as raised:
+        cluster.train(number, DATA)
+    assert str(raised.value) == lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mode": "nonsense"}, "mode"),
+        ({"epoch": 3}, "did you mean `epochs`"),
+        ({"epochs": -1}, "at least 1"),
+        ({"resume": "runs/none"}, "runs/none"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(cluster: pscluster.Cluster, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(pscluster.UsageError, match=words) as raised:
+        cluster.train(network, DATA, **settings)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_cluster_that_is_not_up() -> None:
+    stopped = pscluster.local(workers=1, report=lambda line: None)
+    with pytest.raises(pscluster.ClusterError, match="is stopped: a job needs every parameter server") as raised:
+        stopped.train(network, DATA)
+    assert "\n" not in str(raised.value)
+    stopped._ends.close()
+    with pytest.raises(pscluster.UsageError, match="no such file"):
+        stopped.train(network, DATA)
