@@ -65,6 +65,7 @@ def test_it_stops_early_and_restores_the_epoch_that_validation_chose_to_the_bits
     cluster: Cluster, stopped: Done
 ) -> None:
     result, best = stopped.result, stopped.result["selected"]["epoch"]
+    assert best > 1
     assert result["stopped_early"] == {"epoch": best + PATIENCE, "patience": PATIENCE}
     scores = [event["validation"]["accuracy"] for event in stopped.epochs]
     assert scores.index(max(scores)) == best - 1

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from cluster.__main__ import main
+from cluster.apps.app import load as load_app
+from cluster.apps.networks import Kind, network_of
 from cluster.engine.chaos import ChaosPlan
 from cluster.errors import ExitCode, UsageError
 from cluster.inventory import Inventory, load
@@ -15,9 +17,11 @@ from cluster.jobs.evaluate import EvaluateRun
 from cluster.jobs.lifecycle import conduct
 from cluster.jobs.progress import Display
 from cluster.jobs.train import TrainRun
+from cluster.jobs.train_result import store
 from cluster.models.thesis import ThesisModel
 from tests.jobs.cluster import own_recordings
 from tests.jobs.test_model_store import stored
+from worker_node.recordings import Standardization
 
 
 @pytest.fixture
@@ -120,3 +124,33 @@ def test_evaluate_refuses_recordings_of_another_shape(here: Path) -> None:
     said = refusal(EvaluateRun, inventory(here, f"jobs.evaluate.run={here / 'run'}"), here)
     assert "windows of 16 x 2" in said
     assert "64 x 6" in said
+
+
+APP = """
+import keras
+import numpy as np
+
+def model(input_shape, outputs):
+    return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(outputs)])
+
+def data(folder):
+    x, y = np.ones((6, 4), "float32"), np.arange(24).reshape(6, 4) % 3
+    return {"x_train": x, "y_train": y, "x_test": x, "y_test": y}
+"""
+
+
+def test_evaluate_refuses_classes_at_positions_for_a_model_of_one_class(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cluster.jobs.train_result.one_thread_an_operation", lambda: None)  # too late in this process
+    run = here / "run"
+    (run / "app").mkdir(parents=True)
+    (run / "app" / "app.py").write_text(APP)
+    network = network_of(load_app(run / "app"), Kind("classification", 3, (4,), "float32", (), "int32"), 0)
+    nothing = Standardization(np.empty(0, np.float32), np.empty(0, np.float32))
+    store(run / "model", network, network.initial(0), nothing, ("0", "1", "2"), "0" * 64)
+    path = here / "inventory.yaml"
+    path.write_text(local_inventory(1, 1))
+    said = refusal(EvaluateRun, load(path, [f"jobs.evaluate.run={run}"]), here)
+    assert "the model is for targets of one number an example" in said
+    assert "has 4: evaluate it on data like that" in said
