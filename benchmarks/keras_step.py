@@ -1,17 +1,22 @@
-"""A step of a Keras app on one worker over the same step in plain Keras, in turn in one process.
+"""A step of a Keras app on one worker over the same step in plain Keras, in turn, each in a process of its own.
 
 Ours is what `single` runs: rows gathered from the mapped file, gradient at slices of the flat vector, clipping, update
 of the shard. Theirs is a `tf.function` over the same model: gradient tape, clipping by the global norm, Keras's
-optimizer. Both get batches of 32, one thread an operation, and the same optimizer. Theirs gets its batch as a tensor.
+optimizer. Both have one thread an operation and the same batches and optimizer. Theirs gets its batch as a tensor, and
+TensorFlow's graph optimizations as they are by default; ours turns one off (`cluster.engine.runtime`).
+
+`nothing` is a model of 30 weights: its step is what a step costs before the model counts.
 """
 
+import argparse
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,8 +38,8 @@ import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 from keras import layers  # isort: skip
 
-BATCH, CLASSES, ROWS, SEED, RATE, CLIP = 32, 6, 512, 1, 1e-3, 1.0
-STEPS, QUICK_STEPS, WARM_UP, AT_ONCE = 200, 40, 5, 10
+CLASSES, ROWS, SEED, RATE, CLIP = 6, 512, 1, 1e-3, 1.0
+TURNS, QUICK_TURNS, WARM_UP, STEPS_A_TURN = 100, 15, 3, 5
 LIMIT = 1.10
 
 
@@ -73,12 +78,20 @@ def dense(input_shape: tuple[int, ...], outputs: int) -> Any:
     ])  # fmt: skip
 
 
+def nothing(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """One layer, which costs nothing."""
+    return keras.Sequential([keras.Input(input_shape), layers.Dense(outputs)])
+
+
 MODELS: dict[str, tuple[Callable[[tuple[int, ...], int], Any], tuple[int, ...]]] = {
     "convolutions": (convolutions, (16, 16, 3)),
     "recurrent": (recurrent, (128, 9)),
     "attention": (attention, (128, 9)),
     "dense": (dense, (64,)),
+    "nothing": (nothing, (4,)),
 }
+MEASURED = [("convolutions", 32), ("recurrent", 32), ("attention", 32), ("dense", 32), ("dense", 128), ("nothing", 32)]
+"""Models and batches. The limit holds for all but the last one."""
 
 
 def written(shape: tuple[int, ...], folder: Path) -> Dataset:
@@ -89,10 +102,10 @@ def written(shape: tuple[int, ...], folder: Path) -> Dataset:
     return write_examples(batches, folder, name="noise", source="noise", labels=labels)
 
 
-def ours(make: Callable[..., Any], dataset: Dataset) -> Callable[[int], None]:
+def ours(make: Callable[..., Any], dataset: Dataset, batch: int) -> Callable[[int], None]:
     """A call of the function that `single` runs."""
     job = TrainJob.model_validate(
-        {"mode": "single", "batch_size": BATCH, "micro_batches": 1, "clip_norm": CLIP, "label_smoothing": 0.0,
+        {"mode": "single", "batch_size": batch, "micro_batches": 1, "clip_norm": CLIP, "label_smoothing": 0.0,
          "optimizer": {"name": "adamw", "learning_rate": RATE}}
     )  # fmt: skip
     network = network_of(App("benchmark", Path(__file__), None, {"model": make}), Kind.of(dataset), SEED)
@@ -102,7 +115,7 @@ def ours(make: Callable[..., Any], dataset: Dataset) -> Callable[[int], None]:
     stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
 
     def step(number: int) -> None:
-        rows = (np.arange(BATCH, dtype=np.int32) + number * BATCH) % ROWS
+        rows = (np.arange(batch, dtype=np.int32) + number * batch) % ROWS
         item = mode.item(Grant(number, 0, 1), Update(number, (number,), rows[None]), stretch)
         # As if the policy had completed the step before: its sum is applied by this one's pull.
         before = np.int64(number - 1), np.ones(1, np.float32), np.float32(1.0), np.float32(RATE)
@@ -112,8 +125,9 @@ def ours(make: Callable[..., Any], dataset: Dataset) -> Callable[[int], None]:
     return step
 
 
-def plain(make: Callable[..., Any], dataset: Dataset) -> Callable[[int], None]:
+def plain(make: Callable[..., Any], dataset: Dataset, batch: int) -> Callable[[int], None]:
     """The same step as a person writes it with Keras alone."""
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": True})
     keras.utils.set_random_seed(SEED)
     model = make(dataset.input_shape, CLASSES)
     optimizer = keras.optimizers.AdamW(RATE, global_clipnorm=CLIP)
@@ -129,47 +143,104 @@ def plain(make: Callable[..., Any], dataset: Dataset) -> Callable[[int], None]:
         return loss
 
     def step(number: int) -> None:
-        rows = (np.arange(BATCH) + number * BATCH) % ROWS
+        rows = (np.arange(batch) + number * batch) % ROWS
         assert np.isfinite(one(tf.constant(x[rows]), tf.constant(y[rows])).numpy())
 
     return step
 
 
-def measure(name: str, steps: int) -> dict[str, Any]:
-    """Median milliseconds of a step of each, some steps of one and then of the other."""
+SIDES = {"ours": ours, "keras": plain}
+
+
+def serve(side: str, name: str, batch: int) -> None:
+    """Be one side: each line of standard input is a turn, answered with its milliseconds a step, wall and processor."""
+    one_thread_an_operation()
     make, shape = MODELS[name]
     with tempfile.TemporaryDirectory() as folder:
-        dataset = written(shape, Path(folder))
-        sides = {"ours": ours(make, dataset), "keras": plain(make, dataset)}
-        times: dict[str, list[float]] = {side: [] for side in sides}
-        numbers = dict.fromkeys(sides, 0)
-        for turn in range(-WARM_UP, steps // AT_ONCE):
-            for side, step in sides.items():
-                for _ in range(AT_ONCE):
-                    begin = time.perf_counter()
-                    step(numbers[side])
-                    numbers[side] += 1
-                    if turn >= 0:
-                        times[side].append(1e3 * (time.perf_counter() - begin))
-    medians = {side: statistics.median(taken) for side, taken in times.items()}
+        step, number = SIDES[side](make, written(shape, Path(folder)), batch), 0
+        for _ in sys.stdin:
+            begin, processor = time.perf_counter(), time.process_time()
+            for _ in range(STEPS_A_TURN):
+                step(number)
+                number += 1
+            taken = time.perf_counter() - begin, time.process_time() - processor
+            print(*(1e3 * seconds / STEPS_A_TURN for seconds in taken), flush=True)
+
+
+class Side:
+    """The process of one side."""
+
+    def __init__(self, side: str, name: str, batch: int) -> None:
+        given = {"--side": side, "--model": name, "--batch": str(batch)}
+        command = [sys.executable, "-m", "benchmarks.keras_step", *(word for pair in given.items() for word in pair)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def turn(self) -> tuple[float, float]:
+        """Milliseconds a step, wall and processor. Raises RuntimeError if the process ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("turn\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().split()
+        if len(answer) != 2:
+            raise RuntimeError(f"one side ended with {self._process.wait()}: see its messages above")
+        return float(answer[0]), float(answer[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._process.communicate()  # closes its standard input: it ends
+
+
+def measure(name: str, batch: int, turns: int) -> dict[str, Any]:
+    """Medians of the turns of each side in milliseconds a step, and the medians of the pairs' ratios."""
+    with Side("ours", name, batch) as mine, Side("keras", name, batch) as theirs:
+        pairs = [(mine.turn(), theirs.turn()) for _ in range(WARM_UP + turns)][WARM_UP:]
+    found: dict[str, Any] = {"model": name, "batch": batch}
+    for place, what in enumerate(("", "processor_")):
+        found[f"ours_{what}ms"] = round(statistics.median(one[place] for one, _ in pairs), 3)
+        found[f"keras_{what}ms"] = round(statistics.median(two[place] for _, two in pairs), 3)
+        ratio = statistics.median(one[place] / two[place] for one, two in pairs)
+        found[f"ours_over_keras{'_processor' * place}"] = round(ratio, 3)
+    return found
+
+
+def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The ratios by model and batch, and the fixed cost of a step in microseconds."""
+    fixed = next(row for row in rows if row["model"] == "nothing")
+    counted = [row for row in rows if row is not fixed]
+    ratios = {
+        key: {f"{row['model']}_{row['batch']}": row[key] for row in counted}
+        for key in ("ours_over_keras", "ours_over_keras_processor")
+    }
     return {
-        "model": name,
-        **{f"{side}_ms": round(median, 3) for side, median in medians.items()},
-        "ours_over_keras": round(medians["ours"] / medians["keras"], 3),
+        **ratios,
+        "fixed_us": {side: round(1e3 * fixed[f"{side}_processor_ms"]) for side in SIDES},
+        "limit": LIMIT,
     }
 
 
 def main() -> int:
-    """Measure and print the object; status 1 if a step costs more than it may."""
-    given = arguments("keras_step", "A step of a Keras app over the same step in plain Keras.").parse_args()
-    one_thread_an_operation()
+    """Measure and print the object; status 1 if a step costs more processor time than it may."""
+    parser = arguments("keras_step", "A step of a Keras app over the same step in plain Keras.")
+    for flag in ("--side", "--model", "--batch"):
+        parser.add_argument(flag, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.side:
+        serve(given.side, given.model, int(given.batch))
+        return 0
     rows = []
-    for name in MODELS:
-        rows.append(measure(name, QUICK_STEPS if given.quick else STEPS))
-        print("{model}: {ours_ms} ms, Keras {keras_ms} ms, {ours_over_keras}".format(**rows[-1]), file=sys.stderr)
-    ratios = {row["model"]: row["ours_over_keras"] for row in rows}
-    publish("keras_step", rows, {"ours_over_keras": ratios, "limit": LIMIT}, as_json=given.json)
-    return int(max(ratios.values()) > LIMIT)
+    for name, batch in MEASURED:
+        rows.append(measure(name, batch, QUICK_TURNS if given.quick else TURNS))
+        print(
+            "{model}, batch {batch}: {ours_ms} ms, Keras {keras_ms} ms: {ours_over_keras}, processor time "
+            "{ours_over_keras_processor}".format(**rows[-1]),
+            file=sys.stderr,
+        )
+    summary = summarize(rows)
+    publish("keras_step", rows, summary, as_json=given.json)
+    return int(max(summary["ours_over_keras_processor"].values()) > LIMIT)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from cluster.consistency.policy import tree_sum
 from cluster.inventory.training import TrainJob
 from cluster.lazy import tf
 from cluster.models.network import Network
-from ps_node.steps import block_norm
+from ps_node.steps import block_norm, either
 from worker_node.weights import LossWeights, weighted
 
 
@@ -114,8 +114,8 @@ class GradientOfBatch:
         if job.clip_norm is not None:
             gradient *= job.clip_norm / tf.maximum(norm, job.clip_norm)
         finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
-        gradient = tf.where(finite, gradient, tf.zeros_like(gradient))
-        new = tf.where(finite, new, statistics)
+        gradient = either(finite, gradient, tf.zeros_like(gradient))
+        new = either(finite, new, statistics)
         return BatchGradient(loss, hits, gradient, new, norm)
 
 
