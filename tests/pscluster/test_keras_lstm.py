@@ -63,8 +63,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
-@pytest.mark.parametrize(("units", "steps"), [(NARROW, 5), (WIDE, 1), (WIDE, 37)])
-def test_results_and_gradients_are_those_of_keras(units: int, steps: int, settings: dict[str, Any]) -> None:
+def test_results_and_gradients_are_those_of_keras(settings: dict[str, Any]) -> None:
+    same_as_keras(NARROW, 5, settings)
+
+
+def test_many_units_and_steps() -> None:
+    same_as_keras(WIDE, 37, SETTINGS["both-ways"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize("steps", [1, 37])
+def test_many_units(steps: int, settings: dict[str, Any]) -> None:
+    same_as_keras(WIDE, steps, settings)
+
+
+def same_as_keras(units: int, steps: int, settings: dict[str, Any]) -> None:
     windows = drawn(5, steps, FEATURES)
     ones, others = (traced(layer, windows) for layer in pair(units, **settings))
     assert_same(ones, others)
