@@ -44,7 +44,7 @@ from cluster.data.examples import Data, batches_of, write_examples
 from cluster.data.reader import READERS
 
 list(READERS.values())
-if beside := int(sys.argv[5]):  # later than the imports: OpenBLAS waits for ever for memory that it does not get
+if beside := int(sys.argv[5]):  # later than the imports: OpenBLAS waits without an end for memory that it does not get
     taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (taken + beside, taken + beside))
 path, cache, shape, tests = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4])
