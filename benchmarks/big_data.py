@@ -2,12 +2,12 @@
 
 Files of zeros are prepared in a process of their own, in a control group that may have an eighth of their size, page
 cache included: an array that a program maps, sparse on disk, and the same in a compressed `.npz`. The prepared set is
-written whole. Without memory groups of cgroup v1, RLIMIT_DATA limits the process, which does not count page cache.
+written whole. Without memory groups of cgroup v1, RLIMIT_DATA limits what the process takes beside its imports; it
+does not count page cache.
 """
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -36,12 +36,17 @@ TESTS, CLASSES = 8, 4
 END_SECONDS = 5.0
 
 PREPARE = """
-import json, sys, time
+import json, resource, sys, time
 from pathlib import Path
 import numpy as np
 from cluster.data import find_source, prepare
 from cluster.data.examples import Data, batches_of, write_examples
+from cluster.data.reader import READERS
 
+list(READERS.values())
+if beside := int(sys.argv[5]):  # later than the imports: OpenBLAS waits without an end for memory that it does not get
+    taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + beside, taken + beside))
 path, cache, shape, tests = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4])
 began = time.perf_counter()
 if path.suffix == ".u8":
@@ -81,16 +86,16 @@ FILES: dict[str, Callable[[Path, int], None]] = {"large.u8": sparse, "large.npz"
 
 
 @contextmanager
-def limited(limit: int) -> Iterator[tuple[Callable[[], None], Path | None]]:
-    """What a child calls first, and its control group; without one None, and then the call sets RLIMIT_DATA."""
+def limited(limit: int) -> Iterator[Path | None]:
+    """A control group of so many bytes; None where none can be had."""
     if not (CONTROLLER / "cgroup.procs").exists() or os.geteuid() != 0:
-        yield lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)), None
+        yield None
         return
     group = CONTROLLER / f"pscluster-{uuid.uuid4().hex[:8]}"
     group.mkdir()
     try:
         (group / "memory.limit_in_bytes").write_text(str(limit))
-        yield partial(_enter, group), group
+        yield group
     finally:
         end = time.monotonic() + END_SECONDS
         while group.exists():
@@ -101,17 +106,19 @@ def limited(limit: int) -> Iterator[tuple[Callable[[], None], Path | None]]:
                     raise
 
 
-def _enter(group: Path) -> None:
-    (group / "cgroup.procs").write_text(str(os.getpid()))
+def _enter(group: Path | None) -> None:
+    if group is not None:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def measure(name: str, gibibytes: int, folder: Path) -> dict[str, Any]:
     """One file: made, prepared under the limit, removed."""
     path, cache, limit = folder / name, folder / "prepared", gibibytes * GIBIBYTE // TIMES
     FILES[name](path, gibibytes * GIBIBYTE // int(np.prod(SHAPE)))
-    command = [sys.executable, "-c", PREPARE, str(path), str(cache), json.dumps(SHAPE), str(TESTS)]
-    with limited(limit) as (enter, group):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+    with limited(limit) as group:
+        words = [str(path), str(cache), json.dumps(SHAPE), str(TESTS), "0" if group else str(limit)]
+        command = [sys.executable, "-c", PREPARE, *words]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=partial(_enter, group))
         with Sampler({"it": process.pid}) as sampler:
             printed, _ = process.communicate()
         if process.returncode:
