@@ -103,7 +103,7 @@ say "installing the packages of uv.lock for Python ${found%% *} (about 450 MB to
 quiet=--quiet
 [ -t 2 ] && quiet=
 status=0
-# Bytecode now: where PYTHONDONTWRITEBYTECODE is set, or .venv is read-only, each process would compile TensorFlow anew.
+# Bytecode now: where PYTHONDONTWRITEBYTECODE is set, or .venv is read-only, each process would compile TensorFlow again.
 env -u VIRTUAL_ENV UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never UV_COMPILE_BYTECODE=1 \
     UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-180}" \
     "$uv" sync --frozen $quiet --python "$python" 9>&- || status=$?

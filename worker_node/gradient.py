@@ -51,6 +51,8 @@ class GradientOfBatch:
             if slot.spec.trained and slot.spec.decayed:
                 decayed[slot.offset : slot.offset + slot.spec.size] = 1.0
         self._decayed = decayed
+        sizes = set(piece_sizes(job.batch_size, job.pieces))
+        self._size = sizes.pop() if network.knows_batch and len(sizes) == 1 else None
         self._piece = tf.function(self._of_piece, autograph=False)
 
     def _of_piece(
@@ -91,7 +93,10 @@ class GradientOfBatch:
         is how much each window counts in the loss; None counts all alike.
         """
         own = [None] * count if weights is None else tf.split(weights, sizes, num=count)
-        parts = zip(tf.split(windows, sizes, num=count), tf.split(classes, sizes, num=count), own, strict=True)
+        parts = list(zip(tf.split(windows, sizes, num=count), tf.split(classes, sizes, num=count), own, strict=True))
+        if self._size is not None:
+            for tensor in (tensor for part in parts for tensor in part if tensor is not None):
+                tensor.set_shape([self._size, *tensor.shape[1:]])
         return [
             PieceGradient(*self._piece(trained, statistics, part, labels, seed + tf.constant([0, k]), weight))
             for k, (part, labels, weight) in enumerate(parts)

@@ -56,6 +56,8 @@ def objective_of(app: App, kind: Kind) -> Objective:
 class AppNetwork(Network):
     """A network that an app describes."""
 
+    knows_batch = True
+
     def __init__(self, app: App, kind: Kind, seed: int) -> None:
         self.app, self.kind, self.problem, self.seed = app, kind, kind.problem, seed
         self.objective = objective_of(app, kind)

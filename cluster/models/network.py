@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from cluster.inventory.extensions import MODELS, ModelFacts
 from cluster.inventory.fields import Choice
@@ -152,6 +152,13 @@ class Network(ABC):
     problem: Problem
     objective: Objective
     """What its answers are for: the loss and the figures."""
+
+    knows_batch: ClassVar[bool] = False
+    """Whether it is traced for the size of a micro-batch where all have one size.
+
+    Gradients of products then need no sums over axes that might have been broadcast, ten at each step of a loop. The
+    built-in networks do without: a known size also turns divisions into products, which have other last bits.
+    """
 
     @abstractmethod
     def initial(self, seed: int) -> Vector:

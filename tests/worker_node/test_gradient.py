@@ -125,3 +125,33 @@ def test_cross_entropy_by_hand() -> None:
     labels = np.array([0.1 / 3 + 0.9, 0.1 / 3, 0.1 / 3])
     found = Classification(3).losses(tf.constant([0]), tf.constant(logits), smoothing=0.1)
     assert float(found[0]) == pytest.approx(float(-(labels * np.log(shares)).sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("knows", "pieces", "traced"), [(False, 2, {None}), (True, 2, {BATCH // 2}), (True, 3, {None})]
+)
+def test_a_network_that_wants_it_is_traced_for_the_size_of_equal_micro_batches(
+    monkeypatch: pytest.MonkeyPatch, knows: bool, pieces: int, traced: set[int | None]
+) -> None:
+    settings, sizes = job(micro_batches=pieces), set[int | None]()
+    network = network_of(settings)
+    own = network.apply
+
+    def seen(parameters: Any, windows: Any, **given: Any) -> Any:
+        sizes.add(windows.shape[0])
+        return own(parameters, windows, **given)
+
+    monkeypatch.setattr(network, "apply", seen)
+    monkeypatch.setattr(network, "knows_batch", knows)
+    gradient_of = GradientOfBatch(network, settings)
+    trained, statistics = np.split(network.initial(1), [network.layout.trained_size])
+
+    @tf.function(autograph=False)
+    def computed(windows: Any, classes: Any, parts: Any) -> Any:
+        values, seed = (tf.constant(trained), tf.constant(statistics)), tf.constant([0, 0])
+        return [piece.loss for piece in gradient_of.pieces(*values, windows, classes, parts, pieces, seed)]
+
+    computed.get_concrete_function(
+        tf.TensorSpec([None, STEPS, CHANNELS]), tf.TensorSpec([None], tf.int32), tf.TensorSpec([pieces], tf.int32)
+    )
+    assert sizes == traced
