@@ -22,6 +22,9 @@ RANDOM_OPS = {
 }
 """Ops that draw from a state of their process."""
 
+BATCH = 4
+"""Examples of a batch whose number is known while augment() is traced."""
+
 NO_KERNEL_NEEDED = {"Placeholder", "_Arg", "_Retval", "PartitionedCall", "StatefulPartitionedCall"}
 
 
@@ -169,11 +172,17 @@ def _try_functions(app: App, network: AppNetwork, answers: tuple[int | None, ...
     _refuse_captures(app, graph)
     for node in _nodes(graph.graph):
         _refuse_op(app, node.op, node.name)
+    if app.has("augment"):
+        # The loss of a batch is the sum over its examples by the number that it has.
+        tf.function(lambda x, y, seed: _refuse_augmented(app, (x, y), network.augmented(x, y, seed)), autograph=False)(
+            tf.zeros([BATCH, *kind.input_shape], kind.input_dtype),
+            tf.zeros([BATCH, *kind.target_shape], kind.target_dtype), tf.zeros([2], tf.int32),
+        )  # fmt: skip
 
 
 def _refuse_augmented(app: App, before: tuple[Any, Any], after: tuple[Any, Any]) -> None:
     for name, given, found in zip("xy", before, after, strict=True):
-        same = isinstance(found, tf.Tensor) and found.shape[1:].is_compatible_with(given.shape[1:])
+        same = isinstance(found, tf.Tensor) and found.shape.is_compatible_with(given.shape)
         if not same or found.dtype != given.dtype:
             got = f"{found.dtype.name} of shape {found.shape}" if isinstance(found, tf.Tensor) else type(found).__name__
             raise AppError(

@@ -36,6 +36,8 @@ class MeasuredStep:
     steps: int
     step_seconds: float
     """The median of `steps` steps after the first one, which TensorFlow prepares."""
+    gradient_seconds: float
+    """Of `step_seconds`, those of the gradients, which workers can share; the rest has each of them for itself."""
     step_bytes: int
     """Memory at its highest in the steps, less what there was before the first one."""
     process_bytes: int

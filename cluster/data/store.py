@@ -95,7 +95,7 @@ def _room(partial: Path) -> str:
         written = sum(path.stat().st_size for path in partial.iterdir())
     except OSError:
         return "some room"
-    return f"more than the {written >> 20} MiB that it took"
+    return f"more than the {written >> 20} MiB that it took" if written >> 20 else "some room"
 
 
 def publish(columns: Columns, labels: tuple[str, ...], origin: Origin, folder: Path | None) -> Dataset:

@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue_in(local_environments(), given.environment, ["cluster.jobs.check_app", *words])
         # Everything happens on this machine, whatever machines the inventory names.
         inventory = load(given.inventory, given.set, check_interfaces=False).model_copy(update={"connection": "local"})
-        with Cancel() as cancel, redirect_stdout(sys.stderr):  # what the app prints is none of the figures
+        # What the app prints is none of the figures.
+        with Cancel() as cancel, redirect_stdout(sys.stderr):
             measured = _measured(inventory, cancel)
     except Cancelled:
         return ExitCode.CANCELLED
@@ -96,14 +97,14 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
                 f"{path}: the loss of the first step is {loss}: expected a finite number: look for a division by zero, "
                 "a logarithm of zero, or numbers in data() that are far from the range -10 to 10"
             )
-        seconds = steps.timed(cancel)
+        seconds, gradients = steps.timed(cancel)
         after = memory.highest_since_mark()
     return MeasuredStep(
         app.name, network.kind.task, list(network.problem.input_shape), network.problem.outputs, dataset.train_windows,
         network.layout.trained_size, network.layout.statistics_size, loss=loss, first_loss_seconds=first,
         batch_size=job.batch_size, micro_batches=number, cores=cores, steps=len(seconds),
-        step_seconds=statistics.median(seconds), step_bytes=max(0, after - before),
-        process_bytes=prepared, **_vectors(train, network),
+        step_seconds=(step := statistics.median(seconds)), gradient_seconds=min(step, statistics.median(gradients)),
+        step_bytes=max(0, after - before), process_bytes=prepared, **_vectors(train, network),
     )  # fmt: skip
 
 
@@ -144,6 +145,8 @@ class _Steps:
         packed = Standardization.of(dataset, np.arange(dataset.train_windows)).packed()
         self._stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
         self._done = 0
+        self._gradient_seconds = 0.0
+        """Of the latest step."""
 
     def run(self) -> float:
         """One step; its mean loss. Raises ClusterError."""
@@ -164,17 +167,19 @@ class _Steps:
         value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
         found = self._mode.read(grant, update, Outcome(item, 0, value, 0.0, 1), self._stretch)
         self._done += 1
+        self._gradient_seconds = found.seconds[1]
         return float("nan") if found.step is None else sum(found.step.losses.values()) / len(found.step.losses)
 
-    def timed(self, cancel: Cancel) -> list[float]:
-        """The seconds of some steps."""
-        seconds, end = list[float](), time.monotonic() + MOST_SECONDS
+    def timed(self, cancel: Cancel) -> tuple[list[float], list[float]]:
+        """The seconds of some steps, and of their gradients."""
+        seconds, gradients, end = list[float](), list[float](), time.monotonic() + MOST_SECONDS
         while len(seconds) < FEWEST_STEPS or (len(seconds) < MOST_STEPS and time.monotonic() < end):
             cancel.check()
             begin = time.monotonic()
             self.run()
             seconds.append(time.monotonic() - begin)
-        return seconds
+            gradients.append(self._gradient_seconds)
+        return seconds, gradients
 
 
 class _Memory:

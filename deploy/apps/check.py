@@ -17,7 +17,7 @@ _MODULE = "cluster.jobs.check_app"
 def measured_step(
     inventory: Path, overrides: Sequence[str], app: Path, environment: Callable[[Path], str]
 ) -> MeasuredStep:  # fmt: skip
-    """Run some steps of the app as `overrides` of the inventory name it; what the app prints goes to standard error.
+    """Run some steps of the app as `overrides` of the inventory name it; what the app prints is not shown.
 
     `environment` makes the one of a requirements file and returns its key. Raises ClusterError with the line that the
     process ended with, and KeyboardInterrupt.
@@ -29,7 +29,7 @@ def measured_step(
         _MODULE, "--inventory", str(inventory), *settings, *(("--environment", key) if key else ())
     )  # fmt: skip
     with interruptible(), subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
         env=environment_for_any_folder(), preexec_fn=die_with_parent(),
     ) as process:  # fmt: skip
         try:

@@ -124,18 +124,19 @@ def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:
 def compute_seconds(train: "TrainJob", step: MeasuredStep, workers: int) -> float:
     """Seconds that the slowest of `workers` machines like this one computes for one update.
 
-    A piece takes the seconds of the measured step over its waves of pieces, times its share of the examples; a worker
-    computes as many pieces side by side as it has cores.
+    The gradient of a piece takes the seconds of the measured gradients over their waves of pieces, times its share of
+    the examples; a worker computes as many pieces side by side as it has cores. The rest of a step has each worker.
     """
-    waves = -(-step.micro_batches // step.cores)
-    an_example = step.step_seconds / (waves * step.batch_size / step.micro_batches)
     facts = MODES[train.mode]
+    waves = -(-step.micro_batches // step.cores)
+    an_example = step.gradient_seconds / (waves * step.batch_size / step.micro_batches)
     shares = facts.shares_batches()
     count = train.micro_batches if isinstance(train.micro_batches, int) else step.micro_batches
     if shares and not isinstance(train.micro_batches, int):
         count = auto_micro_batches(train.mode, step.batch_size, workers, [step.cores] * workers).number
     own = -(-count // workers) if shares else count
     seconds = -(-own // step.cores) * (step.batch_size / count) * an_example
+    seconds += step.step_seconds - step.gradient_seconds
     return seconds * facts.batches(train.mode_options)
 
 
@@ -187,6 +188,7 @@ def outlook_json(step: MeasuredStep, found: Outlook) -> Mapping[str, object]:
         "loss": step.loss,
         "first_loss_seconds": step.first_loss_seconds,
         "step_seconds": step.step_seconds,
+        "gradient_seconds": step.gradient_seconds,
         "bytes_a_step": found.bytes_a_step,
         "link_megabits": found.link_megabits,
         "memory": [

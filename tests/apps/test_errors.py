@@ -129,6 +129,10 @@ BROKEN: dict[str, tuple[str, str]] = {
     "augment with another shape": (
         KERAS + DENSE + "def augment(x, y, seed): return x[:, 1:], y\n", r"augment\(\): expected x as it came"
     ),
+    "augment with more examples": (
+        KERAS + DENSE + "def augment(x, y, seed): return tf.concat([x, x], 0), tf.concat([y, y], 0)\n",
+        r"augment\(\): expected x as it came.*\(4, 6, 3\), got float32 of shape \(8, 6, 3\)",
+    ),
     "init with text": ("def init(seed): return {'a': 'b'}\ndef forward(p, s, x, t, z): ...\n", r"a: expected an array"),
     "init with nothing": ("def init(seed): return {}\ndef forward(p, s, x, t, z): ...\n", r"at least one array"),
     "forward without a tensor": (

@@ -66,7 +66,7 @@ def test_a_fit_that_is_resumed_after_it_stopped_early_says_so_no_more() -> None:
     from cluster.jobs.training import Trainer
     from worker_node.recordings import Standardization
 
-    job, said = TrainJob(epochs=9, early_stopping=EarlyStopping(patience=2)), []
+    job, said = TrainJob(epochs=9, early_stopping=EarlyStopping(patience=2)), list[Any]()
     nobody: Any = None
     fit = Fit(vector=np.zeros(1, np.float32), epoch=1, epochs_done=3, selected=FIGURES, cursor=Cursor(3))
     trainer = Trainer(nobody, nobody, job, Cancel(), said.append, nobody, nobody, nobody)

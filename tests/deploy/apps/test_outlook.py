@@ -35,8 +35,8 @@ from deploy.cluster.local import Local
 STEP = MeasuredStep(
     app="mine", task="classification", input_shape=[8, 8, 1], outputs=10, examples=1437, parameters=10**6,
     statistics=0, slots=2, remembered=0, batch_size=128, micro_batches=4, cores=4, loss=2.3, first_loss_seconds=9.0,
-    steps=30, step_seconds=0.8, step_bytes=50_000_000, process_bytes=300_000_000, pull_bytes=4 * 10**6,
-    push_bytes=2 * 10**6,
+    steps=30, step_seconds=0.8, gradient_seconds=0.8, step_bytes=50_000_000, process_bytes=300_000_000,
+    pull_bytes=4 * 10**6, push_bytes=2 * 10**6,
 )  # fmt: skip
 LINK = 8 * 4.0
 """Megabits: 4 MB a second, so that a pull takes a second and a push half of one."""
@@ -60,6 +60,9 @@ def test_workers_that_share_a_batch_have_a_share_of_the_work_each() -> None:
     assert compute_seconds(sync, STEP, 8) == pytest.approx(0.2)
     fixed = train("jobs.train.mode=sync", "jobs.train.micro_batches=4")
     assert compute_seconds(fixed, STEP, 2) == pytest.approx(0.8), "the other cores of each are idle"
+    partly = replace(STEP, gradient_seconds=0.6)
+    assert compute_seconds(sync, partly, 2) == pytest.approx(0.2 + 0.3), "only gradients are shared"
+    assert compute_seconds(train("jobs.train.mode=async"), partly, 2) == pytest.approx(0.8)
 
 
 def test_the_links_of_the_servers_are_shared() -> None:
@@ -77,7 +80,7 @@ def test_without_waiting_the_slowest_of_workers_servers_and_coordinator_decides(
     assert speed_of(free, STEP, 1, 1, LINK).seconds == pytest.approx(0.8 + 1.5 + CALL_SECONDS)
     assert speed_of(free, STEP, 2, 1, LINK).seconds == pytest.approx((0.8 + 1.5 + CALL_SECONDS) / 2)
     assert speed_of(free, STEP, 16, 1, LINK).seconds == pytest.approx(1.0), "a pull a batch leaves the server"
-    tiny = replace(STEP, step_seconds=1e-4, pull_bytes=400, push_bytes=400)
+    tiny = replace(STEP, step_seconds=1e-4, gradient_seconds=1e-4, pull_bytes=400, push_bytes=400)
     assert speed_of(free, tiny, 16, 1, LINK).seconds == pytest.approx(CALL_SECONDS)
 
 
