@@ -50,7 +50,7 @@ class Cancel(AbstractContextManager["Cancel"]):
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Raise Cancelled from whatever runs in here: a person's own code, which asks nobody. Main thread only.
+        """Raise Cancelled from whatever runs in here: a person's own code, which never checks. Main thread only.
 
         For the places where nothing has begun: what runs may be left half done.
         """

@@ -127,7 +127,7 @@ class Trainer:
             fit.cursor, fit.losses, fit.hits = Cursor(epoch + 1), {}, 0.0
             self._emit(ended)
             if early is not None and fit.stopped(early, plan.epochs):
-                # Before the checkpoint that knows of it: a run that is resumed from that one tells it no more.
+                # Before the checkpoint that knows of it: a run that is resumed from that one reports it no more.
                 self._emit(StoppedEarly(stage, fit.epochs_done, fit.epoch, early.patience))
             after_epoch()
             if self._keeper.due():
