@@ -126,12 +126,19 @@ class Cluster:
         for task in tasks:
             command = [sys.executable, "-m", f"{task.role}_node", "--inventory", str(self.inventory.path)]
             command += ["--task", str(task.index), "--die-with-parent"]
-            self.processes[task.name] = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
+            with self.log(task.name).open("ab") as log:
+                self.processes[task.name] = subprocess.Popen(command, cwd=PROJECT, stderr=log)
         end = time.monotonic() + HANG_SECONDS
         for task in tasks:
             while not answers(task.host, task.port, 1.0):
-                if self.processes[task.name].poll() is not None or time.monotonic() > end:
-                    raise AssertionError(f"{task.name} did not become ready at {task.address}")
+                code = self.processes[task.name].poll()
+                if code is not None or time.monotonic() > end:
+                    log = self.log(task.name).read_text(errors="replace")[-2000:]
+                    raise AssertionError(f"{task.name} is not ready at {task.address} (exit code {code}): {log}")
+
+    def log(self, name: str) -> Path:
+        """What a role wrote on its standard error."""
+        return self.folder / f"{name.replace(':', '-')}.log"
 
     def kill(self, name: str) -> None:
         process = self.processes.pop(name)
