@@ -126,8 +126,8 @@ class Cluster:
         for task in tasks:
             command = [sys.executable, "-m", f"{task.role}_node", "--inventory", str(self.inventory.path)]
             command += ["--task", str(task.index), "--die-with-parent"]
-            with self.log(task.name).open("ab") as log:
-                self.processes[task.name] = subprocess.Popen(command, cwd=PROJECT, stderr=log)
+            with self.log(task.name).open("ab") as stream:
+                self.processes[task.name] = subprocess.Popen(command, cwd=PROJECT, stderr=stream)
         end = time.monotonic() + HANG_SECONDS
         for task in tasks:
             while not answers(task.host, task.port, 1.0):
