@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.inventory import templates
 from tests.habits import leaks, needs
 from tools import debian_tools
 
@@ -19,11 +20,25 @@ def pytest_configure() -> None:
     The tests' processes also find the unpacked tools.
     """
     os.environ["PATH"] = debian_tools.search_path()
+    _draw_ports_apart(os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _draw_ports_apart(worker: str, workers: int) -> None:
+    """Gives tests that run side by side ports of their own.
+
+    A cluster's ports are drawn before its roles and jobs take them, so two tests could draw the same.
+    """
+    first, end = templates.LOWEST_PORT, templates._ephemeral_start()
+    share = (end - first) // workers
+    if worker and share >= 1000:
+        first += share * int(worker.removeprefix("gw"))
+        templates.LOWEST_PORT = first
+        templates._ephemeral_start = lambda: first + share
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
