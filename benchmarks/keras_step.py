@@ -26,11 +26,11 @@ from cluster.apps.networks import Kind, network_of
 from cluster.consistency.policy import Grant, Speeds
 from cluster.data.dataset import Dataset
 from cluster.data.examples import batches_of, write_examples
+from cluster.engine.devices import HOST
 from cluster.engine.runtime import one_thread_an_operation
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import Setup, Stretch, mode_of
-from cluster.jobs.session import DEVICE
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 
@@ -110,7 +110,7 @@ def ours(make: Callable[..., Any], dataset: Dataset, batch: int) -> Callable[[in
     )  # fmt: skip
     network = network_of(App("benchmark", Path(__file__), None, {"model": make}), Kind.of(dataset), SEED)
     state = VectorState(network.initial(SEED))
-    mode = mode_of(Setup(job, network, WorkerWindows(dataset), state, {0: DEVICE}, 1, Speeds()))
+    mode = mode_of(Setup(job, network, WorkerWindows(dataset), state, {0: HOST}, 1, Speeds()))
     packed = Standardization.of(dataset, np.arange(8)).packed()
     stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
 

@@ -11,11 +11,15 @@ over the rounds, and the speed over so many times that of the first count.
 The whole table of both jobs takes about ten minutes a round (`--rounds`, 3 unless said otherwise) and five to deploy;
 `--counts 1 8` or `--jobs train` measures a part of it. Quiet the machine: sixteen nodes take 1.8 of its cores.
 
+The thesis's Table 21 is `--jobs train --counts 16 --rounds 1 --hidden 32 64 128 256 --epochs 12`, with
+`--set jobs.train.validation_subjects=0`: accuracy and seconds of each width.
+
 Needs root and what the lab needs; `--seed KEY` names an environment kept by `python -m tests.lab seed`.
 """
 
 import argparse
 import itertools
+import json
 import os
 import shutil
 import statistics
@@ -72,14 +76,21 @@ def cut(inventory: dict[str, Any], count: int) -> dict[str, Any]:
     return {**inventory, "nodes": [node for node in nodes if node["roles"]]}
 
 
-def train(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> list[float]:
-    """Windows per second of each epoch of one training."""
+def train(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> dict[str, Any]:
+    """Windows per second of each epoch of one training, its accuracy on the test set and its seconds."""
     before = set(runs.glob("*-train"))
     words = [word for setting in settings for word in ("--set", setting)]
     fab("job", "train", "--inventory", str(path), "--quiet", *words, folder=folder)
     (made,) = set(runs.glob("*-train")) - before
     events = [event for _, event in read_events(made) if isinstance(event, EpochEnded)]
-    return [event.windows_per_second for event in events if event.stage == "train"]
+    result = json.loads((made / "result.json").read_text())
+    epochs = [event.windows_per_second for event in events if event.stage == "train"]
+    return {
+        "per_second": statistics.median(epochs[1:] or epochs),
+        "epochs": [round(one, 1) for one in epochs],
+        "accuracy": result["final"]["accuracy"],
+        "seconds": round(result["elapsed_seconds"], 1),
+    }
 
 
 def draw_points(path: Path, settings: Sequence[str], runs: Path, folder: Path) -> dict[str, float]:
@@ -102,16 +113,16 @@ def measure(job: str, path: Path, settings: Sequence[str], folder: Path) -> dict
         seconds = draw_points(path, settings, folder / "runs", folder)
         found = {"per_second": POINTS / seconds[str(MILLIONS[-1])], "seconds_to_million_points": seconds}
     else:
-        epochs = train(path, settings, folder / "runs", folder)
-        found = {"per_second": statistics.median(epochs[1:] or epochs), "epochs": [round(one, 1) for one in epochs]}
+        found = train(path, settings, folder / "runs", folder)
     return {**found, "load_average": round(os.getloadavg()[0], 1)}
 
 
 def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """By job: the median speed of each count, and its share of that many times the first count's speed."""
     found: dict[str, Any] = {}
-    for job in dict.fromkeys(row["job"] for row in rows):
-        of_job = [row for row in rows if row["job"] == job]
+    named = [{**row, "job": f"{row['job']} h{row['hidden']}" if row.get("hidden") else row["job"]} for row in rows]
+    for job in dict.fromkeys(row["job"] for row in named):
+        of_job = [row for row in named if row["job"] == job]
         counts = list(dict.fromkeys(row["workers"] for row in of_job))
         speeds = {n: statistics.median(row["per_second"] for row in of_job if row["workers"] == n) for n in counts}
         one = speeds[counts[0]] / counts[0]
@@ -158,6 +169,9 @@ def main() -> int:
     flags.add_argument("--head", type=float, default=30.0, help=f"percent of a core for {HEAD}")
     flags.add_argument("--epochs", type=int, default=3)
     flags.add_argument("--mode", default="async")
+    flags.add_argument(
+        "--hidden", nargs="+", type=int, default=[None], metavar="UNITS", help="a training of each width"
+    )
     flags.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     flags.add_argument("--counts", nargs="+", type=int, metavar="WORKERS", help=f"default {COUNTS}")
     flags.add_argument("--rounds", type=int, help=f"default {ROUNDS}, with --quick {QUICK_ROUNDS}")
@@ -173,11 +187,13 @@ def main() -> int:
         folder = Path(made)
         try:
             settings = deployed(given, shipped, folder)
-            for turn, count, job in itertools.product(range(rounds), counts, given.jobs):
+            jobs = [(job, hidden) for job in given.jobs for hidden in (given.hidden if job == "train" else [None])]
+            for turn, count, (job, hidden) in itertools.product(range(rounds), counts, jobs):
                 path = folder / "inventory.yaml"
                 path.write_text(yaml.safe_dump(cut(shipped, count), sort_keys=False))
-                found = measure(job, path, settings, folder)
-                rows.append({"round": turn, "job": job, "workers": count, **found})
+                width = [f"jobs.train.model.hidden={hidden}"] if hidden else []
+                found = measure(job, path, [*settings, *width], folder)
+                rows.append({"round": turn, "job": job, "workers": count, "hidden": hidden, **found})
                 speed, unit = found["per_second"], "points" if job == "pi" else "windows"
                 print(f"{count} workers, {job}: {speed:,.1f} {unit}/s", file=sys.stderr, flush=True)
         finally:

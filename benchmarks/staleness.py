@@ -18,11 +18,11 @@ import numpy as np
 from benchmarks.report import arguments, publish
 from cluster.data import find_source, prepare
 from cluster.data.source import PROJECT_ROOT
+from cluster.engine.devices import HOST
 from cluster.engine.runtime import trace
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Plan
 from cluster.jobs.modes.mode import optimizer_of
-from cluster.jobs.session import DEVICE
 from cluster.models.network import build
 from cluster.user_cache import user_cache
 from ps_node.shard import VectorState
@@ -75,7 +75,7 @@ def trained(power: float, workers: int, hidden: int, updates: int, recipe: Mappi
         keep_probability=1.0,
     )  # fmt: skip
     shards = ParameterShards(
-        network.layout, VectorState(network.initial(0)), optimizer_of(job.optimizer), [DEVICE],
+        network.layout, VectorState(network.initial(0)), optimizer_of(job.optimizer), [HOST],
         staleness_power=power,
     )  # fmt: skip
     windows, gradient_of = WorkerWindows(data), GradientOfBatch(network, job)

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +19,21 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_folder import SPEAKER, JobLogging
 from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.logs.terminal import say, say_json
+from cluster.server.devices import visible
 
 if TYPE_CHECKING:
     from cluster.engine.chaos import ChaosPlan
+    from cluster.jobs.lifecycle import Job
 
-JOBS = {"train": "TrainRun", "evaluate": "EvaluateRun", "pi": "PiRun", "run": "ProgramRun"}
-RESUMABLE = ("train", "run")
+JOBS = {
+    "train": "TrainRun",
+    "evaluate": "EvaluateRun",
+    "pi": "PiRun",
+    "cv": "CrossValidationRun",
+    "run": "ProgramRun",
+    "sweep": "SweepRun",
+}
+RESUMABLE = ("train", "cv", "run", "sweep")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,8 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
     parser.add_argument(
         "--resume", nargs="?", const="", metavar="RUN",
-        help="train, run: resume an interrupted run; the newest one unless its folder is named",
+        help="train, cv, run, sweep: resume an interrupted run; the newest one unless its folder is named",
     )  # fmt: skip
+    parser.add_argument("--driver-environment", default="", metavar="KEY", help="sweep: of the search; `fab` makes it")
+    parser.add_argument("--sweep", metavar="FILE", help="sweep: the file that says which runs there are")
+    parser.add_argument("--references", metavar="FILE", help="sweep: the table that its file names, where it lies here")
+    parser.add_argument(
+        "--member", choices=("node", "cluster"), help="train: as a run of a sweep; a node's own run opens no port"
+    )
     parser.add_argument("--wish", metavar="JSON", help="run: the program, its arguments and where it runs")
     parser.add_argument("--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7")
     parser.add_argument("--json", action="store_true", help="print the result itself on standard output")
@@ -55,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log = _log(given, inventory)
             if inventory.one_host:
                 adopt(inventory.path, inventory.cluster)
-            work = _run_program if given.job == "run" else _run
+            work = {"run": _run_program, "sweep": _run_sweep}.get(given.job, _run)
             return work(given, inventory, log, cancel)
         except ClusterError as problem:
             log.end_with(problem)
@@ -76,6 +91,8 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
     from cluster.data.source import PROJECT_ROOT
     from cluster.user_cache import user_cache
 
+    if given.member == "node":  # what it prepares is for itself, on its own disk
+        inventory = inventory.model_copy(update={"storage": None})
     resumed = _run_to_resume(given, Path(inventory.runs))
     chaos = _faults(given)
     app = _app(given, inventory, resumed)
@@ -86,6 +103,7 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
     if given.job != "pi" and app is None:
         # A wrong path is an error at once, not after TensorFlow is loaded.
         find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
+    os.environ.update(_own_devices(given.job, inventory))
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before there are threads.
     from cluster.engine.environment import loading_quietly
 
@@ -103,10 +121,22 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
         job.app = app
         for note in () if app is None else app.notes:
             display.say(note)
+        if given.member is not None:
+            _as_member(job, given.member)
         watch = StatusWatch(inventory, given.job, display.say)
         path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
     _say_where(path, given.json, log)
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
+
+
+def _own_devices(job: str, inventory: Inventory) -> Mapping[str, str]:
+    """The environment in which TensorFlow sees the devices that this process computes on itself, if it does."""
+    train = inventory.jobs.train
+    if job not in ("train", "cv") or train.facts.needs_roles() or train.device.kind == "cpu":
+        return {}
+    numbers = train.device.ids or ()
+    used = numbers if train.facts.spans_devices() else numbers[:1]
+    return visible(train.device.kind, used, whole=not train.device.memory_growth)
 
 
 def _run_program(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cancel: Cancel) -> int:
@@ -137,18 +167,57 @@ def _run_program(given: argparse.Namespace, inventory: Inventory, log: JobLoggin
     return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
 
 
+def _run_sweep(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cancel: Cancel) -> int:
+    """The job `sweep`. This process stays without TensorFlow."""
+    from cluster.jobs.lifecycle import conduct
+    from cluster.jobs.progress import Display
+    from cluster.jobs.status_watch import StatusWatch
+    from cluster.jobs.sweep import Order, SweepRun
+    from cluster.jobs.sweep_places import beside_the_training
+    from cluster.sweeps.sweep_file import read
+
+    if given.sweep is None:
+        raise UsageError("--sweep: expected the file of a sweep, e.g. sweeps/example.yaml")
+    if given.driver_environment:
+        continue_in(environments(inventory), given.driver_environment, ["cluster", *given.words])
+    sweep = read(Path(given.sweep))
+    resumed = _run_to_resume(given, Path(inventory.runs))
+    app = app_to_train(inventory, resumed, given.environment)
+    if sweep.placement == "cluster":
+        inventory = beside_the_training(inventory)
+    log.to_terminal(quiet=given.quiet)
+    flags = ["--environment", app.environment] if app is not None and app.environment else []
+    order = Order(sweep, Path(given.sweep), given.set, flags, given.references)
+    with Display(quiet=given.quiet or log.for_programs) as display:
+        job = SweepRun(inventory, display, cancel, order, resumed)
+        job.app = app
+        for note in () if app is None else app.notes:
+            display.say(note)
+        watch = StatusWatch(inventory, given.job, display.say)
+        path, result = conduct(job, Path(inventory.runs), cancel, resumed, watch)
+    _say_where(path, given.json, log)
+    return ExitCode.CANCELLED if result["status"] == "cancelled" else ExitCode.DONE
+
+
+def _as_member(job: "Job", kind: str) -> None:
+    from cluster.jobs.member import MemberReport
+
+    job.metrics.muted = kind == "node"
+    job.stream.add(MemberReport().consume)
+
+
 def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
     from cluster.jobs.run_folder import newest_unfinished, unfinished
 
     if given.resume is None:
         return None
     if given.job not in RESUMABLE:
-        raise UsageError(f"--resume: only train and run can be resumed; run {given.job} again")
-    return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs)
+        raise UsageError(f"--resume: only train, cv, run and sweep can be resumed; run {given.job} again")
+    return unfinished(Path(given.resume)) if given.resume else newest_unfinished(runs, given.job)
 
 
 def _app(given: argparse.Namespace, inventory: Inventory, resumed: Path | None) -> AppOfRun | None:
-    if given.job == "train":
+    if given.job in ("train", "cv"):
         return app_to_train(inventory, resumed, given.environment)
     if given.job == "evaluate":
         from cluster.jobs.run_folder import newest_model

@@ -83,7 +83,7 @@ class LedgerShard(ShardOnServer):
         with tf.device(self.device):
             # Split here, on the parameter server and before the branches below. TensorFlow would place the switch of a
             # branch that takes `update` on the worker, which then sends everything twice while it holds the lock.
-            words = self.wire.push.words(self.trained_size)
+            words = -1 if self.wire.push.varies else self.wire.push.words(self.trained_size)
             header_words = HEADER + TURN_WORDS * self._remembering
             encoded, statistics, header = tf.split(update, [words, self.statistics_size, header_words])
             gradient = self.wire.push.decode(encoded, self.trained_size)
@@ -144,16 +144,18 @@ class ParameterShards(PlacedVector[LedgerShard]):
         make = partial(LedgerShard, staleness_power=staleness_power, remembering=self.remembering)
         super().__init__(layout, state, optimizer, places, self.wire, make)
 
-    def encode(self, values: Any, memory: Any = None) -> tuple[list[Any], Any]:
+    def encode(self, values: Any, memory: Any = None, update: Any = 0) -> tuple[list[Any], Any]:
         """Each shard's part of `values` [trained_size] as it travels, and the codec's new memory.
 
-        `memory` is float32 [the codec's rows, trained_size], None for a codec without one.
+        `memory` is float32 [the codec's rows, trained_size], None for a codec without one; `update` is the update's
+        number, int64.
         """
         encoded, remembered = [], []
+        values = self.wire.push.limited(values)
         for shard in self.shards:
             mine = slice(*shard.shard.trained)
             kept = tf.zeros([0, shard.trained_size]) if memory is None else memory[:, mine]
-            words, kept = shard.wire.push.encode(values[mine], kept)
+            words, kept = shard.wire.push.encode_update(values[mine], kept, update)
             encoded.append(words)
             remembered.append(kept)
         return encoded, tf.concat(remembered, 1)

@@ -1,7 +1,8 @@
 """pscluster from Python: train a model on a cluster from a program or a notebook.
 
-`Cluster` is a cluster by its inventory, `local` one of processes on this machine, `Run` what a training left, `Data`
-arrays to train on, `pscluster.keras` Keras layers with this project's kernels. Importing this loads none of them.
+`Cluster` is a cluster by its inventory, `local` one of processes on this machine, `Run` what a training left,
+`CrossValidation` what a cross-validation left, `Sweep` what a sweep left, `Data` arrays to train on, `pscluster.keras`
+Keras layers with this project's kernels. Importing this loads none of them.
 """
 
 from importlib import import_module
@@ -14,17 +15,24 @@ if TYPE_CHECKING:
     from pscluster import keras
     from pscluster.cluster import Cluster, local
     from pscluster.commands import Cancelled
+    from pscluster.cross_validation import CrossValidation
     from pscluster.run import Run
+    from pscluster.sweep import Sweep
 
     __version__: str
 
-__all__ = ["Cancelled", "Cluster", "ClusterError", "Data", "DataError", "Run", "UsageError", "keras", "local"]
+__all__ = [
+    "Cancelled", "Cluster", "ClusterError", "CrossValidation", "Data", "DataError", "Run", "Sweep", "UsageError",
+    "keras", "local",
+]  # fmt: skip
 
 _PLACES = {
     "Cancelled": "pscluster.commands",
     "Cluster": "pscluster.cluster",
+    "CrossValidation": "pscluster.cross_validation",
     "Data": "cluster.data.examples",
     "Run": "pscluster.run",
+    "Sweep": "pscluster.sweep",
     "local": "pscluster.cluster",
 }
 

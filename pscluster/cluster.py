@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any, Self
 from cluster.errors import ClusterError, UsageError
 from pscluster.app_folder import AppParts, app_of
 from pscluster.commands import Cancelled, run, show
+from pscluster.cross_validation import CrossValidation
 from pscluster.run import Run
+from pscluster.sweep import Sweep
 
 STATUS_KNOWN = (0, 3)
 """Exit codes with which `deploy status` has an answer."""
@@ -101,18 +103,58 @@ class Cluster:
         Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on Ctrl-C, whose `run`
         is the result so far, else ClusterError: without a running cluster (`with` starts one), or when the job fails.
         """
-        parts = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
-        app = app_of(AppParts(model, data, **parts))
-        words = [*self._words("job", "train"), *app.flags, "--json"]
-        words += [word for key, value in settings.items() for word in ("--set", _override(key, value))]
-        words += [] if chaos is None else ["--chaos", chaos]
-        words += [] if not resume else ["--resume"] if resume is True else ["--resume", "--run", str(resume)]
+        own = [] if chaos is None else ["--chaos", chaos]
         try:
-            return Run(_folder(run(words, self._report)))
+            return Run(self._job("train", model, data, resume, own, settings))
         except Cancelled as ended:
             if isinstance(ended.answer, dict) and "result_path" in ended.answer:
                 ended.run = Run(_folder(ended.answer))
             raise
+
+    def sweep(self, file: str | Path, *, resume: bool | str | Path = False) -> Sweep:
+        """Train every run of a sweep's file (docs/sweeps.md) to the end, with progress, and return the sweep.
+
+        With `resume` the newest unfinished sweep of the file continues, or the one in the folder that it names.
+
+        Raises UsageError for a file that cannot be used, Cancelled on Ctrl-C, and ClusterError where a run failed: the
+        results of the others are in the folder.
+        """
+        words = [*self._words("sweep", str(file)), "--json"]
+        words += [] if not resume else ["--resume"] if resume is True else ["--resume", "--run", str(resume)]
+        return Sweep(_folder(run(words, self._report)))
+
+    def cross_validate(
+        self,
+        model: Any = None,
+        data: Any = None,
+        *,
+        folds: int | str = 5,
+        seeds: int | Sequence[int] = 1,
+        resume: bool | str | Path = False,
+        **settings: Any,
+    ) -> CrossValidation:
+        """Train each fold on the people of the others, with each seed, and judge it; the test set is not read.
+
+        `folds`: how many, or "groups" to leave out one person (or device, or whatever the data group by) at a time.
+        `seeds`: how many, or which. `model`, `data` and `settings` are those of `train`.
+
+        Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on Ctrl-C, else
+        ClusterError; `resume` continues the newest unfinished one, or that of a folder.
+        """
+        which = seeds if isinstance(seeds, int) else list(seeds)
+        own = ["--set", f"jobs.cv.folds={_text(folds)}", "--set", f"jobs.cv.seeds={_text(which)}"]
+        return CrossValidation(self._job("cv", model, data, resume, own, settings))
+
+    def _job(
+        self, job: str, model: Any, data: Any, resume: bool | str | Path, own: Sequence[str], settings: dict[str, Any]
+    ) -> Path:  # fmt: skip
+        """The folder of a job on the model and data; `own` are flags of this job alone."""
+        parts = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
+        app = app_of(AppParts(model, data, **parts))
+        words = [*self._words("job", job), *app.flags, "--json"]
+        words += [word for key, value in settings.items() for word in ("--set", _override(key, value))]
+        words += [*own, *([] if not resume else ["--resume"] if resume is True else ["--resume", "--run", str(resume)])]
+        return _folder(run(words, self._report))
 
     def __repr__(self) -> str:
         return f"Cluster({str(self.inventory)!r})"
@@ -170,5 +212,5 @@ def _text(value: Any) -> str:
 def _folder(answer: Any) -> Path:
     path = answer.get("result_path") if isinstance(answer, dict) else None
     if not isinstance(path, str):
-        raise ClusterError(f"job train: expected a result with `result_path`, found {answer!r:.200}")
+        raise ClusterError(f"expected a result with `result_path`, found {answer!r:.200}")
     return Path(path).parent

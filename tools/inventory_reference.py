@@ -13,9 +13,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from cluster.inventory.fields import Section
+from cluster.inventory.recipes import RECIPES
 from cluster.inventory.schema import Description
 from cluster.inventory.schema_keys import branch_name, is_list, key_of, sections_in
-from cluster.inventory.training import RECIPES
 from cluster.metrics.reference import print_or_write
 
 HEAD = """\
@@ -53,9 +53,17 @@ knobs set in the same call are kept.
 ## Recipes
 
 `jobs.train.recipe` says where the keys come from that `jobs.train` leaves out. `shipped` is what
-the tables below give as defaults. `thesis` is what the 2019 thesis trained with; where it differs:
+the tables below give as defaults. `thesis` is what the 2019 thesis trained with, `kimm` what Kimm
+and Paik trained with, `kth` what [KTH's network](kth.md) trained with on HHAR; where they differ:
 
-{thesis}
+{recipes}
+
+With `thesis` the network `thesis` has batch norm where it has residual cells,
+`n_layers_in_highway` above 0, unless `batch_norm` says otherwise.
+
+Of `kth` the slides have the network, window, batch and epochs; stride, optimizer, rate and L2 are
+of the authors' repository. Its keys of `data` stand beside those that you give, and the split stays
+by people.
 
 ## Addresses
 
@@ -75,13 +83,17 @@ PAGE_COLUMNS = 100
 
 def render_reference() -> str:
     """The page in Markdown: every section of the schema with its keys, types, ranges, defaults and meanings."""
-    lines = [HEAD.format(thesis=_recipe_table()), *_section(Description, "", "The top level")]
+    lines = [HEAD.format(recipes=_recipe_table()), *_section(Description, "", "The top level")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
 def _recipe_table() -> str:
-    rows = [f"| `{key}` | {_plain(value)} |" for key, value in RECIPES["thesis"].items()]
-    return "\n".join(["| key of `jobs.train` | in the recipe `thesis` |", "|---|---|", *rows])
+    own = {name: recipe for name, recipe in RECIPES.items() if recipe}
+    keys = dict.fromkeys(key for recipe in own.values() for key in recipe)
+    cells = [[_plain(recipe[key]) if key in recipe else "as `shipped`" for recipe in own.values()] for key in keys]
+    rows = [f"| `{key}` | {' | '.join(found)} |" for key, found in zip(keys, cells, strict=True)]
+    heads = " | ".join(f"`{name}`" for name in own)
+    return "\n".join([f"| key of `jobs.train` | {heads} |", "|---" * (len(own) + 1) + "|", *rows])
 
 
 def _plain(value: Any) -> str:

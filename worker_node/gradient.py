@@ -1,6 +1,7 @@
 """The gradient of micro-batches as a function of the flat vector: loss, L2, their sum in a fixed tree, clipping."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,9 @@ import numpy as np
 from cluster.consistency.policy import tree_sum
 from cluster.inventory.training import TrainJob
 from cluster.lazy import tf
+from cluster.models.augmentation import Augmentation
+from cluster.models.distillation import Distillation, Teacher
+from cluster.models.kernels import compiled_by_xla
 from cluster.models.network import Network
 from ps_node.steps import block_norm, either
 from worker_node.weights import LossWeights, weighted
@@ -41,9 +45,15 @@ def piece_sizes(batch_size: int, micro_batches: int) -> list[int]:
 class GradientOfBatch:
     """Computes a batch in micro-batches, side by side, and adds their gradients in a fixed binary tree."""
 
-    def __init__(self, network: Network, job: TrainJob, weights: LossWeights | None = None) -> None:
-        """`weights`: how much each class counts in the loss; None counts all alike."""
+    def __init__(
+        self, network: Network, job: TrainJob, weights: LossWeights | None = None, teachers: Sequence[Teacher] = ()
+    ) -> None:
+        """`weights`: how much each class counts in the loss; None counts all alike. `teachers`: of `job.distill`."""
         self._network, self._job = network, job
+        self._standardization: Any = None
+        self._place: Any = None
+        self._distillation = Distillation(job.distill, teachers) if job.distill is not None else None
+        self._augmentation = Augmentation.of(job.augment, network.problem)
         self._class_weights = weights.table if weights is not None else None
         layout = network.layout
         decayed = np.zeros(layout.trained_size, np.float32)
@@ -53,22 +63,44 @@ class GradientOfBatch:
         self._decayed = decayed
         sizes = set(piece_sizes(job.batch_size, job.pieces))
         self._size = sizes.pop() if network.knows_batch and len(sizes) == 1 else None
-        self._piece = tf.function(self._of_piece, autograph=False)
+        self._piece = tf.function(self._of_piece, autograph=False, jit_compile=job.compiled or None)
+
+    def of_fit(self, standardization: Any, teacher: Any) -> "GradientOfBatch":
+        """This one for windows standardized by float32 (2, channels), and the place of their teacher, int32.
+
+        Augmentation and distillation have to know them.
+        """
+        if self._augmentation is None and self._distillation is None:
+            return self
+        found = copy(self)
+        found._standardization = standardization
+        found._place = None if self._distillation is None else teacher
+        return found
 
     def _of_piece(
-        self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any, weights: Any
-    ) -> tuple[Any, ...]:
+        self, trained: Any, statistics: Any, windows: Any, classes: Any, seed: Any, weights: Any, standardization: Any,
+        place: Any,
+    ) -> tuple[Any, ...]:  # fmt: skip
         layout, job, objective = self._network.layout, self._job, self._network.objective
         share = tf.cast(tf.shape(classes)[0], tf.float32) / job.batch_size
         true = classes
+        if self._augmentation is not None:
+            windows = self._augmentation(windows, standardization, seed)
         windows, classes = self._network.augmented(windows, classes, seed)
         if len(classes.shape) > 1:
             true = classes  # augment() may have moved positions: each weighs by the class that it has now
+        taught = None
+        if self._distillation is not None:
+            with compiled_by_xla(job.compiled):
+                taught = self._distillation(windows, standardization, place)
         with tf.GradientTape() as tape:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))
-            output = self._network.apply(named, windows, training=True, seed=seed)
+            with compiled_by_xla(job.compiled):
+                output = self._network.apply(named, windows, training=True, seed=seed)
             losses = objective.losses_at(classes, output.logits, smoothing=job.label_smoothing)
+            if self._distillation is not None:
+                losses = self._distillation.losses(losses, objective, output.logits, taught)
             losses = weighted(losses, true, self._class_weights, weights)
             loss = tf.reduce_sum(losses) / job.batch_size
             if output.penalty is not None:
@@ -98,7 +130,18 @@ class GradientOfBatch:
             for tensor in (tensor for part in parts for tensor in part if tensor is not None):
                 tensor.set_shape([self._size, *tensor.shape[1:]])
         return [
-            PieceGradient(*self._piece(trained, statistics, part, labels, seed + tf.constant([0, k]), weight))
+            PieceGradient(
+                *self._piece(
+                    trained,
+                    statistics,
+                    part,
+                    labels,
+                    seed + tf.constant([0, k]),
+                    weight,
+                    self._standardization,
+                    self._place,
+                )
+            )
             for k, (part, labels, weight) in enumerate(parts)
         ]
 

@@ -1,5 +1,6 @@
 """The prepared examples in a worker's graph: mapped from the file, gathered by row, standardized where the set says."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ CONSTANT = 1e-6
 """A channel that varies less than this is not scaled: dividing by almost zero would inflate later windows."""
 ROWS_AT_ONCE, BYTES_AT_ONCE = 512, 2**29
 """What a sum over rows reads at a time, as float64: the smaller of both, but one example at least."""
+
+BLOCK_ROWS = 250
+"""Rows that a network measures at a time."""
 
 
 def standardized_channels(dataset: Dataset) -> int:
@@ -49,6 +53,12 @@ class Standardization:
         mean = total / count
         deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0.0))
         return cls(mean.astype(np.float32), np.where(deviation < CONSTANT, 1.0, deviation).astype(np.float32))
+
+    def blocks(self, dataset: Dataset, rows: NDArray[np.integer]) -> Iterator[NDArray[np.float32]]:
+        """These rows of the data set as a network gets them, some at a time, (n, *input_shape)."""
+        inputs = dataset.windows()
+        for start in range(0, len(rows), BLOCK_ROWS):
+            yield (np.asarray(inputs[rows[start : start + BLOCK_ROWS]], np.float32) - self.mean) / self.deviation
 
     def packed(self) -> NDArray[np.float32]:
         """Both in one tensor, float32 (2, channels), as graphs take it."""

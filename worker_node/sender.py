@@ -205,7 +205,7 @@ class Sender:
         if not self._memory.rows:
             return self._shards.push(values, statistics, identifier, rate, versions)
         settled = begun.settled
-        encoded, codecs_rows = self._shards.encode(values, settled.rows[self.own :])
+        encoded, codecs_rows = self._shards.encode(values, settled.rows[self.own :], identifier)
         rows = codecs_rows if own is None else tf.concat([own, codecs_rows], 0)
         then = Remembered(rows, settled.count + tf.cast(steps, tf.int64))
         with tf.control_dependencies([self._memory.offer(begun.owner, begun.turn, settled, then)]):

@@ -17,8 +17,8 @@ KEPT = 3
 def app_data_folder(inventory: "Inventory") -> Path:
     """The folder that holds a folder for each data set, named by its content. It need not exist yet.
 
-    On one machine it is in the user's cache. On machines it is the shared `data`, which the coordinator's node writes
-    and every other one reads.
+    On one machine it is in the user's cache, and so it is for a node that trains by itself, without shared storage. On
+    machines it is the shared `data`, which the coordinator's node writes and every other one reads.
     """
     if inventory.data_folder is not None:
         return Path(inventory.data_folder)
@@ -31,9 +31,9 @@ def keep_latest(inventory: "Inventory", in_use: str) -> None:
     To be called by a job once it has its data set: a cluster of machines runs one job at a time. The user's cache keeps
     what it has, which other clusters may use. What cannot be removed stays.
     """
-    if inventory.data_folder is None:
+    if inventory.one_host:
         return
-    folder = Path(inventory.data_folder)
+    folder = app_data_folder(inventory)
     with suppress(OSError):
         (folder / in_use).touch()
     try:

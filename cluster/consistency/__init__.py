@@ -10,5 +10,6 @@ EXTENSIONS = {
     "local": "local:LocalSteps",
     "allreduce": "allreduce:Allreduce",
     "single": "single:Single",
+    "mirrored": "mirrored:Mirrored",
 }
 """By the word in `jobs.train.mode`: module and class, in the order of the tables."""

@@ -15,6 +15,7 @@ EXTENSIONS = {
     "hapt": "hapt:Hapt",
     "uci-har": "uci_har:UciHar",
     "npz": "npz:Npz",
+    "hhar": "hhar:Hhar",
     "csv": "csv_file:Csv",
     "parquet": "parquet_file:Parquet",
     "images": "images:Images",

@@ -18,7 +18,7 @@ from cluster.errors import DataError
 LARGEST_TEXT_BYTES = 512 * 2**20
 """A recording or label file larger than this is refused: the largest published one has 17 MB."""
 LARGEST_TOTAL_BYTES = 4 * 2**30
-"""What a zip may unpack to in all, nine times the largest published set."""
+"""What a zip may unpack to in all, nine times the largest set that is read from one."""
 SUSPICIOUS_RATIO, SUSPICIOUS_BYTES = 200, 64 * 2**20
 """Numbers as text compress to a fifth; a large file that compresses 200 to 1 is a bomb or holds no recording."""
 CHUNK_BYTES = 2**20
@@ -139,8 +139,11 @@ def open_tree(path: Path) -> Iterator[Tree]:
         yield ZipTree(archive, str(path))
 
 
-def open_zip(stream: IO[bytes], where: str) -> zipfile.ZipFile:
-    """The archive in `stream`. Raises DataError naming `where`, as `open_tree` does."""
+def open_zip(stream: IO[bytes], where: str, most_bytes: int = LARGEST_TOTAL_BYTES) -> zipfile.ZipFile:
+    """The archive in `stream`, which unpacks to at most so many bytes.
+
+    Raises DataError naming `where`, as `open_tree` does.
+    """
     try:
         archive = zipfile.ZipFile(stream)
     except ZIP_DAMAGE as problem:
@@ -148,7 +151,7 @@ def open_zip(stream: IO[bytes], where: str) -> zipfile.ZipFile:
             f"{where}: not a complete zip archive ({one_line(problem)}); it was probably cut short, fetch it again"
         ) from None
     try:
-        _refuse_unsafe(archive, where)
+        _refuse_unsafe(archive, where, most_bytes)
     except DataError:
         archive.close()
         raise
@@ -188,7 +191,7 @@ def refuse_nameless(archive: zipfile.ZipFile, where: str) -> None:
         raise DataError(f"{where}: an entry of the archive has no name; fetch the archive again, or pack it again")
 
 
-def _refuse_unsafe(archive: zipfile.ZipFile, where: str) -> None:
+def _refuse_unsafe(archive: zipfile.ZipFile, where: str, most_bytes: int) -> None:
     refuse_nameless(archive, where)
     total = 0
     for info in archive.infolist():
@@ -197,7 +200,7 @@ def _refuse_unsafe(archive: zipfile.ZipFile, where: str) -> None:
             raise DataError(f"{where}: names a file outside the archive ({info.filename!r}); do not trust this archive")
         total += info.file_size
         ratio = info.file_size / max(1, info.compress_size)
-        if total > LARGEST_TOTAL_BYTES or (info.file_size > SUSPICIOUS_BYTES and ratio > SUSPICIOUS_RATIO):
+        if total > most_bytes or (info.file_size > SUSPICIOUS_BYTES and ratio > SUSPICIOUS_RATIO):
             raise DataError(
                 f"{where}: {info.filename} unpacks to {info.file_size} bytes from {info.compress_size}, which no "
                 f"recording does; do not trust this archive"

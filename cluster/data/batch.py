@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.data.dataset import CLASSIFICATION, LARGEST_RANK, MULTILABEL, REGRESSION, TASKS
+from cluster.data.dataset import CLASSIFICATION, LARGEST_RANK, MULTILABEL, NOT_SAID, REGRESSION, TASKS, HeldOut
 from cluster.data.recordings import NO_SUBJECT
 from cluster.data.table import LARGEST_INTEGER
 from cluster.errors import DataError
@@ -45,6 +45,7 @@ class Examples:
     task: str
     labels: tuple[str, ...] | None
     standardized: bool
+    held_out: HeldOut = NOT_SAID
 
 
 class PositionsLook:

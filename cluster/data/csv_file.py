@@ -28,8 +28,11 @@ class CsvFile(TableFile):
     A column holds numbers where its first row holds one.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises DataError for a file without names of columns and a row."""
+    def __init__(self, path: Path, usual: Sequence[str] = ()) -> None:
+        """`usual`: names of a file whose first line is a row, so as many values, the first of them a number.
+
+        Raises DataError for a file without names of columns and a row.
+        """
         self.where, self._path = str(path), path
         with self._opened() as (stream, _):
             try:
@@ -38,7 +41,10 @@ class CsvFile(TableFile):
                 raise self._not_utf8(problem) from None
         names: list[str] = []
         self.words = frozenset()
+        self._lines_of_names = 1
         for line, row in self._rows():
+            if not names and usual and len(row) == len(usual) and is_number(row[0]):
+                names, self._lines_of_names = list(usual), 0
             if names:
                 self._same_width(line, row, names)
                 self.words = frozenset(name for name, value in zip(names, row, strict=True) if not is_number(value))
@@ -69,7 +75,7 @@ class CsvFile(TableFile):
         def chunk() -> Chunk:
             return Chunk(tuple(places), {name: [row[at] for row in rows] for name, at in positions.items()})
 
-        for line, row in self._rows(report, skip=1):
+        for line, row in self._rows(report, skip=self._lines_of_names):
             self._same_width(line, row, self.names)
             places.append(line)
             rows.append(row)

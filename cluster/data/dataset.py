@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,34 @@ class Array:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """How the test rows were chosen, as a reader says it; empty where none does.
+
+    by: what stays whole, such as `user`, or `window` where nothing does; groups: names of the groups by their numbers
+    in `subjects`; leak: why the figures of the test promise too much, empty where they do not; note: who and what was
+    recorded, in words.
+    """
+
+    by: str = ""
+    groups: tuple[str, ...] = ()
+    leak: str = ""
+    note: str = ""
+
+    def lines(self) -> tuple[str, ...]:
+        """For a person, a line for each that is said."""
+        named = ", ".join(f"{number} {name}" for number, name in enumerate(self.groups[:MOST_SHOWN]))
+        more = f" and {len(self.groups) - MOST_SHOWN} more" if len(self.groups) > MOST_SHOWN else ""
+        groups = (f"groups by {self.by}: {named}{more}",) if self.groups else ()
+        leak = f"LEAK: {self.leak}" if self.leak else ""
+        return (*((self.note,) if self.note else ()), *groups, *((leak,) if leak else ()))
+
+
+NOT_SAID = HeldOut()
+MOST_SHOWN = 40
+"""Names of groups in a line."""
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Prepared examples, the training rows first.
 
@@ -72,6 +100,7 @@ class Dataset:
     standardized: bool = True
     task: str = CLASSIFICATION
     weights: Array | None = None
+    held_out: HeldOut = NOT_SAID
 
     @property
     def rows(self) -> int:
@@ -136,6 +165,10 @@ class Dataset:
             what += f" at {' x '.join(map(str, self.targets.shape))} positions"
         return f"{rows} examples of {shape} {self.inputs.dtype}, {self.outputs} {what}"
 
+    def training_part(self) -> "Dataset":
+        """The set without its test rows: what maps or reads it ends where they begin."""
+        return replace(self, test_windows=0)
+
     def mapped(self, array: Array) -> "np.memmap[Any, np.dtype[Any]]":
         """One of the arrays, (rows, *shape), mapped read-only."""
         dtype = np.dtype(array.dtype).newbyteorder("<")
@@ -156,12 +189,13 @@ class Dataset:
         """
         if self.task != CLASSIFICATION:
             raise ValueError(f"{self.source}: expected a classification, got {self.task}, which has no classes")
-        classes = np.fromfile(self.folder / self.targets.file, dtype="<i4")
+        count = self.rows * math.prod(self.targets.shape)
+        classes = np.fromfile(self.folder / self.targets.file, dtype="<i4", count=count)
         return classes.reshape(self.rows, *self.targets.shape)
 
     def subjects(self) -> NDArray[np.int32]:
         """Group of each example, such as who was recorded, int32 (rows,); -1 where the source does not say."""
-        return np.fromfile(self.folder / SUBJECTS, dtype="<i4")
+        return np.fromfile(self.folder / SUBJECTS, dtype="<i4", count=self.rows)
 
 
 def content_digest(files: Mapping[str, str], dataset: Dataset) -> str:
@@ -177,6 +211,7 @@ def content_digest(files: Mapping[str, str], dataset: Dataset) -> str:
 def manifest_of(dataset: Dataset, files: Mapping[str, str], preparation: Mapping[str, Any]) -> dict[str, Any]:
     """What the manifest says: `files` are digests by name, `preparation` the settings that made the set."""
     arrays = {"inputs": dataset.inputs, "targets": dataset.targets, "weights": dataset.weights}
+    held_out = {} if dataset.held_out == NOT_SAID else {"held_out": asdict(dataset.held_out)}
     return {
         "format": FORMAT_VERSION,
         "name": dataset.name,
@@ -190,6 +225,7 @@ def manifest_of(dataset: Dataset, files: Mapping[str, str], preparation: Mapping
            for name, array in arrays.items()},
         "train_windows": dataset.train_windows,
         "test_windows": dataset.test_windows,
+        **held_out,
         "files": dict(files),
         "sha256": dataset.sha256,
     }  # fmt: skip
@@ -231,6 +267,7 @@ def open_prepared(folder: Path) -> Dataset:
             standardized=bool(fields["standardized"]),
             task=str(fields["task"]),
             weights=None if fields["weights"] is None else _array(fields["weights"]),
+            held_out=_held_out(fields.get("held_out", {})),
         )
         _refuse_unknown(dataset)
         expected = {array.file: str(fields["files"][array.file]) for array in dataset.arrays}
@@ -238,6 +275,11 @@ def open_prepared(folder: Path) -> Dataset:
         raise DataError(f"{manifest}: damaged ({problem!r}); prepare the data again") from None
     _compare(dataset, expected)
     return dataset
+
+
+def _held_out(fields: Any) -> HeldOut:
+    groups = tuple(str(name) for name in fields.get("groups", ()))
+    return HeldOut(str(fields.get("by", "")), groups, str(fields.get("leak", "")), str(fields.get("note", "")))
 
 
 def _array(fields: Any) -> Array:

@@ -67,6 +67,7 @@ def prepare(
                 prepared = store(check(found, where), folder, origin, report)
             else:
                 gate = Gate(where, found.task, found.labels)
+                origin = replace(origin, held_out=found.held_out)
                 prepared = written(found.batches, cache, folder, origin, gate, found.task, found.standardized, report)
     return replace(prepared, name=name, source=where)
 

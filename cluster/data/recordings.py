@@ -42,7 +42,9 @@ class Cutting:
 
     window_steps, window_stride: steps of a window and between two; seed: of invented recordings; image_size: height
     and width in pixels, None for those that the images have; image_channels: 3 for RGB, 1 for grey; clip_seconds:
-    length of a sound, None for that of the longest; columns: of a table.
+    length of a sound, None for that of the longest; columns: of a table; groups: whether `user` or `device` is the
+    group of a window; split: whether the test gets whole `groups` or `random` windows; null_class: whether readings
+    without an activity are a class.
     """
 
     window_steps: int
@@ -52,6 +54,9 @@ class Cutting:
     image_channels: int = 3
     clip_seconds: float | None = None
     columns: ColumnMap = ColumnMap()
+    groups: str = "user"
+    split: str = "groups"
+    null_class: bool = True
 
     @classmethod
     def of(cls, window_steps: int, window_stride: int, seed: int, options: Mapping[str, Any]) -> "Cutting":

@@ -100,7 +100,7 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 def _kind_of_file(path: Path) -> str | None:
     for kind, reader in READERS.items():
-        if path.suffix.lower() == reader.suffix:
+        if path.suffix.lower() == reader.suffix or (reader.marker is None and path.name in reader.usual_names):
             return kind
     if path.suffix.lower() != ".zip":
         return None

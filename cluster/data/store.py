@@ -13,13 +13,13 @@ import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cluster.data.batch import Batch
 from cluster.data.columns import Columns
-from cluster.data.dataset import CLASSIFICATION, MANIFEST, Dataset, manifest_of, open_prepared
+from cluster.data.dataset import CLASSIFICATION, MANIFEST, NOT_SAID, Dataset, HeldOut, manifest_of, open_prepared
 from cluster.data.recordings import Recordings, Report
 from cluster.errors import DataError
 
@@ -38,6 +38,7 @@ class Origin:
     source: str
     source_sha256: str = ""
     preparation: Mapping[str, Any] = field(default_factory=dict)
+    held_out: HeldOut = NOT_SAID
 
 
 def store(recordings: Recordings, folder: Path, origin: Origin, report: Report) -> Dataset:
@@ -105,6 +106,7 @@ def publish(columns: Columns, labels: tuple[str, ...], origin: Origin, folder: P
     """
     partial = columns.folder
     dataset = columns.dataset(labels, origin.name, origin.source, origin.source_sha256)
+    dataset = replace(dataset, held_out=origin.held_out)
     with (partial / MANIFEST).open("w", encoding="utf-8") as stream:
         json.dump(manifest_of(dataset, columns.digests, origin.preparation), stream, indent=2)
         stream.flush()

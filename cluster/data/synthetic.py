@@ -6,6 +6,7 @@ phone sits, how they slouch) overlaps what separates activities: sitting resembl
 other, so that a network must generalize to people it has not seen. No figure here claims to be physiology.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,7 +85,7 @@ def read(opened: None, cutting: Cutting, report: Report) -> Recordings:
     people = TRAIN_SUBJECTS + TEST_SUBJECTS
     for subject in range(1, people + 1):
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([cutting.seed, subject])))
-        person = _person(random)
+        person = person_of(random, ACTIVITIES)
         for index, activity in enumerate(ACTIVITIES):
             for _ in range(BOUTS):
                 pieces.append(cut(_bout(person, activity, person.leans[index], random), cutting))
@@ -100,7 +101,8 @@ def read(opened: None, cutting: Cutting, report: Report) -> Recordings:
     )
 
 
-def _person(random: np.random.Generator) -> Person:
+def person_of(random: np.random.Generator, activities: Sequence[Activity]) -> Person:
+    """A person, who leans in a way of their own in each of these activities."""
     return Person(
         cadence_hz=float(random.normal(1.85, 0.10)),
         strength=float(random.lognormal(0, 0.12)),
@@ -108,13 +110,13 @@ def _person(random: np.random.Generator) -> Person:
         swing=float(random.lognormal(0, 0.16)),
         sway=float(random.lognormal(0, 0.35)),
         phone=Rotation.from_rotvec(np.radians(random.normal(0, (14, 4, 4)))),
-        leans=tuple(float(random.normal(activity.lean, activity.lean_spread)) for activity in ACTIVITIES),
+        leans=tuple(float(random.normal(activity.lean, activity.lean_spread)) for activity in activities),
     )
 
 
 def _bout(person: Person, activity: Activity, lean: float, random: np.random.Generator) -> NDArray[np.float32]:
     """Channels, float32 (BOUT_STEPS, 9): x up, y to the left and z forward of the wearer, turned by lean and phone."""
-    acceleration, angular_velocity = _movement(person, activity, random)
+    acceleration, angular_velocity = movement(person, activity, random)
     acceleration[:, 0] += 1.0
     trunk = Rotation.from_euler("y", lean + random.normal(0, 5), degrees=True)
     put_back = Rotation.from_rotvec(np.radians(random.normal(0, 3, size=3)))
@@ -125,14 +127,22 @@ def _bout(person: Person, activity: Activity, lean: float, random: np.random.Gen
     )
 
 
-def _movement(person: Person, activity: Activity, random: np.random.Generator) -> tuple[Samples, Samples]:
-    sway = _smooth(random, 3) * activity.sway * person.sway
-    turning = _smooth(random, 3) * activity.sway * person.sway * 4
+def movement(
+    person: Person, activity: Activity, random: np.random.Generator, steps: int = BOUT_STEPS,
+    rate_hz: float = SAMPLE_RATE_HZ,
+) -> tuple[Samples, Samples]:  # fmt: skip
+    """Without gravity: acceleration in g and angular velocity in rad/s, (steps, 3) each, in the wearer's axes."""
+
+    def smooth(channels: int) -> Samples:
+        return _smooth(random, channels, steps, rate_hz)
+
+    sway = smooth(3) * activity.sway * person.sway
+    turning = smooth(3) * activity.sway * person.sway * 4
     if not activity.cadence:
         return sway, turning
     cadence_hz = person.cadence_hz * activity.cadence * random.normal(1, 0.05)
-    drift = 1 + 0.04 * _smooth(random, 2)
-    phase = random.uniform(0, 2 * np.pi) + 2 * np.pi * np.cumsum(cadence_hz * drift[:, 0]) / SAMPLE_RATE_HZ
+    drift = 1 + 0.04 * smooth(2)
+    phase = random.uniform(0, 2 * np.pi) + 2 * np.pi * np.cumsum(cadence_hz * drift[:, 0]) / rate_hz
     strength = person.strength * random.lognormal(0, 0.12) * (1 + 0.15 * drift[:, 1])
     impact = min(0.95, activity.impact * person.impact * random.lognormal(0, 0.14))
     shape = random.normal(0, 0.4, size=4)
@@ -140,15 +150,15 @@ def _movement(person: Person, activity: Activity, random: np.random.Generator) -
     ahead = sum(impact**k * np.sin((k + 1) * phase + shape[k]) for k in range(3))
     side = np.cos(phase / 2 + shape[3])
     swing = activity.swing * person.swing * random.lognormal(0, 0.14)
-    steps = np.stack([activity.vertical * up, 0.08 * side, activity.forward * ahead], axis=1) * strength[:, None]
+    strides = np.stack([activity.vertical * up, 0.08 * side, activity.forward * ahead], axis=1) * strength[:, None]
     turns = np.stack([0.8 * np.sin(phase / 2), 0.7 * np.cos(phase + shape[0]), 0.5 * np.sin(phase / 2 + 1)], axis=1)
-    return steps + sway, swing * turns + turning
+    return strides + sway, swing * turns + turning
 
 
-def _smooth(random: np.random.Generator, channels: int) -> Samples:
-    """Slow noise of about unit deviation, (BOUT_STEPS, channels): white noise averaged over half a second."""
-    width = int(SAMPLE_RATE_HZ / 2)
-    white = random.normal(0, 1, size=(BOUT_STEPS + width, channels))
+def _smooth(random: np.random.Generator, channels: int, steps: int, rate_hz: float) -> Samples:
+    """Slow noise of about unit deviation, (steps, channels): white noise averaged over half a second."""
+    width = int(rate_hz / 2)
+    white = random.normal(0, 1, size=(steps + width, channels))
     summed = np.cumsum(white, axis=0)
     slow: Samples = (summed[width:] - summed[:-width]) / np.sqrt(width)
     return slow

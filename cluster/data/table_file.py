@@ -27,6 +27,8 @@ class TableFile(ABC):
     """One file. `words` are the columns whose values are text, `names` all columns in their order."""
 
     where: str
+    words_instead = ", or name the column in jobs.train.data.columns.categories if it holds words"
+    """What else a person may do about a word in a column of numbers."""
     names: tuple[str, ...]
     words: frozenset[str]
 
@@ -51,7 +53,7 @@ class TableFile(ABC):
             row = int(wrong[0])
             raise DataError(
                 f"{self.place(chunk.places[row])}: {name}: expected a finite number, got {_shown(given[row])}; correct "
-                f"or remove the row, or name the column in jobs.train.data.columns.categories if it holds words"
+                f"or remove the row{self.words_instead}"
             )
         return values
 

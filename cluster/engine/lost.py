@@ -3,6 +3,9 @@
 A worker's call fails with the same words whether a parameter server is lost or only that worker's way to it. So the
 word of a worker never ends a job. A server counts as lost only if it is silent to the coordinator, or if an operation
 of the coordinator's own fails there.
+
+One exception: a server that restarts while no worker is there joins the cluster again with the next worker, and answers
+the coordinator. Its parameters are gone. Only the call that needs one shows it, in words of the server's own.
 """
 
 import logging
@@ -24,6 +27,10 @@ PROBE_SECONDS = (2.0, 5.0, 10.0)
 TRIES = 3
 RETRY_SECONDS = 0.5
 """Our own connection may have broken, and mends itself. A restarted server reports it at once."""
+
+
+FORGOTTEN = re.compile(r"Unable to find the relevant tensor remote_handle.*/job:ps/replica:0/task:(\d+)", re.DOTALL)
+"""What a server that restarted meanwhile says of a parameter (measured with TensorFlow 2.21)."""
 
 
 class ParameterServerLost(ClusterError):
@@ -73,7 +80,15 @@ def reaching_holders() -> Iterator[None]:
 
 
 def raise_if_server_lost(runtime: Runtime, reason: str) -> None:
-    """Raise ParameterServerLost, which quotes `reason`, if a parameter server fails the coordinator itself."""
+    """Raise ParameterServerLost, which quotes `reason`, if a parameter server fails the coordinator itself.
+
+    So it does if `reason` is that a server has no such parameter any more.
+    """
+    if forgotten := FORGOTTEN.search(reason):
+        raise ParameterServerLost(
+            f"parameter server ps:{forgotten[1]} has restarted without its parameters ({reason}): "
+            "`fab job train --resume` continues from the last checkpoint"
+        )
     for task, address in enumerate(runtime.peers.parameter_servers):
         if problem := _problem(runtime, task, address):
             raise ParameterServerLost(

@@ -100,17 +100,31 @@ def split(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def device(role: str, task: int) -> str:
-    """TensorFlow's name of the CPU of a task."""
-    return f"/job:{role}/replica:0/task:{task}/device:CPU:0"
+def device(role: str, task: int, kind: str = "cpu", number: int = 0) -> str:
+    """TensorFlow's name of a device of a task; its processor unless `kind` says `gpu` or `tpu`."""
+    return beside(f"/job:{role}/replica:0/task:{task}/", kind, number)
+
+
+def beside(place: str, kind: str, number: int = 0) -> str:
+    """TensorFlow's name of another device of the same process."""
+    return f"{place.rpartition('/')[0]}/device:{kind.upper()}:{number}"
+
+
+def host_of(place: str) -> str:
+    """TensorFlow's name of the processor beside a device."""
+    return beside(place, "cpu")
 
 
 class Runtime:
     """The coordinator's connection to the cluster."""
 
-    def __init__(self, peers: Peers) -> None:
-        """Connect to the parameter servers, and to no worker yet. Raises tf.errors.OpError if one cannot be reached."""
-        self.peers = peers
+    def __init__(self, peers: Peers, computes_on: str = "cpu", *, soft_placement: bool = True) -> None:
+        """Connect to the parameter servers, and to no worker yet. Raises tf.errors.OpError if one cannot be reached.
+
+        `computes_on`: the kind of device that runs the workers' functions. Without `soft_placement` an operation that
+        such a device has no kernel for, where a function puts it there by name, fails.
+        """
+        self.peers, self._computes_on, self._soft_placement = peers, computes_on, soft_placement
         context.context().set_server_def(self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS)
         context.ensure_initialized()
         # TensorFlow wraps the first fetch in a function, sends that to every live worker and waits for them. Measured:
@@ -132,6 +146,8 @@ class Runtime:
                     job.tasks[task] = address
         definition.default_session_config.inter_op_parallelism_threads = len(self.peers.workers) + 4
         definition.default_session_config.intra_op_parallelism_threads = 1
+        if self._computes_on != "cpu":
+            definition.default_session_config.allow_soft_placement = self._soft_placement
         return definition
 
     def update(self, workers: frozenset[int]) -> None:
@@ -140,6 +156,10 @@ class Runtime:
         Blocks while a live task does not answer, until the watchdog cuts it off. Raises tf.errors.OpError.
         """
         context.context().update_server_def(self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS)
+
+    def has(self, place: str) -> bool:
+        """Whether a live task has the device of this name."""
+        return place in context.context().devices()
 
     def ask_server(self, task: int) -> None:
         """Run a small operation on the parameter server. Raises tf.errors.OpError if that fails."""
@@ -161,7 +181,7 @@ class Runtime:
         _HANDLES.append(before)
         eager.executor = own
         try:
-            with tf.device(device("worker", task)):
+            with tf.device(device("worker", task, self._computes_on)):
                 yield
         finally:
             eager.executor = before

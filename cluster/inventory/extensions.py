@@ -60,6 +60,11 @@ class ModeFacts:
         return 0
 
     @classmethod
+    def spans_devices(cls) -> bool:
+        """Whether one process computes on all devices of its machine."""
+        return False
+
+    @classmethod
     def needs_roles(cls) -> bool:
         """Whether training runs on the cluster's roles."""
         return cls.parameters != "coordinator"

@@ -1,6 +1,6 @@
 """The building blocks of the schema: the base of every section, and the types several sections share."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
@@ -34,6 +34,21 @@ class Choice(Section):
     """A section whose key `name` says which extension it configures, such as a model or a codec."""
 
     name: str = ""
+
+
+class RecurrentChoice(Choice):
+    """The options of a model with LSTM layers, which reads its windows through `cluster.models.instance_norm`."""
+
+    kernel: Literal["auto", "fused", "xla"] = Field(
+        "auto",
+        description="what computes LSTM layers: `fused` TensorFlow's own operations, `xla` plain ones, compiled with "
+        "all of a micro-batch by XLA; `auto` is `xla` on a TPU, else `fused`",
+    )
+    instance_norm: Literal["none", "replace", "append"] = Field(
+        "none",
+        description="what the layers read: `none` windows as they are, `replace` each channel less the window's own "
+        "mean and over its own deviation, `append` both beside each other",
+    )
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$")]

@@ -14,10 +14,10 @@ from pydantic_core import ErrorDetails
 from cluster.inventory.consistency import Machine, check, is_address, this_machine
 from cluster.inventory.nodes import Node
 from cluster.inventory.problem import LISTED_PROBLEMS, InventoryError, InventoryProblem, printable, suggestion
+from cluster.inventory.recipes import SECTION_NAMES
 from cluster.inventory.schema import Description, Inventory
 from cluster.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
 from cluster.inventory.sources import Sources, readable_parts
-from cluster.inventory.training import SECTION_NAMES
 from cluster.inventory.yaml_document import MAXIMUM_DEPTH, KeyPath, parse
 
 _REMEDY = "write it like jobs.train.epochs=3 or nodes.rpi03.address=192.168.1.18"

@@ -56,6 +56,20 @@ def auto_micro_batches(mode: str, batch_size: int, workers: int, cores: Sequence
     return MicroBatches(a_core, f"one for each of {total} cores, a power of two, {FEWEST_WINDOWS} windows or more each")
 
 
+def on_devices(mode: str, kind: str, devices: int, batch_size: int, on_processors: MicroBatches) -> MicroBatches:
+    """What `auto` is where `devices` devices of a `kind` share each batch, or compute one each.
+
+    A GPU or TPU computes a whole batch, or its share of one, at once; `on_processors` is the number for processors.
+    """
+    shared = devices if MODES[mode].in_steps else 1
+    needed = min(1 << (shared - 1).bit_length(), _power_below(min(MOST_MICRO_BATCHES, batch_size)))
+    if kind == "cpu" and on_processors.number >= needed:
+        return on_processors
+    if shared == 1:
+        return MicroBatches(1, f"a {kind} computes a batch at once")
+    return MicroBatches(needed, f"one for each of {shared} devices, a power of two")
+
+
 def _power_below(count: int) -> int:
     """The largest power of two up to `count`, which is at least 1."""
     return 1 << (count.bit_length() - 1)

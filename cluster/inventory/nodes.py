@@ -107,7 +107,8 @@ class Ports(Section):
         ge=1024,
         le=65_535 - PROGRAM_PORTS,
         description=f"first of the {PROGRAM_PORTS} ports on every node for the processes of a program "
-        "([`fab job run --on workers`](programs.md#on-the-workers)); open between the nodes alone",
+        "([`fab job run --on workers`](programs.md#on-the-workers)) and of a [sweep](sweeps.md); open between the "
+        "nodes alone",
     )
     coordinator_page: Port = Field(9203, description="of the coordinator's [live page](page.md)")
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, StringConstraints, model_validator
 
+from cluster.inventory.cross_validation import CrossValidationJob
 from cluster.inventory.fields import AbsolutePath, Host, Name, Port, Section, Seed, SshPort, Text, User, invalid
 from cluster.inventory.nodes import Interface, Node, Page, Ports, placed
 from cluster.inventory.task import RoleName, Task
@@ -96,7 +97,7 @@ class Monitor(Section):
     )
 
 
-JobName = Literal["pi", "train", "evaluate"]
+JobName = Literal["pi", "train", "cv", "evaluate"]
 
 
 class PiJob(Section):
@@ -118,6 +119,7 @@ class Jobs(Section):
 
     pi: PiJob = PiJob()
     train: TrainJob = TrainJob()
+    cv: CrossValidationJob = CrossValidationJob()
     evaluate: EvaluateJob = EvaluateJob()
     _order: tuple[JobName, ...] = PrivateAttr(())
 
@@ -195,7 +197,7 @@ class Inventory(Description):
 
     def needs_roles(self, job: str) -> bool:
         """Whether the job runs on the cluster's roles; training may run in the coordinator alone."""
-        return job != "train" or self.jobs.train.facts.needs_roles()
+        return job not in ("train", "cv") or self.jobs.train.facts.needs_roles()
 
     @property
     def one_host(self) -> bool:
@@ -218,6 +220,10 @@ class Inventory(Description):
         for task in self._tasks:
             found.setdefault(THIS_MACHINE if self.one_host else task.node, []).append(task.role)
         return found
+
+    def workers_beside(self, task: Task) -> tuple[Task, ...]:
+        """The workers on the machine of this task, which share its devices."""
+        return tuple(worker for worker in self.of_role("worker") if self.one_host or worker.node == task.node)
 
     def of_role(self, role: RoleName) -> tuple[Task, ...]:
         """The role processes of one role, in order of their index."""

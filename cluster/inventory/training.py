@@ -5,49 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
 
+from cluster.inventory.devices import PROCESSORS, DeviceSettings
+from cluster.inventory.distillation import DistillSettings
 from cluster.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
 from cluster.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text, invalid
 from cluster.inventory.micro_batches import MOST_MICRO_BATCHES
+from cluster.inventory.recipes import SECTION_NAMES, RecipeName, completed
 from cluster.registry import Registry, either
 
 Auto = Literal["auto"]
-
-
-RecipeName = Literal["shipped", "thesis"]
-
-THESIS: Mapping[str, Any] = {
-    "model": {"name": "thesis", "batch_norm": True},
-    "optimizer": {"name": "adam", "learning_rate": 0.001},
-    "schedule": {"name": "constant"},
-    "clip_norm": 15.0,
-    "l2": 0.005,
-    "label_smoothing": 0.0,
-    "keep_probability": 0.85,
-    "replay_worst_batches": 5,
-}
-
-RECIPES: Mapping[str, Mapping[str, Any]] = {"shipped": {}, "thesis": THESIS}
-
-SECTION_NAMES: Mapping[str, str] = {"model": "thesis", "optimizer": "adamw", "schedule": "one_cycle"}
-"""Sections that their key `name` distinguishes, with the default name of each."""
-
-
-def completed(given: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The keys of `jobs.train` as given, with those of the recipe where they are missing.
-
-    Within `model`, `optimizer` and `schedule` the recipe's values only go with the recipe's own choice of `name`.
-    Wrong values stay as they are: the schema reports them.
-    """
-    chosen = given.get("recipe", "shipped")
-    recipe = RECIPES.get(chosen, {}) if isinstance(chosen, str) else {}
-    merged = {**recipe, **given}
-    for key, default_name in SECTION_NAMES.items():
-        preset = recipe.get(key, {"name": default_name})
-        section = {} if merged.get(key) is None else merged[key]
-        if isinstance(section, Mapping):
-            name = section.get("name", preset["name"])
-            merged[key] = {**(preset if name == preset["name"] else {}), "name": name, **section}
-    return merged
 
 
 MAXIMUM_SUBJECTS = 10_000
@@ -154,6 +120,17 @@ class DataSettings(Section):
         None, gt=0.0, le=600.0, description="what sounds are cut or padded to; null takes the longest one's length"
     )
     columns: ColumnSettings = ColumnSettings()
+    groups: Literal["user", "device"] = Field(
+        "user", description="of `hhar`: what stays whole in validation, test and cross-validation"
+    )
+    split: Literal["groups", "random"] = Field(
+        "groups",
+        description="of `hhar`: the test gets a fifth of the groups, whole; or a fifth of the windows at `random`, "
+        "which is a leak: overlapping windows of one person are on both sides",
+    )
+    null_class: bool = Field(
+        True, description="of `hhar`: readings without an activity, `null`, are a class; false leaves them out"
+    )
 
     def options(self) -> dict[str, Any]:
         """What readers know besides windows, by name, as JSON has it."""
@@ -198,6 +175,21 @@ class EarlyStopping(Section):
     )
 
 
+class AugmentSettings(Section):
+    """Changes each training window differently each time it is seen; what is validated and tested stays as it is."""
+
+    rotation_degrees: float = Field(
+        0.0, ge=0.0, le=180.0, description="each window's sensors are turned about a random axis, by at most this"
+    )
+    time_warp: Fraction = Field(0.0, description="a window's time runs faster and slower by at most this share")
+
+
+class AveragingSettings(Section):
+    """Stochastic weight averaging, https://arxiv.org/abs/1803.05407: the model is a mean over the last epochs."""
+
+    start: Fraction = Field(0.75, description="share of the epochs after which the parameters of each are averaged")
+
+
 def _subjects(value: object) -> object:
     """A count or a list of ids; checked here so that a wrong value is one problem, not one a branch."""
     if isinstance(value, bool) or not isinstance(value, int | tuple):
@@ -232,12 +224,13 @@ class _Keys(Section):
     """The keys of `jobs.train` before the modes' own sections."""
 
     recipe: RecipeName = Field(
-        "shipped", description="where values left out below come from: the shipped recipe, or the thesis's"
+        "shipped", description="where values left out below come from: the shipped recipe, or that of a paper"
     )
     mode: ModeName = Field(
         "async",
         description=f"how updates meet: {', '.join(f'`{name}` {mode.summary}' for name, mode in MODES.items())}",
     )
+    device: DeviceSettings = DeviceSettings()
     app: Text | None = Field(
         None,
         description="a Python file, or a folder with `app.py`, whose model and data take the place of `model` and of "
@@ -269,6 +262,12 @@ class _Keys(Section):
     keep_probability: float = Field(
         1.0, gt=0.0, le=1.0, description="share of units that dropout keeps; 1 is no dropout"
     )
+    augment: AugmentSettings | None = Field(
+        None, description="turns and warps the training windows of a built-in network; null leaves them as they are"
+    )
+    distill: DistillSettings | None = Field(
+        None, description="learns from the answers of a finished run beside the labels; null has no teacher"
+    )
     replay_worst_batches: int = Field(0, ge=0, le=1000, description="batches of highest loss trained again each epoch")
     validation_subjects: Subjects = Field(
         3, description="training subjects held out to choose the epoch by: how many, or a list of ids; 0 is none"
@@ -277,6 +276,9 @@ class _Keys(Section):
         None, description="ends the training when validation gets no better; null trains all epochs"
     )
     refit: bool = Field(False, description="train the recipe once more on all training subjects, then test that")
+    averaging: AveragingSettings | None = Field(
+        None, description="averages the parameters at the ends of the last epochs; null takes those of one epoch"
+    )
     codec: CodecConfig = CODECS["fp32"].Options()
     staleness_power: float = Field(
         1.0,
@@ -289,6 +291,18 @@ class _Keys(Section):
     @classmethod
     def _complete(cls, value: Any) -> Any:
         return completed(value) if isinstance(value, dict) else completed({}) if value is None else value
+
+    @field_validator("device")
+    @classmethod
+    def _is_of_use(cls, device: DeviceSettings, known: ValidationInfo) -> DeviceSettings:
+        mode = known.data.get("mode")
+        if device.kind == "cpu" and device.ids is not None and mode is not None and not MODES[mode].spans_devices():
+            several = either(name for name, found in MODES.items() if found.spans_devices())
+            raise invalid(
+                f"ids number the devices of a GPU or TPU node, and {mode} computes on processors as they are",
+                f"leave ids out, or take mode {several}",
+            )
+        return device
 
     @field_validator("codec")
     @classmethod
@@ -313,6 +327,16 @@ class _Keys(Section):
                 "hold out subjects, e.g. validation_subjects: 3, or set it to null",
             )
         return stopping
+
+    @field_validator("averaging")
+    @classmethod
+    def _has_no_choice(cls, averaging: AveragingSettings | None, known: ValidationInfo) -> AveragingSettings | None:
+        if averaging is not None and known.data.get("validation_subjects") != 0 and not known.data.get("refit"):
+            raise invalid(
+                "it averages the last epochs, and validation_subjects holds out people to choose one epoch by",
+                "set validation_subjects: 0, or refit: true, whose second training it averages",
+            )
+        return averaging
 
     @field_validator("micro_batches")
     @classmethod
@@ -339,6 +363,10 @@ class TrainJob(_KeysAndModes):
         120.0, ge=1.0, le=3600.0, description="how long a worker may take over its first reply; later waits adapt"
     )
 
+    tensorboard: bool = Field(
+        False, description="also write TensorBoard's event files into the run's folder ([jobs](jobs.md#tensorboard))"
+    )
+
     @property
     def facts(self) -> type[ModeFacts]:
         """The facts of the job's mode."""
@@ -348,6 +376,17 @@ class TrainJob(_KeysAndModes):
     def mode_options(self) -> Any:
         """The section of the job's mode; None if the mode has none."""
         return None if self.facts.Options is None else getattr(self, self.mode)
+
+    @property
+    def device_of_workers(self) -> DeviceSettings:
+        """What workers compute on, also for the evaluation of a model that one process trained by itself."""
+        return self.device if self.facts.needs_roles() else PROCESSORS
+
+    @property
+    def compiled(self) -> bool:
+        """Whether XLA compiles the gradient of a micro-batch."""
+        kernel = getattr(self.model, "kernel", "auto")
+        return kernel == "xla" or (kernel == "auto" and self.device.kind == "tpu")
 
     @property
     def pieces(self) -> int:

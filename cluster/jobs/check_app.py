@@ -85,7 +85,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         train = inventory.jobs.train
         pieces = auto_micro_batches("single", train.batch_size, 1, [cores]).number
         number = train.micro_batches if isinstance(train.micro_batches, int) else pieces
-        job = train.model_copy(update={"mode": "single"}).cut_into(number)
+        job = train.model_copy(update={"mode": "single", "distill": None}).cut_into(number)
         with cancel.at_once():
             network = network_of(app, Kind.of(dataset), job.seed)
         steps = _Steps(network, job, dataset)
@@ -131,13 +131,13 @@ class _Steps:
         import numpy as np
 
         from cluster.consistency.policy import Speeds
+        from cluster.engine.devices import HOST
         from cluster.jobs.modes.mode import Setup, Stretch, mode_of
-        from cluster.jobs.session import DEVICE
         from ps_node.shard import VectorState
         from worker_node.recordings import Standardization, WorkerWindows
 
         state, windows = VectorState(network.initial(job.seed)), WorkerWindows(dataset)
-        self._mode: Mode = mode_of(Setup(job, network, windows, state, {0: DEVICE}, 1, Speeds()))
+        self._mode: Mode = mode_of(Setup(job, network, windows, state, {0: HOST}, 1, Speeds()))
         self._mode.policy.begin(range(MOST_STEPS + FEWEST_STEPS + 1))
         order = np.random.default_rng(job.seed).permutation(dataset.train_windows)
         # As the trainer's batches; a small set repeats rows, so that a step is as large as it will be.

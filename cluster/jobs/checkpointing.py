@@ -20,7 +20,7 @@ from ps_node.shard import PlacedVector, VectorState
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"
-MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data", "app")
+MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data", "app", "tensorboard")
 """Keys of the job that may differ in a resumed run: the content of the data is compared by itself, and the run has its
 own copy of the app."""
 

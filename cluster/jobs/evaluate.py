@@ -4,7 +4,7 @@ Each worker takes chunks of rows, pulls the parameters and answers with a confus
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from math import fsum, prod
 from pathlib import Path
@@ -24,6 +24,8 @@ from cluster.jobs.run_folder import RunFolder, newest_model, sabotage
 from cluster.jobs.session import Runner, Session
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import StoredModel, describe_dataset, describe_figures, digest_of, load
+from cluster.models.curves import Curve
+from cluster.models.kernels import compiled_by_xla
 from cluster.models.network import Network
 from cluster.models.objective import EXAMPLES
 from cluster.status.events import Advanced, Consumer, Evaluated, FiguresComputed, StageBegan
@@ -46,16 +48,27 @@ class Evaluation:
     `counts`, float32 (CHUNK,), is 1 for each row that counts, 0 for what fills the last chunk up.
     """
 
-    def __init__(self, network: Network, windows: WorkerWindows, shards: PlacedVector[Any]) -> None:
+    def __init__(
+        self, network: Network, windows: WorkerWindows, shards: PlacedVector[Any], *, compiled: bool = False
+    ) -> None:
+        """`compiled`: have XLA compile the network."""
         self.objective = network.objective
         self.shapes: dict[str, tuple[int, ...]] = {}
+
+        def answered(named: Any, inputs: Any) -> Any:
+            with compiled_by_xla(compiled):
+                return network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
+
+        compute: Callable[..., Any] = answered
+        if compiled:
+            compute = tf.function(answered, autograph=False, jit_compile=True)
 
         def evaluate(rows: Any, counts: Any, standardization: Any) -> Any:
             # Every bit: the figures are those of the parameters that are stored, whatever the codec of the training.
             trained, statistics, _ = shards.pull(exact=True)
             named = network.unpack(tf.concat([trained, statistics], 0))
             inputs, targets = windows.gather(rows, standardization)
-            answers = network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
+            answers = compute(named, inputs)
             sums = self.objective.sums(targets, answers, counts)
             self.shapes = {name: tuple(value.shape) for name, value in sums.items()}
             return tf.concat([tf.reshape(tf.cast(value, tf.float64), [-1]) for value in sums.values()], 0)
@@ -92,6 +105,13 @@ class Found:
     confusion: NDArray[np.int64]
     examples: int
     by_label: Sequence[tuple[int, int, int]] = ()
+    curves: Sequence[Curve | None] = ()
+    """Precision over recall of each class; empty where there are too many classes, or none."""
+
+    def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
+        """The entry `precision_recall` of a result, by label; null without curves."""
+        found = {label: asdict(curve) for label, curve in zip(labels, self.curves, strict=False) if curve is not None}
+        return found or None
 
 
 class Evaluator:
@@ -130,8 +150,9 @@ class Evaluator:
         if not sums or not sums[EXAMPLES]:
             return Found(None, objective.no_confusion(), 0)
         return Found(
-            Figures(**objective.figures(sums)), objective.confusion(sums), int(sums[EXAMPLES]), objective.by_label(sums)
-        )
+            Figures(**objective.figures(sums)), objective.confusion(sums), int(sums[EXAMPLES]),
+            objective.by_label(sums), objective.curves(sums),
+        )  # fmt: skip
 
 
 def shown(shape: Sequence[int]) -> str:
@@ -202,10 +223,12 @@ class EvaluateRun(Job):
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
         assert self.model is not None
         assert self.dataset is not None
-        with Session(self.inventory, self.cancel, self.metrics, self.display) as session:
+        device = self.inventory.jobs.train.device_of_workers
+        with Session(self.inventory, self.cancel, self.metrics, self.display, device) as session:
             network = self.model.network
             shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
-            evaluation = Evaluation(network, WorkerWindows(self.dataset), shards)
+            compiled = self.inventory.jobs.train.compiled
+            evaluation = Evaluation(network, WorkerWindows(self.dataset), shards, compiled=compiled)
             saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.stream.emit)
             dispatcher = session.dispatch(
                 {FUNCTION: evaluation.function}, self.inventory.jobs.train.deadline_seconds, saboteur
@@ -236,5 +259,6 @@ class EvaluateRun(Job):
             "model": self.model.network.describe() if self.model else None,
             "final": describe_figures(found.figures if found else None),
             "confusion": found.confusion.tolist() if found else None,
+            "precision_recall": found.describe_curves(self.dataset.labels) if found and self.dataset else None,
             "parameters_sha256": digest_of(self.model.vector) if self.model else None,
         }

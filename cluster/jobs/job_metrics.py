@@ -24,9 +24,10 @@ from cluster.metrics.standard import register
 from cluster.programs.process import Usage
 from cluster.server.sockets import explain
 from cluster.status import events
-from cluster.status.events import Consumer, Event, Stream
+from cluster.status.events import Consumer, Event
 from cluster.status.parts import MOST_OTHERS
 from cluster.status.state import Pace
+from cluster.status.stream import Stream
 
 PREPARING, ENDED, VALIDATION = STAGES[0], STAGES[-1], "validation"
 OURS = ("coordinator", "0")
@@ -249,6 +250,22 @@ class PiMetrics:
             self._error.labels(*OURS).set(event.standard_error)
 
 
+class SweepMetrics:
+    """How the runs of a sweep stand."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._runs = instruments.gauge("sweep_runs", registry)
+        self._remaining = instruments.gauge("sweep_remaining_seconds", registry)
+
+    def consume(self, event: Event) -> None:
+        """See Stream."""
+        if isinstance(event, events.SweepMoved):
+            for state, count in event.sweep.counts.items():
+                self._runs.labels(*OURS, state).set(count)
+            if event.sweep.remaining_seconds is not None:
+                self._remaining.labels(*OURS).set(event.sweep.remaining_seconds)
+
+
 class ProgramMetrics(Collector):
     """What the processes of a person's program use. Nothing is computed before a scrape."""
 
@@ -289,6 +306,8 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
         self.cost = Cost(self._identity)
         self.membership: Membership | None = None
         """The workers, from the moment at which they may join. Any thread may look at it."""
+        self.muted = False
+        """Whether `serve` opens no port: of a run of a sweep, of which a node may have several."""
         self._stack = ExitStack()
         self._exporter: Exporter | None = None
 
@@ -308,6 +327,8 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
 
     def serve(self, coordinator: Task, drain: Callable[[str, float], Answer] | None = None) -> None:
         """Answer until `close`. Raises ClusterError if the port is taken."""
+        if self.muted:
+            return
         with ExitStack() as stack:
             try:
                 exporter = serve(

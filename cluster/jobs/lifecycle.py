@@ -25,8 +25,9 @@ from cluster.jobs.run_folder import RunFolder, RunLog, unfinished
 from cluster.metrics.processor import processor
 from cluster.metrics.standard import tensorflow_version
 from cluster.pages.leave import reported
-from cluster.status.events import Ended, Event, Opened, Stream
+from cluster.status.events import Ended, Event, Opened
 from cluster.status.parts import CLASSIFICATION
+from cluster.status.stream import Stream
 
 log = logging.getLogger(__name__)
 

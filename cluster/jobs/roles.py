@@ -36,7 +36,7 @@ _MOST_AT_ONCE = 16
 MOST_LINES = 10_000
 """A role writes some 150. Parsing this number takes a tenth of a second."""
 BUILD = "pscluster_build_info"
-CORES = "pscluster_process_cores"
+CORES, CPU = "pscluster_process_cores", "pscluster_process_cpu_seconds_total"
 MEMORY = "pscluster_process_anonymous_bytes"
 SENT, RECEIVED = "pscluster_network_transmit_bytes_total", "pscluster_network_receive_bytes_total"
 
@@ -117,8 +117,8 @@ class RoleReader:
     ) -> None:  # fmt: skip
         """`watched()`: whether a person looks, so that the figures have to be fresh."""
         self._tasks, self._report, self._watched = tasks, report, watched
-        self._before: dict[str, tuple[float, float, float]] = {}
-        """Time, bytes sent and received when a role was read last."""
+        self._before: dict[str, tuple[float, float, float, float]] = {}
+        """Time, bytes sent and received, seconds of all its cores when a role was read last."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roles", daemon=True)
         self._thread.start()
@@ -141,22 +141,25 @@ class RoleReader:
 
     def _read(self, task: Task) -> RoleSeen:
         try:
-            samples = role_metrics(task.metrics_address, (MEMORY, SENT, RECEIVED, BUILD), READ_SECONDS)
+            samples = role_metrics(task.metrics_address, (MEMORY, SENT, RECEIVED, BUILD, CPU, CORES), READ_SECONDS)
         except ClusterError:
             self._before.pop(task.name, None)
             return RoleSeen(task.name, answers=False)
         now = time.monotonic()
         values = {sample.name: sample.value for sample in samples}
         sent, received = values.get(SENT, 0.0), values.get(RECEIVED, 0.0)
+        spent = values.get(CPU, 0.0) / max(1.0, values.get(CORES, 1.0))
         before = self._before.get(task.name)
-        self._before[task.name] = now, sent, received
-        rates: tuple[float | None, float | None] = (None, None)
-        if before is not None and sent >= before[1] and received >= before[2]:
+        self._before[task.name] = now, sent, received, spent
+        rates: tuple[float | None, float | None, float | None] = (None, None, None)
+        if before is not None and sent >= before[1] and received >= before[2] and spent >= before[3]:
             since = now - before[0]
-            rates = (sent - before[1]) / since, (received - before[2]) / since
+            busy = min(1.0, (spent - before[3]) / since)
+            rates = (sent - before[1]) / since, (received - before[2]) / since, busy
         memory = values.get(MEMORY)
         processor = next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)
-        return RoleSeen(task.name, True, None if memory is None else int(memory), *rates, processor)
+        known = None if memory is None else int(memory)
+        return RoleSeen(task.name, True, known, rates[0], rates[1], processor, rates[2])
 
 
 COUNTERS = (

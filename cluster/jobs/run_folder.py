@@ -80,11 +80,12 @@ class RunFolder:
         return self.result_path
 
 
-def newest_unfinished(runs: Path) -> Path:
-    """The folder of the newest training run without its full result. Raises UsageError if there is none."""
-    found = [path.parent for path in runs.glob("*-train*/coordinator.log") if not is_finished(path.parent)]
+def newest_unfinished(runs: Path, job: str = "train") -> Path:
+    """The folder of the newest run of a job without its full result. Raises UsageError if there is none."""
+    found = [path.parent for path in runs.glob(f"*-{job}*/coordinator.log") if not is_finished(path.parent)]
     if not found:
-        raise UsageError(f"{runs}: expected an interrupted training run, found none: start one without --resume")
+        what = "training run" if job == "train" else f"run of {job}"
+        raise UsageError(f"{runs}: expected an interrupted {what}, found none: start one without --resume")
     return max(found, key=_age)
 
 

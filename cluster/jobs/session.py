@@ -5,12 +5,13 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from http import HTTPStatus
 from typing import Any
 
 from cluster.engine.changes import Drain
+from cluster.engine.devices import HOST, refuse_workers_without
 from cluster.engine.dispatcher import Dispatcher, NoWorkers
 from cluster.engine.lost import first_line
 from cluster.engine.membership import Timing
@@ -18,7 +19,8 @@ from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
 from cluster.engine.runtime import Peers, Runtime, Traced, device, one_thread_an_operation
 from cluster.engine.saboteur import Saboteur
 from cluster.errors import ClusterError
-from cluster.inventory import Inventory
+from cluster.inventory import Inventory, Task
+from cluster.inventory.devices import PROCESSORS, DeviceSettings
 from cluster.inventory.micro_batches import cores_of_workers
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
@@ -55,18 +57,24 @@ OWN_ANSWER_SECONDS = 5.0
 class Session(AbstractContextManager["Session"]):
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`."""
 
+    computing: tuple[str, ...] = ()
+    """Of its own devices; the workers compute."""
+
     def __init__(
-        self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, display: Display | None = None
-    ) -> None:
+        self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, display: Display | None = None,
+        computes_on: DeviceSettings = PROCESSORS,
+    ) -> None:  # fmt: skip
         """Bind the coordinator's ports and connect; the caller closes `metrics`.
 
-        Raises ClusterError naming the server that does not answer, and Cancelled.
+        `computes_on`: what the workers compute on. Raises ClusterError naming the server that does not answer, and
+        Cancelled.
         """
+        self._computes_on = computes_on
         self.inventory, self._cancel, self._metrics = inventory, cancel, metrics
         self._display = display or Display(quiet=True)
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
-        self.workers = len(self._workers)
+        self.workers, self.tasks = len(self._workers), (*self.servers, *self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
         self._flag = f" --inventory {shlex.quote(os.path.relpath(inventory.path))}"
         """For commands that a person may copy from a message."""
@@ -96,7 +104,9 @@ class Session(AbstractContextManager["Session"]):
         )
         guard = PortGuard(coordinator.port, coordinator.host) if self.inventory.one_host else None
         try:
-            self.runtime = Runtime(peers)
+            self.runtime = Runtime(
+                peers, self._computes_on.kind, soft_placement=self._computes_on.soft_placement
+            )  # fmt: skip
         except tf.errors.OpError as problem:
             raise ClusterError(
                 f"coordinator at {coordinator.address}: TensorFlow could not start its server or reach the parameter "
@@ -118,7 +128,8 @@ class Session(AbstractContextManager["Session"]):
     ) -> Dispatcher:
         """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time.
 
-        `chaos` injects faults until the session ends. Raises NoWorkers if none does, and Cancelled.
+        `chaos` injects faults until the session ends. Raises NoWorkers if none does, UsageError if one lacks the
+        device that it was to compute on, and Cancelled.
         """
         timing = Timing(first_reply_seconds=first_reply_seconds)
         dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing, chaos=chaos))
@@ -128,6 +139,8 @@ class Session(AbstractContextManager["Session"]):
         self._metrics.membership = dispatcher.membership
         self._announcer.watch(dispatcher.membership)
         joined = self._wait_for_workers(dispatcher)
+        here = [worker for worker in self._workers if worker.index in dispatcher.live]
+        refuse_workers_without(self._computes_on, here, self.runtime.has)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
         return dispatcher
@@ -181,19 +194,22 @@ def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTT
     return DRAIN_ANSWERS[dispatcher.drain(int(name.removeprefix("worker:")), seconds)]
 
 
-DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
-
-
 class Solo(AbstractContextManager["Solo"]):
     """This process instead of a Session: it holds the parameters and runs items one after the other, as worker 0."""
 
-    places = (DEVICE,)
+    places = (HOST,)
     workers = 1
+    tasks: tuple[Task, ...] = ()
     live = frozenset({0})
 
-    def __init__(self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics) -> None:
-        """The caller closes `metrics`. Raises ClusterError if the port of the coordinator's metrics is taken."""
-        self._cancel = cancel
+    def __init__(
+        self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, computing: Sequence[str] = (HOST,)
+    ) -> None:
+        """The caller closes `metrics`. `computing`: the devices that compute, of which functions begin on the first.
+
+        Raises ClusterError if the port of the coordinator's metrics is taken.
+        """
+        self.computing, self._cancel = tuple(computing), cancel
         self._functions: Mapping[str, Callable[..., Any]] = {}
         one_thread_an_operation()
         metrics.serve(inventory.task("coordinator", 0))
@@ -216,7 +232,8 @@ class Solo(AbstractContextManager["Solo"]):
         while not stop() and (item := source.draw(0)) is not None:
             begin = time.monotonic()
             try:
-                value = self._functions[item.function](*item.arguments)
+                with nullcontext() if self.computing[0] == HOST else tf.device(self.computing[0]):
+                    value = self._functions[item.function](*item.arguments)
             except tf.errors.OpError as problem:
                 raise ClusterError(f"{item.function} (item {item.id}) failed: {first_line(problem)}") from None
             value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
@@ -237,3 +254,16 @@ class Solo(AbstractContextManager["Solo"]):
 
 Runner = Dispatcher | Solo
 """What runs items: the dispatcher over a cluster, or this process by itself."""
+
+
+def connected(
+    inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, display: Display, computing: Sequence[str]
+) -> Session | Solo:
+    """What runs the training of the inventory: its roles, or this process where the mode has none.
+
+    `computing` are the devices of this process. Raises what the two classes raise.
+    """
+    job = inventory.jobs.train
+    if job.facts.needs_roles():
+        return Session(inventory, cancel, metrics, display, job.device)
+    return Solo(inventory, cancel, metrics, computing)

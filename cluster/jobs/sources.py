@@ -54,6 +54,8 @@ def load_dataset(
     if account is not None:
         dataset = handed_over(dataset, account)
     display.say(f"      {dataset.summary()}")
+    for line in dataset.held_out.lines():
+        display.say(f"      {line}")
     return dataset
 
 

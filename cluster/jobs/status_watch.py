@@ -70,7 +70,7 @@ class RunClock:
 
 def began(inventory: Inventory, job: str, started: datetime) -> events.Began:
     """The first event of a run, from what the inventory says."""
-    train = inventory.jobs.train if job == "train" else None
+    train = inventory.jobs.train if job in ("train", "cv") else None
     nodes = tuple(
         NodeTasks(
             node.name, inventory.hosts.get(node.name, node.name),

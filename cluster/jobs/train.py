@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,34 +10,40 @@ from typing import Any
 
 import numpy as np
 
-from cluster.apps.app import App, AppError
-from cluster.apps.app import load as load_app
-from cluster.apps.networks import AppNetwork, Kind, network_of
+from cluster.apps.app import AppError
+from cluster.apps.networks import AppNetwork
 from cluster.consistency.policy import Speeds
 from cluster.data import split_validation
 from cluster.data.dataset import CLASSIFICATION
 from cluster.engine.chaos import ChaosPlan
+from cluster.engine.devices import HOST, computing_words, devices_here
 from cluster.engine.lost import ParameterServerLost
-from cluster.engine.runtime import device, one_thread_an_operation
+from cluster.engine.runtime import device
 from cluster.errors import UsageError
 from cluster.inventory import Inventory
-from cluster.inventory.micro_batches import MicroBatches, auto_micro_batches
+from cluster.inventory.micro_batches import MicroBatches, auto_micro_batches, on_devices
+from cluster.inventory.recipes import apart_from_recipe
 from cluster.inventory.training import TrainJob
 from cluster.jobs import checkpointing, evaluate
+from cluster.jobs.busy import BusyMeter
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
 from cluster.jobs.evaluate import Evaluation, Evaluator, figures_computed
+from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
 from cluster.jobs.job_metrics import TrainingMetrics
 from cluster.jobs.lifecycle import Job
+from cluster.jobs.model_of_job import imported_app, network_for
 from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs
 from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder, latest_calibration, sabotage, speeds_of
-from cluster.jobs.session import Runner, Session, Solo
+from cluster.jobs.session import Runner, Session, Solo, connected
 from cluster.jobs.sources import load_dataset
+from cluster.jobs.teachers import Teachers
 from cluster.jobs.train_result import TrainReport, store
+from cluster.jobs.trained_on import TrainedOn
 from cluster.jobs.training import DivergedError, Trainer
-from cluster.models.network import Network, build
+from cluster.parameters import Vector
 from cluster.status.events import BatchesCut, Diverged, Restored, StageBegan, UpdatesCounted, Validating
 from cluster.status.parts import Figures
 from ps_node.shard import VectorState
@@ -51,7 +57,7 @@ def reproducible(job: TrainJob, processors: set[str | None]) -> bool | None:
     """Whether another run would end with the same bits, on any number of nodes of this kind; None if unknown."""
     if not job.facts.same_bits(job.mode_options):
         return False
-    if None in processors:
+    if None in processors or job.device.kind != "cpu" or job.compiled:  # no two runs were compared on others
         return None
     if len(processors) > 1:
         log.warning(
@@ -76,9 +82,11 @@ class TrainRun(Job):
         self.job, self.resumed = job, resumed
         self.report = TrainReport(inventory)
         self.resumption: Resumption | None = None
+        self.teachers: Teachers | None = None
         pull, push = wire_codecs(job.codec)
         of_training = TrainingMetrics(self.metrics.registry, pull.name, push.name, job.checkpoint.every_seconds)
         self.stream.add(self.metrics.metered(of_training.consume))
+        self._devices: tuple[str, ...] = (HOST,)
         self._notes: list[tuple[int, str]] = []
         """Lines of the preparation for the run's log, which is not open yet then."""
 
@@ -90,11 +98,15 @@ class TrainRun(Job):
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take another mode"
             )
         with self.cancel.at_once():
-            app = self._app()
+            if not job.facts.needs_roles():
+                self._devices = devices_here(job.device, all_of_them=job.facts.spans_devices())
+            app = imported_app(self.job, self.app)
         self.dataset = self.report.dataset = load_dataset(
             self.inventory, self.display, self.cancel, self.stream.emit, app
         )
         self.unit, self.task_type = self.dataset.unit, self.dataset.task
+        if self.dataset.held_out.leak:
+            self._notes.append((logging.WARNING, f"the test set: {self.dataset.held_out.leak}"))
         known = slice(self.dataset.train_windows)
         one_each = self.dataset.task == CLASSIFICATION and not self.dataset.targets.shape
         classes = self.dataset.classes()[known] if one_each else None
@@ -108,41 +120,25 @@ class TrainRun(Job):
             )
         self._plan(self.train_rows)
         with self.cancel.at_once():
-            self.network = self.report.network = self._network(app)
+            self.network = self.report.network = network_for(self.job, self.dataset, app)
         try:
             self.network.layout.shards(len(self.inventory.of_role("ps")) if job.facts.needs_roles() else 1)
         except ValueError as problem:
             raise UsageError(f"nodes: {problem}") from None
+        self._choose_teacher()
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)
         self.standardization = Standardization.of(self.dataset, self.train_rows)
         self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
-    def _app(self) -> App | None:
-        """The job's app, imported. Its model starts TensorFlow's threads when it makes its first variable."""
-        if self.job.app is None:
-            return None
-        one_thread_an_operation()
-        return load_app(Path(self.job.app), None if self.app is None else self.app.name)
-
-    def _network(self, app: App | None) -> Network:
-        """The app's model, or the built-in one that the job names. Raises UsageError."""
-        dataset, job = self.dataset, self.job
-        if app is not None and app.has_model:
-            return network_of(app, Kind.of(dataset), job.seed)
-        if not dataset.holds_windows:
-            raise UsageError(
-                f"jobs.train.model: {job.model.name} takes standardized windows of (steps, channels), each of one "
-                f"class; {dataset.source} has {dataset.summary()}: bring a model of your own with --app"
-            )
-        return build(
-            job.model,
-            window_steps=dataset.window_steps,
-            channels=dataset.channels,
-            classes=dataset.outputs,
-            keep_probability=job.keep_probability,
-        )
+    def _choose_teacher(self) -> None:
+        if self.job.distill is None:
+            return
+        runs = Path(self.inventory.runs)
+        self.teachers = Teachers(self.job.distill.run, runs, self.dataset, self.resumed)
+        self.teachers.place_for(self.train_rows, self.job.seed)
+        self.report.teachers = self.teachers.describe()
 
     def _resumption(self, run: Path) -> Resumption | None:
         found, refused = checkpointing.resume(run, self.job, self.dataset.sha256, self.network.layout.size)
@@ -162,7 +158,12 @@ class TrainRun(Job):
         """Train, choose, test, store. Raises ClusterError; when cancelled it ends with what there is by then."""
         for level, line in self._notes:
             log.log(level, "%s", line)
-        with self._connected() as session:
+        if self.teachers is not None:
+            self.teachers.keep(folder.path)
+        session_of_job = connected(self.inventory, self.cancel, self.metrics, self.display, self._devices)
+        with session_of_job as session, ExitStack() as stack:
+            if self.job.tensorboard:
+                self.stream.add(stack.enter_context(EventFiles(folder.path / FOLDER)).consume)
             self._cut(session)
             if self.resumed is not None:
                 done = [fit.epochs_done for fit in self.report.fits]
@@ -174,15 +175,18 @@ class TrainRun(Job):
             self._totals = mode.shards.totals
             self._count_updates()
             evaluator = Evaluator(runner, evaluation)
-            used = self._trained(runner, mode, evaluator, folder)
+            with BusyMeter(self.inventory, session.tasks, session.computing) as self.report.busy:
+                used = self._trained(runner, mode, evaluator, folder)
             if not self.report.fits[0].scheduled:
                 return
             self.report.used = used
             mode.shards.reset(used.vector)
             # Before the test: whatever happens there, the training was not for nothing.
             dataset = self.dataset
+            seen = np.arange(dataset.train_windows) if self.report.refitted else self.train_rows
             store(
-                folder.path / "model", self.network, used.vector, self.standardization, dataset.labels, dataset.sha256
+                folder.path / "model", self.network, used.vector, self.standardization, dataset.labels, dataset.sha256,
+                TrainedOn.of(dataset, seen),
             )  # fmt: skip
             self._export(folder, used)
             self._test(evaluator, used)
@@ -196,15 +200,10 @@ class TrainRun(Job):
         except AppError as problem:
             log.warning("%s", problem)
 
-    def _connected(self) -> Session | Solo:
-        if self.job.facts.needs_roles():
-            return Session(self.inventory, self.cancel, self.metrics, self.display)
-        return Solo(self.inventory, self.cancel, self.metrics)
-
     def _placed(self, session: Session | Solo, folder: RunFolder) -> tuple[Mode, Runner, Evaluation]:
         """The parameters on their places, every function traced, and the workers in the cluster."""
         job, network = self.job, self.network
-        state = self.resumption.state if self.resumption else VectorState(network.initial(job.seed))
+        state = self.resumption.state if self.resumption else VectorState(self._initial(self.train_rows))
         windows = WorkerWindows(self.dataset)
         calibration = latest_calibration(Path(self.inventory.runs), self.inventory.cluster)
         self.job_metrics.speeds = calibration or {}
@@ -216,15 +215,21 @@ class TrainRun(Job):
             self.chaos, folder.path, len(session.places), self.stream.emit, workers_hold_parameters=in_workers
         )
         runner: Runner | None = None
+        computing: tuple[str, ...] = self._devices
         if in_workers and isinstance(session, Session):
             # Its functions span the workers that are there: known, and traced, only once they have joined.
             runner = dispatcher = session.dispatch(functions, job.deadline_seconds, saboteur)
             dispatcher.holders = dispatcher.live
             places = {task: device("worker", task) for task in sorted(dispatcher.live)}
+            computing = tuple(device("worker", task, job.device.kind) for task in places)
         with self.display.busy("placing the parameters, tracing the network"):
-            mode = mode_of(Setup(job, network, windows, state, places, session.workers, speeds, weights=self.weights))
+            mode = mode_of(Setup(
+                job, network, windows, state, places, session.workers, speeds, weights=self.weights,
+                devices_that_compute=computing, updates_an_epoch=self._plan(self.train_rows).per_epoch,
+                teachers=() if self.teachers is None else self.teachers.taught_by,
+            ))  # fmt: skip
             functions |= mode.functions
-            evaluation = Evaluation(network, windows, mode.shards)
+            evaluation = Evaluation(network, windows, mode.shards, compiled=job.compiled)
             functions[evaluate.FUNCTION] = evaluation.function
         return mode, runner or session.dispatch(functions, job.deadline_seconds, saboteur), evaluation
 
@@ -256,6 +261,7 @@ class TrainRun(Job):
             self.display.say("test: interrupted, no figures; run `fab job evaluate`")
             return
         self.report.final, self.report.confusion = found.figures, found.confusion
+        self.report.precision_recall = found.describe_curves(self.dataset.labels)
         if found.figures is not None:
             self.stream.emit(figures_computed("test", found, self.dataset.labels, used.epoch))
 
@@ -267,6 +273,8 @@ class TrainRun(Job):
             found = MicroBatches(self.resumption.micro_batches, "the run began with it")
         else:
             found = auto_micro_batches(self.job.mode, self.job.batch_size, session.workers, session.worker_cores())
+            devices = len(self._devices) if isinstance(session, Solo) else session.workers
+            found = on_devices(self.job.mode, self.job.device.kind, devices, self.job.batch_size, found)
         self.report.micro_batches = found
         self.job = self.job.cut_into(found.number)
         self.stream.emit(BatchesCut(found.number))
@@ -316,7 +324,7 @@ class TrainRun(Job):
         every_row = np.arange(self.dataset.train_windows, dtype=np.int32)
         before, self.standardization = self.standardization, Standardization.of(self.dataset, every_row)
         if len(fits) == 1:
-            initial = self.network.initial(self.job.seed)
+            initial = self._initial(every_row)
             shards.reset(initial)
             done = chosen.epochs_done * self._plan(self.train_rows).per_epoch
             fits.append(Fit(vector=initial, first_id=chosen.first_id + done))
@@ -328,6 +336,11 @@ class TrainRun(Job):
             return chosen
         self.report.refitted = True
         return refit
+
+    def _initial(self, rows: Rows | Any) -> Vector:
+        """What a fit on these rows begins with. The standardization is theirs already."""
+        blocks = self.standardization.blocks(self.dataset, rows)
+        return self.network.measured(self.network.initial(self.job.seed), self.standardization.packed(), blocks)
 
     def _plan(self, rows: Rows | Any, until: int | None = None) -> Plan:
         job = self.job
@@ -367,8 +380,11 @@ class TrainRun(Job):
             if isinstance(session, Solo)
             else f"on {servers} parameter server{'s' * (servers > 1)}, {workers} worker{'s' * (workers > 1)}"
         )
+        where += computing_words(self.job.device, self._devices)
         for note in self.network.notes() if isinstance(self.network, AppNetwork) else ():
             self.display.say(note)
+        if others := apart_from_recipe(self.job.recipe, self.job.model_dump(mode="json", by_alias=True)):
+            self.display.say(f"recipe {self.job.recipe} with other values: {', '.join(others)}")
         self.display.say(
             f"model: {described['name']}, {described['parameters']:,} parameters {where}, {self.job.mode}, "
             f"batch {self.job.batch_size} in {cut.number} micro-batch{'es' * (cut.number > 1)} ({cut.why})"

@@ -23,10 +23,12 @@ from cluster.inventory import Inventory
 from cluster.inventory.fields import Choice
 from cluster.inventory.micro_batches import MicroBatches
 from cluster.inventory.training import ModelConfig
+from cluster.jobs.busy import BusyMeter
 from cluster.jobs.checkpointing import Counts
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import ChaosLog, latest_calibration
+from cluster.jobs.trained_on import TrainedOn
 from cluster.models.network import BuiltIn, Network, build
 from cluster.parameters import Vector
 from cluster.status.parts import FIGURE_KEYS, Figures
@@ -34,6 +36,7 @@ from worker_node.recordings import Standardization
 
 DATASET_KEYS = (
     "name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels", "task", "unit",
+    "held_out",
 )  # fmt: skip
 
 
@@ -52,12 +55,17 @@ class TrainReport:
     refitted: bool = False
     final: Figures | None = None
     confusion: NDArray[np.int64] | None = None
+    precision_recall: dict[str, Any] | None = None
     before: Counts = field(default_factory=Counts)
     """Of the coordinators before this one."""
     counts: Counts | None = None
     wire: WireMeter = field(default_factory=WireMeter)
     memories_lost: int = 0
     """Times a worker's process ended with what it kept between its pushes: a codec's residual, an optimizer's slots."""
+    teachers: Sequence[dict[str, Any]] = ()
+    """What is known of those that the network learnt from."""
+    busy: BusyMeter | None = None
+    """What ran where, and how busy it was, since this coordinator began to train."""
     same_bits: bool | None = None
     """Whether this run again, on nodes of the same kind, would end with the same parameters, bit for bit."""
     chaos: ChaosLog | None = None
@@ -74,6 +82,7 @@ class TrainReport:
             "model": self.network.describe() if self.network else {**job.model.model_dump(), "parameters": None},
             "settings": job.model_dump(mode="json", by_alias=True),
             "micro_batches": asdict(self.micro_batches) if self.micro_batches else None,
+            "teachers": list(self.teachers),
             "epochs_done": shown.epochs_done if shown else 0,
             "refit": self.refitted,
             "final": describe_figures(self.final),
@@ -83,6 +92,7 @@ class TrainReport:
             },
             "stopped_early": self._stopped_early(),
             "confusion": self.confusion.tolist() if self.confusion is not None else None,
+            "precision_recall": self.precision_recall,
             "updates": {
                 "scheduled": sum(fit.scheduled for fit in self.fits),
                 "applied": counts.applied if counts else None,
@@ -99,6 +109,7 @@ class TrainReport:
                 "maximum": shown.staleness.maximum if shown else None,
             },
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
+            "busy": self.busy.describe() if self.busy else None,
             "same_bits": self.same_bits,
             "parameters_sha256": digest_of(self.used.vector) if self.used else None,
         }
@@ -115,7 +126,8 @@ def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
     """The `dataset` entry of a result."""
     if dataset is None:
         return dict.fromkeys(DATASET_KEYS)
-    return {key: list(dataset.labels) if key == "labels" else getattr(dataset, key) for key in DATASET_KEYS}
+    listed = {"labels": list(dataset.labels), "held_out": asdict(dataset.held_out)}
+    return {key: listed.get(key, getattr(dataset, key)) for key in DATASET_KEYS}
 
 
 def describe_figures(figures: Figures | None) -> dict[str, Any]:
@@ -141,10 +153,15 @@ class StoredModel:
     vector: Vector
     standardization: Standardization
     labels: tuple[str, ...]
+    dataset_sha256: str = ""
+    trained_on: TrainedOn | None = None
+    """None: an earlier version stored it."""
 
 
-def store(folder: Path, network: Network, vector: Vector, standardization: Standardization, labels: Sequence[str],
-          dataset_sha256: str) -> None:  # fmt: skip
+def store(
+    folder: Path, network: Network, vector: Vector, standardization: Standardization, labels: Sequence[str],
+    dataset_sha256: str, trained_on: TrainedOn | None = None,
+) -> None:  # fmt: skip
     """Write the model into `folder`. Raises ClusterError if the disk does not take it."""
     folder.mkdir(exist_ok=True)
     atomic_write(folder / WEIGHTS, save({name: np.ascontiguousarray(value)
@@ -156,6 +173,7 @@ def store(folder: Path, network: Network, vector: Vector, standardization: Stand
         "channel_mean": standardization.mean.tolist(),
         "channel_deviation": standardization.deviation.tolist(),
         "dataset_sha256": dataset_sha256,
+        "trained_on": None if trained_on is None else asdict(trained_on),
         "parameters_sha256": digest_of(vector),
     }
     atomic_write(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
@@ -176,10 +194,11 @@ def _described(network: Network, folder: Path) -> dict[str, Any]:
     return {"model": {"name": "app"}, "app": app}
 
 
-def load(folder: Path) -> StoredModel:
+def load(folder: Path, named_by: str = "--run") -> StoredModel:
     """Read a model back. Raises UsageError naming the file when something is missing or does not fit together.
 
-    An app's model is built by the copy of the app that lies beside the folder: its code runs.
+    `named_by`: the flag or key with which a person named it, for messages. An app's model is built by the copy of the
+    app that lies beside the folder: its code runs.
     """
     path = folder / CONFIGURATION
     try:
@@ -200,11 +219,15 @@ def load(folder: Path) -> StoredModel:
         vector = network.layout.pack(values)
         if digest_of(vector) != described["parameters_sha256"]:
             raise ValueError(f"other weights than {CONFIGURATION} says (parameters_sha256)")
-        return StoredModel(network, vector, Standardization(mean, deviation), labels)
+        seen = described.get("trained_on")
+        return StoredModel(
+            network, vector, Standardization(mean, deviation), labels, str(described.get("dataset_sha256", "")),
+            None if seen is None else TrainedOn.read(seen),
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, SafetensorError) as problem:
         raise UsageError(
             f"{path}: expected a model that a training run left, got {reason_of(problem)}: name a finished run with "
-            "--run"
+            f"{named_by}"
         ) from None
 
 

@@ -5,18 +5,22 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import cos, isfinite, pi
+from typing import Protocol
+
+import numpy as np
 
 from cluster.consistency.policy import Grant
 from cluster.engine.messages import Item, Outcome
 from cluster.errors import ClusterError
 from cluster.inventory.training import Constant, OneCycle, TrainJob
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.checkpointing import RunKeeper
 from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
 from cluster.jobs.modes.mode import ItemResult, Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.session import Runner
+from cluster.models.distillation import loss_of_guessing
 from cluster.models.objective import Objective
+from cluster.parameters import Vector
 from cluster.status.events import Consumer, EpochEnded, Planned, Stepped, StoppedEarly, TrafficCounted, Updated
 from cluster.status.parts import PARTS, Figures
 from cluster.status.state import Pace
@@ -31,6 +35,23 @@ FIRST_STRETCH = 16
 
 class DivergedError(ClusterError):
     """The loss is not finite, or far above that of guessing."""
+
+
+class Keeper(Protocol):
+    """What the trainer asks to keep its state: the checkpoints of a run, or nothing."""
+
+    @property
+    def every_seconds(self) -> float:
+        """Time between two checkpoints."""
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+
+    def progress(self, updates: int) -> None:
+        """Note that `updates` more are applied."""
+
+    def keep(self) -> None:
+        """Write a checkpoint."""
 
 
 class WorkSource:
@@ -77,7 +98,7 @@ class Trainer:
 
     def __init__(
         self, runner: Runner, mode: Mode, job: TrainJob, cancel: Cancel, emit: Consumer, wire: WireMeter,
-        keeper: RunKeeper, objective: Objective,
+        keeper: Keeper, objective: Objective,
     ) -> None:  # fmt: skip
         self._runner, self._mode, self._job = runner, mode, job
         self._cancel, self._emit, self._wire, self._keeper = cancel, emit, wire, keeper
@@ -114,7 +135,7 @@ class Trainer:
                 break  # with the validation half done, if at all
             fit.epochs_done = epoch + 1
             if validation is None or is_better(validation, fit.selected, early):
-                fit.vector, fit.epoch, fit.selected = self._mode.shards.read(), epoch + 1, validation
+                fit.vector, fit.epoch, fit.selected = self._at_the_end(fit, plan, validation), epoch + 1, validation
             now = time.monotonic()
             pace = pace.advanced(epoch + 1, now)
             accuracy = fit.hits / (len(fit.losses) * plan.batch_size) if self._objective.guesses else None
@@ -134,6 +155,15 @@ class Trainer:
                 self._keeper.keep()
         if fit.epochs_done == 0 and fit.scheduled:
             fit.vector = self._mode.shards.read()
+
+    def _at_the_end(self, fit: Fit, plan: Plan, validation: Figures | None) -> Vector:
+        """The vector of an epoch that has ended: the parameters, or their mean over the epochs that are averaged."""
+        now, averaging = self._mode.shards.read(), self._job.averaging
+        before = 0 if averaging is None else fit.cursor.epoch - int(averaging.start * plan.epochs)
+        if validation is not None or before <= 0:
+            return now
+        mean: Vector = fit.vector + (now - fit.vector) / np.float32(before + 1)
+        return mean
 
     def _rate(self, plan: Plan, batch: int) -> float:
         return learning_rate(self._job.schedule, self._job.optimizer.learning_rate, batch, plan.batches)
@@ -231,7 +261,7 @@ class Trainer:
         fit.hits += step.hits
 
     def _refuse_divergence(self, mean: float, plan: Plan, epoch: int) -> None:
-        guessing = self._objective.loss_of_guessing
+        guessing = loss_of_guessing(self._objective, self._job.distill)
         if guessing is None:
             return
         guessing *= self._mode.weights.mean

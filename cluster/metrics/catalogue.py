@@ -13,7 +13,7 @@ LABELS = ("role", "task")
 """Labels of every metric."""
 
 Kind = Literal["gauge", "counter", "histogram"]
-Exporter = Literal["every process", "every job", "training", "pi", "program"]
+Exporter = Literal["every process", "every job", "training", "pi", "program", "sweep"]
 """Which process exports it: all of them, or the coordinator while such a job runs."""
 
 UNITS = ("seconds", "bytes", "celsius", "ratio")
@@ -92,6 +92,10 @@ _EVERY_PROCESS = (
     _gauge("process_start_time_seconds", help="Up since, in seconds of the Unix epoch"),
     _counter("exporter_cpu_seconds_total",
              help="CPU time of the threads that measure and export, part of process_cpu_seconds"),
+    _counter("device_busy_seconds_total", labels={"device": ()}, where="processes that take a GPU",
+             help="Time in which a kernel ran on the device that this process takes, as its driver reports it"),
+    _gauge("device_memory_used_bytes", labels={"device": ()}, where="processes that take a GPU",
+           help="Memory of that device in use, by all processes"),
     _counter("network_receive_bytes_total",
              help="TCP payload received as the kernel counts it, the metrics port aside"),
     _counter("network_transmit_bytes_total", help="TCP payload sent and acknowledged, the metrics port aside"),
@@ -128,11 +132,13 @@ _pi_gauge = partial(Metric, kind="gauge", exporter="pi")
 _pi_counter = partial(Metric, kind="counter", exporter="pi")
 _program_gauge = partial(Metric, kind="gauge", exporter="program")
 _program_counter = partial(Metric, kind="counter", exporter="program")
+_sweep_gauge = partial(Metric, kind="gauge", exporter="sweep")
 _train_gauge = partial(Metric, kind="gauge", exporter="training")
 _train_counter = partial(Metric, kind="counter", exporter="training")
 _train_histogram = partial(Metric, kind="histogram", exporter="training")
 
-STAGES = ("preparing", "train", "refit", "validation", "test", "pi", "run", "ended")
+KINDS = ("train", "cv", "evaluate", "pi", "run", "sweep")
+STAGES = ("preparing", "train", "refit", "validation", "test", "pi", "run", "sweep", "ended")
 STATES = ("absent", "joining", "idle", "busy", "suspect", "slow", "fenced", "drained")
 """Phases of membership."""
 
@@ -142,7 +148,7 @@ STALENESS_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64)
 CHECKPOINT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 _EVERY_JOB = (
-    _job_gauge("job_info", labels={"kind": ("train", "evaluate", "pi", "run"), "run": (), "mode": (), "model": ()},
+    _job_gauge("job_info", labels={"kind": KINDS, "run": (), "mode": (), "model": ()},
                help="What runs: the job, the name of its folder in runs/, its mode and model (empty for pi); always 1"),
     _job_gauge("job_stage", labels={"stage": STAGES}, help="1 for the stage the job is in, 0 for all others"),
     _job_gauge("job_progress_ratio", help="Share of the present stage that is done"),
@@ -218,7 +224,16 @@ _PROGRAM = (
                    help="Processes of this part of the program; 0 once it has ended"),
 )  # fmt: skip
 
-CATALOGUE: tuple[Metric, ...] = (*_EVERY_PROCESS, *_EVERY_JOB, *_TRAINING, *_PI, *_PROGRAM)
+SWEEP_STATES = ("waiting", "running", "finished", "failed", "pruned")
+"""Of a run of a sweep."""
+
+_SWEEP = (
+    _sweep_gauge("sweep_runs", labels={"state": SWEEP_STATES}, help="Runs of the sweep in this state"),
+    _sweep_gauge("sweep_remaining_seconds", help="Estimated time until all runs of the sweep are over",
+                 where="once a run has a speed"),
+)  # fmt: skip
+
+CATALOGUE: tuple[Metric, ...] = (*_EVERY_PROCESS, *_EVERY_JOB, *_TRAINING, *_PI, *_PROGRAM, *_SWEEP)
 
 _BY_NAME = {entry.name: entry for entry in CATALOGUE}
 

@@ -21,6 +21,7 @@ TITLES: dict[Exporter, tuple[str, str]] = {
     "training": ("Training", "The coordinator, while `train` runs."),
     "pi": ("Pi", "The coordinator, while `pi` runs."),
     "program": ("Program", "The coordinator, while `run` runs a program: `member` is `chief` or e.g. `worker:1`."),
+    "sweep": ("Sweep", "The coordinator, while `sweep` runs; each run of a sweep by itself exports nothing."),
 }
 
 

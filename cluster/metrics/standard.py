@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry
@@ -9,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from cluster import __version__
+from cluster.metrics.accelerator import Gpu, GpuCollector
 from cluster.metrics.filesystems import FilesystemCollector
 from cluster.metrics.instruments import Identity
 from cluster.metrics.node import NodeCollector, firmware
@@ -45,9 +47,9 @@ class RoleCollector(Collector):
 
 def register(
     registry: CollectorRegistry, identity: Identity, *, metrics_port: int, server: str, ready: Callable[[], bool],
-    cost: Cost, shared: str | None = None,
+    cost: Cost, shared: str | None = None, gpu: int | None = None,
 ) -> TrafficMeter:  # fmt: skip
-    """Register the metrics of this process, its node and its connections.
+    """Register the metrics of this process, its node and its connections, and of the `gpu` of this number.
 
     The meter does not count the traffic of `metrics_port`. `shared` is the folder that all nodes share. The meter owns
     a thread: a process that outlives the meter must `close` it.
@@ -57,6 +59,9 @@ def register(
     registry.register(NodeCollector(identity, firmware()))
     registry.register(FilesystemCollector(identity, shared))
     registry.register(RoleCollector(identity, server, ready))
+    if gpu is not None:
+        with suppress(OSError):  # no driver: the job that needs it is refused
+            registry.register(GpuCollector(identity, Gpu(gpu), f"gpu:{gpu}", cost))
     meter = TrafficMeter(identity, [metrics_port], cost)
     registry.register(meter)
     return meter

@@ -1,4 +1,4 @@
-"""The LSTM over whole sequences in two kernels; the layer's shapes alone choose one, the same on every machine.
+"""The LSTM over whole sequences in two kernels; the layer's shapes alone choose one, the same on every processor.
 
 `block_lstm` is TensorFlow's fused ops, forwards and backwards. Its gradient multiplies with the input's weights, and
 adds to the whole weight gradient, at every step. `split_gradient_lstm` only multiplies with the state's weights in a
@@ -9,6 +9,9 @@ layer the fewer, larger products win (`docs/models.md`).
 from collections.abc import Callable
 
 import tensorflow as tf
+
+from cluster.models.kernels import for_xla
+from cluster.models.xla_lstm import xla_lstm
 
 Operands = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 """Inputs, kernel and bias of a layer, or the loss's gradients by them."""
@@ -160,4 +163,6 @@ def lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, *, backward: boo
     last step to the first; output k belongs to input k either way.
     """
     run = block_lstm if kernel.shape.num_elements() <= BLOCK_LIMIT else split_gradient_lstm
+    if for_xla():
+        run = xla_lstm
     return tf.reverse(run(tf.reverse(inputs, [0]), kernel, bias), [0]) if backward else run(inputs, kernel, bias)

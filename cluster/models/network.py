@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
@@ -163,6 +163,15 @@ class Network(ABC):
     @abstractmethod
     def initial(self, seed: int) -> Vector:
         """The flat float32 vector of shape (layout.size,) to start from; equal seeds give equal bits."""
+
+    def measured(self, vector: Vector, standardization: Any, windows: Iterable[Any]) -> Vector:
+        """`vector` with what the network measures of its training windows before its first update; most nothing.
+
+        `standardization`, float32 (2, channels), is the mean and deviation that the windows, in blocks of shape (n,
+        steps, channels), were standardized with.
+        """
+        del standardization, windows
+        return vector
 
     def unpack(self, flat: tf.Tensor) -> dict[str, tf.Tensor]:
         """The named tensors in a flat vector of shape (layout.size,), differentiable with respect to it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cluster.errors import UsageError
 from cluster.lazy import np, tf
+from cluster.models.curves import MOST_CLASSES, Curve, curves_of, score_counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +25,7 @@ SMALLEST_PROBABILITY = 1e-7
 LARGEST_MATRIX = 256
 """Classes whose confusions are counted one by one; of more, a reply would be larger than the model."""
 
-EXAMPLES, LOSS, CONFUSION, OWN = "examples", "loss", "confusion", "own/"
+EXAMPLES, LOSS, CONFUSION, SCORES, OWN = "examples", "loss", "confusion", "scores", "own/"
 """Names of sums. A metric of the app's own has `OWN` before its name."""
 
 
@@ -114,6 +115,11 @@ class Objective(ABC):
         del sums
         return []
 
+    def curves(self, sums: Values) -> list[Curve | None]:
+        """Precision over recall of each class against the rest; empty where answers have no such scores."""
+        del sums
+        return []
+
     def no_confusion(self) -> NDArray[np.int64]:
         """What `confusion` answers before the first example."""
         return np.zeros((0, 0), np.int64)
@@ -157,13 +163,27 @@ class Classification(Objective):
         flat = [tf.reshape(values, [-1]) for values in (tf.cast(targets, tf.int32), predicted, each)]
         if self._has_matrix:
             confusion = tf.math.confusion_matrix(flat[0], flat[1], self.outputs, weights=flat[2], dtype=tf.float64)
-            return {CONFUSION: confusion}
+            return {CONFUSION: confusion, **self._scores(targets, answers, counts)}
         right = tf.cast(tf.equal(flat[0], flat[1]), tf.float64) * flat[2]
         counted = {"hits": (flat[0], right), "true": (flat[0], flat[2]), "predicted": (flat[1], flat[2])}
         return {
             name: tf.math.unsorted_segment_sum(weights, classes, self.outputs)
             for name, (classes, weights) in counted.items()
         }
+
+    def _scores(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
+        """What curves are drawn from, where each example has one of a few classes."""
+        if len(targets.shape) != 1 or self.outputs > MOST_CLASSES:
+            return {}
+        if self.probabilities:
+            shares = tf.math.divide_no_nan(answers, tf.reduce_sum(answers, -1, keepdims=True))
+        else:
+            shares = tf.nn.softmax(answers)
+        return {SCORES: score_counts(targets, shares, counts, self.outputs)}
+
+    def curves(self, sums: Values) -> list[Curve | None]:
+        """See Objective."""
+        return curves_of(sums[SCORES]) if SCORES in sums else []
 
     @property
     def _has_matrix(self) -> bool:

@@ -4,13 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import Choice
+from cluster.inventory.fields import RecurrentChoice
 from cluster.lazy import tf
+from cluster.models.instance_norm import InstanceNorm
 from cluster.models.layers import BidirectionalLstm, Dense, Dropout, LayerNorm
-from cluster.models.network import BuiltIn, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Parameter, Problem, Tensors
 
 
-class ResidualModel(Choice):
+class ResidualModel(RecurrentChoice):
     """A stack of pre-norm residual bi-LSTM layers, x + f(norm(x)), averaged over time."""
 
     name: Literal["residual"] = Field("residual", description="which network this is")
@@ -18,8 +19,36 @@ class ResidualModel(Choice):
     layers: int = Field(3, ge=1, le=8, description="residual layers")
 
 
+class ResidualBody:
+    """All but the head: a linear projection to 2 * hidden, residual bi-LSTM layers, a last norm, the mean over time."""
+
+    def __init__(self, hidden: int, layers: int, problem: Problem) -> None:
+        self.width = 2 * hidden
+        self._projection = Dense("projection", problem.channels, self.width)
+        self._blocks = [
+            (LayerNorm(f"layer{k}/norm", self.width), BidirectionalLstm(f"layer{k}/lstm", self.width, hidden))
+            for k in range(layers)
+        ]
+        self._norm = LayerNorm("norm", self.width)
+        self._dropouts = [Dropout(problem.keep_probability, site=k) for k in range(layers + 1)]
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the projection, of the layers from the bottom up, of the last norm."""
+        parts = [self._projection, *(part for block in self._blocks for part in block), self._norm]
+        return [parameter for part in parts for parameter in part.parameters()]
+
+    def __call__(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> tf.Tensor:
+        """Shape (batch, width) from windows (batch, steps, channels)."""
+        stream = self._projection(parameters, tf.transpose(windows, [1, 0, 2]))
+        for (norm, lstm), dropout in zip(self._blocks, self._dropouts[:-1], strict=True):
+            change = lstm(parameters, norm(parameters, stream))
+            stream = stream + dropout(change, training=training, seed=seed)
+        average = tf.reduce_mean(self._norm(parameters, stream), 0)
+        return self._dropouts[-1](average, training=training, seed=seed)
+
+
 class Residual(BuiltIn):
-    """A linear projection to 2 * hidden, `layers` residual bi-LSTM layers, a last norm, the mean over time, a head."""
+    """The residual stack and a head."""
 
     name = "residual"
     Options = ResidualModel
@@ -30,24 +59,12 @@ class Residual(BuiltIn):
         return 2 * options.hidden
 
     def __init__(self, config: ResidualModel, problem: Problem) -> None:
-        width = 2 * config.hidden
-        self._projection = Dense("projection", problem.channels, width)
-        self._blocks = [
-            (LayerNorm(f"layer{k}/norm", width), BidirectionalLstm(f"layer{k}/lstm", width, config.hidden))
-            for k in range(config.layers)
-        ]
-        self._norm = LayerNorm("norm", width)
-        self._head = Dense("head", width, problem.classes)
-        self._block_dropouts = [Dropout(problem.keep_probability, site=k) for k in range(config.layers)]
-        self._head_dropout = Dropout(problem.keep_probability, site=config.layers)
-        blocks = [part for block in self._blocks for part in block]
-        super().__init__(config, problem, [self._projection, *blocks, self._norm, self._head])
+        self._normed = InstanceNorm(config.instance_norm, problem)
+        self._body = ResidualBody(config.hidden, config.layers, self._normed.problem)
+        self._head = Dense("head", self._body.width, problem.classes)
+        super().__init__(config, problem, [self._body, self._head])
 
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
         """See `Network.apply`."""
-        stream = self._projection(parameters, tf.transpose(windows, [1, 0, 2]))
-        for (norm, lstm), dropout in zip(self._blocks, self._block_dropouts, strict=True):
-            change = lstm(parameters, norm(parameters, stream))
-            stream = stream + dropout(change, training=training, seed=seed)
-        average = tf.reduce_mean(self._norm(parameters, stream), 0)
-        return Output(self._head(parameters, self._head_dropout(average, training=training, seed=seed)))
+        found = self._body(parameters, self._normed(windows), training=training, seed=seed)
+        return Output(self._head(parameters, found))

@@ -10,8 +10,9 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from cluster.inventory.fields import Choice
+from cluster.inventory.fields import RecurrentChoice
 from cluster.lazy import tf
+from cluster.models.instance_norm import InstanceNorm
 from cluster.models.layers import Dense, Dropout, Lstm, StepBatchNorm
 from cluster.models.network import BuiltIn, Output, Parameter, Part, Problem, Tensors
 
@@ -57,7 +58,7 @@ class Layer:
         return self.norm(parameters, outputs, training=training) if self.norm else (outputs, {})
 
 
-class ThesisModel(Choice):
+class ThesisModel(RecurrentChoice):
     """The thesis's family: stacked LSTM layers, each behind a projection with ReLU, with optional residual cells."""
 
     name: Literal["thesis"] = Field("thesis", description="which network this is")
@@ -91,7 +92,8 @@ class Thesis(BuiltIn):
 
     def __init__(self, config: ThesisModel, problem: Problem) -> None:
         self._bidirectional = config.bidirectional
-        self._layers = [_layer(config, problem, k) for k in range(config.n_stacked_layers)]
+        self._normed = InstanceNorm(config.instance_norm, problem)
+        self._layers = [_layer(config, self._normed.problem, k) for k in range(config.n_stacked_layers)]
         self._head = Dense("head", config.hidden, problem.classes)
         self._input_dropout = Dropout(problem.keep_probability, site=0)
         self._head_dropout = Dropout(problem.keep_probability, site=1)
@@ -99,7 +101,8 @@ class Thesis(BuiltIn):
 
     def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
         """See `Network.apply`."""
-        hidden = tf.transpose(self._input_dropout(windows, training=training, seed=seed), [1, 0, 2])
+        hidden = self._input_dropout(self._normed(windows), training=training, seed=seed)
+        hidden = tf.transpose(hidden, [1, 0, 2])
         statistics: dict[str, tf.Tensor] = {}
         for layer in self._layers:
             hidden, measured = layer(parameters, hidden, training=training)

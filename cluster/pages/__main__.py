@@ -1,4 +1,4 @@
-"""`python -m cluster.pages --run A`: the report of a run again; with several runs, a page with them side by side."""
+"""`python -m cluster.pages --run A`: the report of a run or of a sweep again; several runs stand side by side."""
 
 import argparse
 import sys
@@ -32,13 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write(folders: Sequence[Path], out: Path | None) -> Path:
-    """The report of one run, or of several side by side; where it lies. Raises ClusterError."""
+    """The report of one run or one sweep, or of several runs side by side; where it lies. Raises ClusterError."""
     from cluster.pages.comparison import comparison
     from cluster.pages.report import report
+    from cluster.pages.sweep import leave_sweep
+    from cluster.pages.sweep_files import is_sweep
 
     twice = sorted({str(folder) for folder in folders if list(folders).count(folder) > 1})
     if twice:
         raise UsageError(f"--run: expected different runs, got {', '.join(twice)} more than once")
+    if len(folders) == 1 and is_sweep(folders[0]):
+        return leave_sweep(folders[0], out)
     runs = [run_of(folder) for folder in folders]
     text = report(runs[0]) if len(runs) == 1 else comparison(runs)
     path = out or (folders[0] / REPORT if len(runs) == 1 else Path(COMPARISON))

@@ -203,6 +203,8 @@ def _curves(groups: Sequence[Group], unit: str) -> list[Chart]:
         "compared-loss": _laid_over(trained, _by_epoch(lambda epoch: epoch.loss)),
         "compared-held-out-loss": _laid_over(unnamed, _by_epoch(lambda epoch: epoch.validation_loss)),
         "compared-validation": _laid_over(trained, _by_epoch(lambda epoch: epoch.validation_accuracy)),
+        "compared-precision": _laid_over(trained, _by_epoch(lambda epoch: epoch.validation_precision_macro)),
+        "compared-recall": _laid_over(trained, _by_epoch(lambda epoch: epoch.validation_recall_macro)),
         "compared-accuracy": _laid_over(trained, _by_epoch(lambda epoch: epoch.accuracy)),
     }
     speeds = _laid_over(single if len(single) <= MOST_LINES else [], _speeds)

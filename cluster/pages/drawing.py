@@ -29,7 +29,14 @@ def environment() -> Environment:
     )
     made.globals.update(inline=inline, words=words.WORDS)
     of_numbers = (words.count, words.figure, words.percent, words.short, words.amount, words.duration, words.label)
-    of_a_run = (words.run_state, panels.remaining, panels.progress_percent, panels.progress_words, panels.traffic)
+    of_a_run = (
+        words.run_state,
+        words.sweep_state,
+        panels.remaining,
+        panels.progress_percent,
+        panels.progress_words,
+        panels.traffic,
+    )
     made.filters.update({made_of.__name__: made_of for made_of in (*of_numbers, *of_a_run, moment)})
     return made
 
@@ -87,6 +94,9 @@ class Drawing:
             "picture": parts.picture(panels.picture_of(view), unit_of(view), flows=view.job != "pi"),
             "log": parts.log(view.events[: -LATEST_EVENTS - 1 : -1]),
         }
+        if view.sweep is not None:
+            grid = panels.sweep_grid(view.sweep)
+            made["sweep"] = parts.table(grid.heads, grid.rows)
         found = class_panel(view)
         if found is not None:
             made["confusion"] = parts.classes(found)
@@ -96,4 +106,12 @@ class Drawing:
 def _layout(view: RunView, charts: list[Chart]) -> str:
     """Changes when the page has other parts than it was made with."""
     found = class_panel(view)
-    return " ".join([view.run, view.job, *(chart.id for chart in charts), found.title if found else ""])
+    return " ".join(
+        [
+            view.run,
+            view.job,
+            *(chart.id for chart in charts),
+            found.title if found else "",
+            *(["sweep"] if view.sweep else []),
+        ]
+    )

@@ -33,7 +33,10 @@ def leave_report(folder: Path, environment: Environment) -> None:
         atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
         # Drawing takes Jinja, which a job needs at its end alone.
         from cluster.pages.report import report
+        from cluster.pages.sweep import sweep_page
+        from cluster.pages.sweep_files import is_sweep
 
-        atomic_write(folder / REPORT, report(run_of(folder)).encode())
+        text = sweep_page(folder) if is_sweep(folder) else report(run_of(folder))
+        atomic_write(folder / REPORT, text.encode())
     except Exception as problem:  # a picture of the run must never cost the run
         log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)

@@ -23,7 +23,7 @@ from cluster.pages.words import (
     terms,
 )
 from cluster.status.parts import FIGURE_KEYS
-from cluster.status.view import NodeView, RoleView, RunView
+from cluster.status.view import NodeView, RoleView, RunView, SweepCellView, SweepView
 
 MOST_OTHER_TILES = 4
 
@@ -114,6 +114,8 @@ def tiles_of(view: RunView) -> list[Tile]:
     workers = Tile("Workers", live, "in the cluster now, of those in the inventory")
     if train is not None and train.mode in MODES and not MODES[train.mode].needs_roles():
         workers = Tile("Workers", "none", f"the coordinator computes alone, in mode {train.mode}")
+    if view.sweep is not None:
+        return _sweep_tiles(view.sweep)
     tiles = [workers, Tile("Throughput", rate(view.windows_per_second), f"{unit} a second, all workers together")]
     if train is not None:
         losses = [epoch.loss for epoch in train.epochs[-1:]]
@@ -139,6 +141,43 @@ def tiles_of(view: RunView) -> list[Tile]:
             Tile("Samples", f"{short(drawn)} of {short(view.pi.planned_samples)}", "random points drawn"),
         ]
     return tiles
+
+
+def _sweep_tiles(sweep: SweepView) -> list[Tile]:
+    """How many runs are where."""
+    counts, total = sweep.counts, sum(sweep.counts.values())
+    early = f"{counts.get('pruned', 0)} ended early by the search"
+    return [
+        Tile("Finished", f"{counts.get('finished', 0)} of {total}", "runs with their result"),
+        Tile("Running", count(counts.get("running", 0)), "trained at this moment"),
+        Tile("Failed", count(counts.get("failed", 0)), early if counts.get("pruned") else "see sweep.json"),
+    ]
+
+
+@dataclass(frozen=True)
+class SweepGrid:
+    """The runs of a sweep as a table: a row a setting, a column a seed."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def sweep_grid(sweep: SweepView) -> SweepGrid:
+    """The grid, filled as far as it is."""
+    seeds = list(dict.fromkeys(cell.seed for cell in sweep.cells))
+    found: dict[str, dict[int, str]] = {}
+    for cell in sweep.cells:
+        found.setdefault(cell.settings or "as the inventory says", {})[cell.seed] = _cell_words(cell)
+    rows = tuple((settings, *(of.get(seed, "") for seed in seeds)) for settings, of in found.items())
+    return SweepGrid(("settings", *(f"seed {seed}" for seed in seeds)), rows)
+
+
+def _cell_words(cell: SweepCellView) -> str:
+    if cell.state == "running":
+        return f"{percent(cell.share, 0)} on {cell.node}"
+    if cell.state == "finished":
+        return "done" if cell.accuracy is None else figure(cell.accuracy, 4)
+    return cell.state
 
 
 def _learnt_tiles(view: RunView) -> list[Tile]:

@@ -7,21 +7,14 @@ from statistics import fmean
 
 from cluster.pages.charts import Chart, Series, chart, thinned
 from cluster.pages.run_files import Run, number_of
+from cluster.references.tables import own_table
 
 MILLION = 1_000_000
 PIS = (1, 2, 4, 8, 16)
 
 PI_SECONDS: dict[int, tuple[float | None, ...]] = {
-    10 * MILLION: (1.495, 1.18, 1.32, 1.961, 2.34),
-    20 * MILLION: (2.594, 1.704, 1.572, 2.087, 2.48),
-    30 * MILLION: (3.673, 2.284, 1.848, 2.299, 2.57),
-    40 * MILLION: (4.758, 2.818, 2.09, 2.35, 2.63),
-    50 * MILLION: (6.561, 3.373, 2.391, 2.48, 2.79),
-    60 * MILLION: (7.713, 3.91, 2.648, 2.628, 2.593),
-    70 * MILLION: (None, 4.451, 2.923, 2.782, 2.421),
-    80 * MILLION: (None, 4.998, 3.218, 2.953, 2.561),
-    90 * MILLION: (None, 5.678, 3.482, 3.147, 2.842),
-    100 * MILLION: (None, 6.103, 3.741, 3.234, 2.611),
+    int(row["samples"]): tuple(row[f"seconds_{pis}"] for pis in PIS)  # type: ignore[arg-type, misc]
+    for row in own_table("thesis-table-05-pi-seconds").rows
 }
 """Table 5: seconds by samples, then on each number of `PIS`; None where it prints N/A."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.pages.class_tables import class_panel
+from cluster.pages.curves import precision_recall
 from cluster.pages.drawing import environment
 from cluster.pages.panels import Tile, other_tiles
 from cluster.pages.run_charts import NAMING, charts_of, others_of, place_of, time_of, unit_of, worked
@@ -41,9 +42,9 @@ def report(run: Run) -> str:
     view = run.view
     made = environment()
     found, classes = charts_of(view), class_panel(view)
-    charts = [
-        chart for chart in [*found, *([time_of(view.pi)] if view.pi else []), worked(view)] if not chart.is_empty
-    ]  # fmt: skip
+    of_points = [time_of(view.pi)] if view.pi else []
+    drawn = [*found, *of_points, worked(view), precision_recall(run, unit_of(view))]
+    charts = [chart for chart in drawn if not chart.is_empty]
     return made.get_template("report.html").render(
         title=f"{view.job} on {view.cluster}",
         view=view,
@@ -57,6 +58,7 @@ def report(run: Run) -> str:
         unit=unit_of(view),
         epochs_hint=EPOCHS_HINT.format(**terms(unit_of(view))),
         workers=worker_table(view),
+        busy=busy_table(run),
         epochs=epoch_table(view.train) if view.train and view.train.epochs else None,
         wire=wire_rows(run),
         survived=survived_rows(run),
@@ -81,7 +83,9 @@ def summary_tiles(run: Run) -> list[Tile]:
             Tile("Throughput", rate(speed), "samples a second, start included"),
         ]
     else:
+        leak = part_of(result, "dataset", "held_out", "leak")
         tiles += _tested(view)
+        tiles += [Tile("The test set", "a leak", str(leak))] if leak else []
     if view.train is not None and view.train.stopped_early is not None:
         epoch = part_of(result, "stopped_early", "epoch") or view.train.epoch
         tiles.append(Tile("Stopped early", f"epoch {count(epoch)}", view.train.stopped_early))
@@ -110,8 +114,8 @@ def _tested(view: RunView) -> list[Tile]:
 
 _SETTINGS = {
     "mode": "", "workers": "", "ps": "", "seed": "", "dataset": "dataset.name", "dataset.sha256": "",
-    "dataset.train_windows": "", "dataset.test_windows": "", "model.parameters": "", "samples": "planned_samples",
-    "evaluated_run": "",
+    "dataset.train_windows": "", "dataset.test_windows": "", "dataset.held_out.by": "",
+    "model.parameters": "", "samples": "planned_samples", "evaluated_run": "",
 }  # fmt: skip
 """Keys of a result that are shown as settings, and where their values stand if not under the same key."""
 
@@ -186,6 +190,22 @@ def survived_rows(run: Run) -> list[Tile]:
     return rows + [Tile(f"injected: {fault}", count(times), "by --chaos") for fault, times in injected.items()]
 
 
+def busy_table(run: Run) -> Table | None:
+    """What ran where and how busy it was; None for a run that did not measure it."""
+    tasks = part_of(run.result, "busy", "tasks")
+    if not isinstance(tasks, list) or not tasks:
+        return None
+    rows = [
+        [
+            _text(part_of(task, "task")), _text(part_of(task, "node")), _text(part_of(task, "device") or "processor"),
+            count(number_of(task, "cores")), duration(number_of(task, "cpu_seconds")),
+            percent(number_of(task, "cpu_share")), percent(number_of(task, "device_share")),
+        ]
+        for task in tasks if isinstance(task, dict)
+    ]  # fmt: skip
+    return ["role", "node", "computes on", "cores", "processor time", "of its cores", "of its device"], rows
+
+
 _OF_THE_MACHINE = "of the coordinator's machine"
 _ENVIRONMENT = {
     "pscluster": "version of this project", "tensorflow": "version of TensorFlow", "python": "version of Python",
@@ -243,12 +263,14 @@ def epoch_table(train: TrainView) -> Table:
     others = others_of(train)[:MOST_OTHER_COLUMNS]
     heads = [
         "epoch", "stage", "loss", "accuracy", "held-out loss", "held-out accuracy", "held-out F1",
+        "held-out precision", "held-out recall",
         *(f"held-out {figure_word(name).word}" for name in others), "learning rate",
     ]  # fmt: skip
     rows = [
         [
             str(epoch.epoch), epoch.stage, measure(epoch.loss), percent(epoch.accuracy), measure(epoch.validation_loss),
             percent(epoch.validation_accuracy), figure(epoch.validation_f1_macro),
+            figure(epoch.validation_precision_macro), figure(epoch.validation_recall_macro),
             *(measure(epoch.validation_others.get(name)) for name in others), f"{epoch.learning_rate:.2g}",
         ]
         for epoch in train.epochs

@@ -21,14 +21,16 @@ NO_TRAINING = TrainView("", "", None, 0, 0, None, {})
 
 
 def charts_of(view: RunView) -> list[Chart]:
-    """Those that fit the job, in the order in which they are shown."""
+    """Those that fit the job, in the order in which they are shown; none of a sweep, whose runs have their own."""
+    if view.job == "sweep":
+        return []
     train = view.train or (NO_TRAINING if view.job == "train" else None)
     drawn = view.pi or (PiView(0, ()) if view.job == "pi" else None)
     unit = unit_of(view)
     speed = thinned([(sample.seconds, sample.windows_per_second) for sample in view.samples])
     found = []
     if train is not None:
-        found += [_loss(view, train), *_accuracy(view, train), *_others(train, unit)]
+        found += [_loss(view, train), *_accuracy(view, train), *_by_epoch(view, train), *_others(train, unit)]
     if drawn is not None:
         found += [_estimate(drawn), _error(drawn)]
     found += [chart("throughput", Series(f"{unit} a second", speed), unit=unit), _speeds(view)]
@@ -59,6 +61,23 @@ def _accuracy(view: RunView, train: TrainView) -> list[Chart]:
         unit=unit_of(view),
     )
     return [] if made.is_empty and view.task_type not in NAMING else [made]
+
+
+def _by_epoch(view: RunView, train: TrainView) -> list[Chart]:
+    """Accuracy, precision and recall over the epochs that were evaluated; none where the task has no precision."""
+    epochs = [epoch for epoch in train.epochs if epoch.validation_precision_macro is not None]
+    held_out = terms(unit_of(view))["held_out"]
+    of = {
+        "training, accuracy": "accuracy",
+        f"{held_out}, accuracy": "validation_accuracy",
+        f"{held_out}, precision": "validation_precision_macro",
+        f"{held_out}, recall": "validation_recall_macro",
+    }
+    series = [
+        Series(name, thinned([(float(epoch.epoch), getattr(epoch, key)) for epoch in epochs]), color)
+        for color, (name, key) in enumerate(of.items())
+    ]
+    return [chart("epochs", *series, unit=unit_of(view))] if epochs else []
 
 
 def _others(train: TrainView, unit: str) -> list[Chart]:

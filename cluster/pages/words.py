@@ -34,6 +34,7 @@ class Words:
     """The texts of `words.yaml`."""
 
     run_states: Mapping[str, Meaning]
+    sweep_states: Mapping[str, Meaning]
     role_states: Mapping[str, Meaning]
     span_states: Mapping[str, int]
     stages: Mapping[str, str]
@@ -54,6 +55,11 @@ WORDS = TypeAdapter(Words).validate_python(
 def run_state(state: str) -> Meaning:
     """The state of a run; an unknown one appears as it is."""
     return WORDS.run_states.get(state, Meaning(state, "off", ""))
+
+
+def sweep_state(state: str) -> Meaning:
+    """The state of a sweep or of one of its runs; an unknown one appears as it is."""
+    return WORDS.sweep_states.get(state, Meaning(state, "off", ""))
 
 
 def role_state(state: str) -> Meaning:

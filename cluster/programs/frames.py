@@ -24,11 +24,12 @@ class Kind(IntEnum):
     START = 2  # of the lead: variables and arguments
     OUTPUT = 3  # bytes of the program
     USAGE = 4
-    FILE = 5  # path and size of a file that the program wrote; its bytes follow
+    FILE = 5  # path of a file that the program wrote, or of one that it is to find; its bytes follow
     BYTES = 6
     ENDED = 7  # the program's return code
     ASK = 8  # of the lead: a signal for the program
     BYE = 9  # of the lead: all is over
+    WHOSE = 10  # of the lead: whose files the folder is for from now on; those of another are removed
 
 
 class ProtocolError(Exception):

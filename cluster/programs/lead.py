@@ -6,17 +6,17 @@ token of the job, and then does what it is asked.
 
 import hmac
 import logging
-import os
 import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from signal import Signals
 from typing import Any
 
 from cluster.errors import ClusterError
+from cluster.programs.files import FileTaker, send_files
 from cluster.programs.frames import RECEIVE_BYTES, Frames, Kind, ProtocolError, keep_alive, said, send, whole_number
 from cluster.programs.process import Usage
 from cluster.server.sockets import explain
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 JOIN_SECONDS = 180.0
 """For every node to unpack the program and connect; a Pi with a cold card takes a while."""
 HELLO_SECONDS = 10.0
+BRING_SECONDS = 60.0
+"""For each piece of a file on its way to a node."""
 SAY_SECONDS = 15.0
 """After that a person reads who is waited for."""
-MOST_FILES, MOST_FILE_BYTES = 10_000, 1 << 30
-"""That one worker may send at its end."""
 LOST = -int(Signals.SIGHUP)
 """Return code of a program whose node hung up."""
 
@@ -37,8 +37,9 @@ LOST = -int(Signals.SIGHUP)
 class RemoteProcess:
     """A program's process on another node; see `group.Running`."""
 
-    def __init__(self, connection: socket.socket, ports: tuple[int, int], frames: Frames) -> None:
-        self._connection, self.ports = connection, ports
+    def __init__(self, connection: socket.socket, ports: tuple[int, int], frames: Frames, whose: str = "") -> None:
+        """`whose` files the node has."""
+        self._connection, self.ports, self._whose = connection, ports, whose
         self._frames = frames
         self._code: int | None = None
         self._used = Usage()
@@ -47,9 +48,31 @@ class RemoteProcess:
         connection.setblocking(False)
 
     def begin(self, variables: Mapping[str, str], arguments: Sequence[str], files: Path) -> None:
-        """Start it; what it leaves goes into the folder `files` here. Raises OSError."""
-        self._files = FileTaker(files)
+        """Start it, once the one before has ended; what it leaves goes into the folder `files` here. Raises OSError."""
+        self.close()
+        self._files, self._files_are_lost = FileTaker(files), False
+        self._code, self._used = None, Usage()
         self._send(Kind.START, {"variables": dict(variables), "arguments": list(arguments)})
+
+    def bring(self, whose: str, folder: Path) -> None:
+        """Have the files of `whose` there for the next process: those it has, else the ones of `folder`.
+
+        Raises OSError.
+        """
+        self._send(Kind.WHOSE, {"name": whose})
+        if self._whose == whose:
+            return
+        self._whose = whose
+        self._connection.settimeout(BRING_SECONDS)
+        try:
+            send_files(self._connection, folder)
+        finally:
+            self._connection.setblocking(False)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the node hung up."""
+        return self._code == LOST
 
     def fileno(self) -> int:
         """See `Running`."""
@@ -129,6 +152,10 @@ class RemoteProcess:
         if self._files is not None:
             self._files.close()
 
+    def hang_up(self) -> None:
+        """Count it as lost: nothing can be sent to it."""
+        self._hung_up()
+
     def leave(self, last: bool) -> None:
         """Hang up; with `last` its runner ends too, else it comes back for the next attempt."""
         with suppress(OSError):
@@ -142,48 +169,6 @@ class RemoteProcess:
             send(self._connection, kind, content)
         finally:
             self._connection.setblocking(False)
-
-
-class FileTaker:
-    """Writes the files that a worker sends into a folder of ours: plain names below it, and no more than a bound."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._descriptor = -1
-        self._left = MOST_FILE_BYTES
-        self._count = 0
-
-    def begin(self, told: Mapping[str, Any]) -> None:
-        """The next file. Raises ProtocolError for a name that leads elsewhere, or for too many files; OSError."""
-        self.close()
-        name = str(told.get("path", ""))
-        try:
-            os.fsencode(name)
-        except UnicodeEncodeError:
-            raise ProtocolError("a file's path") from None
-        parts = PurePosixPath(name).parts
-        plain = [part for part in parts if part not in ("/", "..", ".") and "\0" not in part and len(part) <= 255]
-        self._count += 1
-        if not parts or len(plain) != len(parts) or len(parts) > 32 or self._count > MOST_FILES:
-            raise ProtocolError("a file's path")
-        path = self.folder.joinpath(*parts)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # of an earlier attempt
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-
-    def add(self, piece: bytes) -> None:
-        """Bytes of the present file. Raises ProtocolError beyond the bound, OSError where the disk is full."""
-        self._left -= len(piece)
-        if self._descriptor < 0 or self._left < 0:
-            raise ProtocolError("bytes without a file, or too many")
-        while piece:
-            piece = piece[os.write(self._descriptor, piece) :]
-
-    def close(self) -> None:
-        """The file is whole."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class Lead:
@@ -265,7 +250,7 @@ class Lead:
                 ports = (whole_number(hello, "port", 1, 65535), whole_number(hello, "second_port", 1, 65535))
                 selector.unregister(connection)
                 del waiting[connection]
-                self.processes[name] = RemoteProcess(connection, ports, frames)
+                self.processes[name] = RemoteProcess(connection, ports, frames, str(hello.get("whose", "")))
                 return
         except BlockingIOError:
             return

@@ -116,6 +116,16 @@ def environment_of(
     return made
 
 
+def environment_of_ours(base: Mapping[str, str], mark: str) -> dict[str, str]:
+    """The environment of a process of ours that is run like a program: it finds our packages."""
+    kept = {name: value for name, value in base.items() if name not in ("NOTIFY_SOCKET", "PSCLUSTER_RUN_FILE")}
+    paths = [str(ROOT), base.get("PYTHONPATH", "")]
+    return {
+        **kept, "PYTHONPATH": os.pathsep.join(path for path in paths if path), "PYTHONSAFEPATH": "1",
+        MARK_VARIABLE: mark,
+    }  # fmt: skip
+
+
 def asks_for_legacy_keras(program: Path) -> bool:
     """Whether the program imports `tf_keras`: then `tf.keras` has to be the same Keras 2."""
     try:

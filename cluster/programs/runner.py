@@ -9,27 +9,32 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from signal import Signals
 
 from cluster.errors import ClusterError
-from cluster.programs.frames import MOST_BYTES, RECEIVE_BYTES, Frames, Kind, ProtocolError, keep_alive, said, send
-from cluster.programs.lead import MOST_FILE_BYTES, MOST_FILES
+from cluster.programs.files import FileTaker, Sent, send_files
+from cluster.programs.frames import RECEIVE_BYTES, Frames, Kind, ProtocolError, keep_alive, said, send
 from cluster.programs.leftovers import end_marked
 from cluster.programs.process import ProgramProcess
-from cluster.programs.roster import environment_of
+from cluster.programs.roster import environment_of, environment_of_ours
 
 CONNECT_SECONDS = 180.0
 """How long to look for the lead: another attempt of a program begins within a minute."""
 _PAUSE_SECONDS = 0.5
 _USE_SECONDS = 2.0
 _LAST_OUTPUT_SECONDS = 1.0
+LONGEST_NAME = 100
+SEND_SECONDS = 60.0
+"""Between two looks for changed files: about as often as a training writes a checkpoint."""
 
 
 @dataclass(frozen=True)
 class RunnerTask:
     """Which member of which program this is: the lead's address, the token of the job, and ports of this node to try.
 
-    `program` is the file to run, `files` its working folder.
+    `program` is the file to run, `files` its working folder. With `module`, one of ours is run instead, as often as the
+    lead asks.
     """
 
     lead: tuple[str, int]
@@ -39,6 +44,7 @@ class RunnerTask:
     program: Path
     files: Path
     python: str = ""
+    module: str = ""
 
 
 def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
@@ -84,14 +90,32 @@ class _Served:
         self._frames = Frames()
         self._process: ProgramProcess | None = None
         self._used_at = 0.0
+        self._files = FileTaker(task.files)
+        self._expected = ""
+        """Whose files are on their way."""
+        self._sent: Sent = {}
+        self._sent_at = time.monotonic()
         self._mark = str(task.files.resolve())
+
+    @property
+    def _marker(self) -> Path:
+        """Names whose files are in the folder, also after this process was killed."""
+        return self._task.files.with_name(f"{self._task.files.name}.whose")
+
+    @property
+    def _whose(self) -> str:
+        try:
+            return self._marker.read_text()[:LONGEST_NAME]
+        except (OSError, ValueError):
+            return ""
 
     def serve(self) -> bool:
         """Whether the lead says that all is over; otherwise the connection broke, and there may be another attempt."""
         keep_alive(self._connection)
         port, second = two_free(self._task.ports)
         try:
-            hello = {"token": self._task.token, "member": self._task.member, "port": port, "second_port": second}
+            ports = {"port": port, "second_port": second}
+            hello = {"token": self._task.token, "member": self._task.member, "whose": self._whose, **ports}
             send(self._connection, Kind.HELLO, hello)
             return self._listen()
         except (OSError, ProtocolError):
@@ -116,6 +140,7 @@ class _Served:
                         selector.unregister(key.fileobj)
                 if self._process is not None:
                     self._measure()
+                    self._send_changed()
                     code = self._process.poll()
                     if code is not None:
                         if self._process.fileno() in selector.get_map():
@@ -131,6 +156,8 @@ class _Served:
         for kind, content in self._frames.add(piece):
             if kind is Kind.BYE:
                 return True
+            if kind in (Kind.FILE, Kind.BYTES, Kind.WHOSE) and self._process is None:
+                self._take_file(kind, content)
             if kind is Kind.START and self._process is None:
                 self._begin(content)
             elif kind is Kind.ASK and self._process is not None:
@@ -139,14 +166,37 @@ class _Served:
                     self._process.ask(Signals(number))
         return None
 
+    def _take_file(self, kind: Kind, content: bytes) -> None:
+        """A file for the next process, from the lead, or whose files those will be."""
+        if kind is Kind.WHOSE:
+            whose = str(said(content).get("name", ""))[:LONGEST_NAME]
+            if whose != self._whose:
+                # Until all are here they belong to no run: a killed runner would take half of them for the whole.
+                self._marker.unlink(missing_ok=True)
+                rmtree(self._task.files, ignore_errors=True)
+                self._files, self._expected = FileTaker(self._task.files), whose
+        elif kind is Kind.FILE:
+            self._files.begin(said(content))
+        else:
+            self._files.add(content)
+
     def _begin(self, content: bytes) -> None:
+        self._files.close()
+        self._files = FileTaker(self._task.files)
+        if self._expected:
+            self._marker.write_text(self._expected)
+            self._expected = ""
         asked = said(content)
         variables = {str(name): str(value) for name, value in dict(asked.get("variables", {})).items()}
         arguments = [str(word) for word in asked.get("arguments", [])]
         task = self._task
         task.files.mkdir(parents=True, exist_ok=True)
-        environment = environment_of(os.environ, task.program, task.files, self._mark, variables)
-        words = [task.python or sys.executable, str(task.program), *arguments]
+        if task.module:
+            environment = environment_of_ours(os.environ, self._mark)
+            words = [task.python or sys.executable, "-m", task.module, *arguments]
+        else:
+            environment = environment_of(os.environ, task.program, task.files, self._mark, variables)
+            words = [task.python or sys.executable, str(task.program), *arguments]
         try:
             self._process = ProgramProcess(words, environment, task.files)
         except ClusterError as problem:
@@ -167,6 +217,12 @@ class _Served:
         self._used_at = time.monotonic()
         self._send_usage()
 
+    def _send_changed(self) -> None:
+        """Of our own modules: the checkpoints so far, for the case that this node is lost."""
+        if self._task.module and time.monotonic() - self._sent_at >= SEND_SECONDS:
+            send_files(self._connection, self._task.files, self._sent)
+            self._sent_at = time.monotonic()
+
     def _send_usage(self) -> None:
         assert self._process is not None
         used = self._process.use()
@@ -183,7 +239,7 @@ class _Served:
             pass
         self._send_usage()
         end_marked(self._mark)
-        left_out = self._send_files()
+        left_out = send_files(self._connection, self._task.files, self._sent if self._task.module else None)
         if left_out:
             words = f"{left_out} files are only on this node, in {self._task.files}: more than a run takes\n"
             send(self._connection, Kind.OUTPUT, words.encode())
@@ -192,31 +248,8 @@ class _Served:
         self._process = None
         send(self._connection, Kind.ENDED, {"return_code": code})
 
-    def _send_files(self) -> int:
-        """Send the plain files that the program left, no links; how many were too many."""
-        count, left, left_out = 0, MOST_FILE_BYTES, 0
-        for root, _, names in os.walk(self._task.files):
-            for name in sorted(names):
-                path = Path(root) / name
-                try:
-                    if path.is_symlink() or not path.is_file():
-                        continue
-                    size = path.stat().st_size
-                    if count >= MOST_FILES or size > left:
-                        left_out += 1
-                        continue
-                    content = path.open("rb")
-                except OSError:
-                    continue
-                with content:
-                    count, left = count + 1, left - size
-                    send(self._connection, Kind.FILE, {"path": str(path.relative_to(self._task.files))})
-                    while size > 0 and (piece := content.read(min(MOST_BYTES, size))):
-                        size -= len(piece)
-                        send(self._connection, Kind.BYTES, piece)
-        return left_out
-
     def _end(self) -> None:
+        self._files.close()
         if self._process is not None:
             self._process.close()
             self._process = None

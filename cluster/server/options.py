@@ -5,12 +5,16 @@ import ipaddress
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cluster.errors import UsageError
 from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.server.accounts import account_for_roles
+from cluster.server.devices import Taken
 from cluster.server.port_guard import is_loopback
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory, Task
 
 RoleName = Literal["ps", "worker"]
 
@@ -35,6 +39,13 @@ class RoleOptions:
     logging: LogSettings = LogSettings()  # noqa: RUF009  frozen
     account: int | None = None
     """The account to become before serving; None to keep the one that started it."""
+    device: str | None = None
+    """What it computes on, such as `gpu:1`; None for the processor alone."""
+
+    @property
+    def taken(self) -> Taken | None:
+        """The device it takes."""
+        return None if self.device is None else Taken.of(self.device)
 
     @property
     def name(self) -> str:
@@ -77,6 +88,12 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
         type=_address,
         metavar="ADDRESS",
         help="of the node that may, like this one, POST /restart to the metrics port; without it there is no /restart",
+    )
+    result.add_argument(
+        "--device",
+        type=_device,
+        metavar="KIND:NUMBER",
+        help="the one device that it sees, e.g. gpu:1, or gpu:1:whole to take all its memory at once; without it none",
     )
     add_flags(result, "else as the inventory says, else text and info")
     result.add_argument(
@@ -144,6 +161,22 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"expected an IP address, got {text!r}") from None
 
 
+def _device(text: str) -> str:
+    try:
+        return str(Taken.of(text))
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def device_flags(inventory: "Inventory", task: "Task") -> tuple[str, ...]:
+    """The flag of a worker that takes a device; nothing for all others: their command line stays as it was."""
+    settings = inventory.jobs.train.device
+    number = settings.of_worker(task, inventory.workers_beside(task))
+    if number is None:
+        return ()
+    return "--device", str(Taken(settings.kind, number, not settings.memory_growth))
+
+
 def _whole(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         try:
@@ -181,5 +214,6 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         log_format=parsed.log_format or inventory.logging.format,
         log_level=parsed.log_level or inventory.logging.level,
         account=parsed.account or (account_for_roles() if inventory.one_host else None),
+        device=parsed.device or next(iter(device_flags(inventory, task)[1:]), None),
     )
     return options(role, argparse.Namespace(**resolved))

@@ -32,6 +32,7 @@ from cluster.metrics.instruments import Identity
 from cluster.metrics.process import Cost
 from cluster.server import probe, sockets, systemd
 from cluster.server.accounts import become, die_with_parent, forbid_new_privileges, why_root
+from cluster.server.devices import environment
 from cluster.server.memory import (
     MEBIBYTE,
     PARAMETER_SERVER_ARENAS,
@@ -56,7 +57,6 @@ RUN_LINES_A_MINUTE = 60
 ENVIRONMENT = {
     # Without it a call to a task that restarts fails at once instead of waiting for its own deadline.
     "GRPC_FAIL_FAST": "use_caller",
-    "CUDA_VISIBLE_DEVICES": "-1",
 }
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
 
@@ -121,7 +121,7 @@ def run(role: RoleOptions) -> NoReturn:
     cost = Cost(identity)
     standard.register(
         registry, identity, metrics_port=role.metrics_port, server=role.server, ready=ready, cost=cost,
-        shared=role.shared,
+        shared=role.shared, gpu=role.taken.number if role.taken is not None and role.taken.kind == "gpu" else None,
     )  # fmt: skip
     try:
         exporter.serve(
@@ -206,7 +206,7 @@ def _actions(role: RoleOptions, speaker: Speaker, fresh: Callable[[], bool]) -> 
 def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     if role.role == "ps":
         limit_arenas(PARAMETER_SERVER_ARENAS)
-    os.environ.update(ENVIRONMENT)
+    os.environ.update({**ENVIRONMENT, **environment(role.taken)})
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     begin(speaker, role.logging)

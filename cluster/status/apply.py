@@ -119,6 +119,8 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
             return _restored(state, event)
         case events.Ended():
             return _ended(_noted(state, event, seconds), event, seconds)
+        case events.SweepMoved(sweep):
+            return replace(state, sweep=sweep)
         case events.TimelineKept(task, spans):
             return replace(state, spans=state.spans.of(task, spans))
         case events.Counted():
@@ -256,6 +258,7 @@ def _role_seen(state: RunState, event: events.RoleSeen) -> RunState:
     return _role(
         replace(state, nodes=nodes), event.task, state=now, memory_bytes=event.memory_bytes,
         sent_bytes_per_second=event.sent_bytes_per_second, received_bytes_per_second=event.received_bytes_per_second,
+        busy=event.busy,
     )  # fmt: skip
 
 

@@ -4,8 +4,7 @@
 present alone; `Sampled` and `Counted` sum them up. Seconds count from the start of the run.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -28,9 +27,7 @@ from cluster.status.parts import (
     Text,
     TrainCount,
 )
-from cluster.status.view import PiPoint, ProgressView, SampleView, SpanView
-
-log = logging.getLogger(__name__)
+from cluster.status.view import PiPoint, ProgressView, SampleView, SpanView, SweepView
 
 
 @dataclass(frozen=True)
@@ -318,7 +315,7 @@ class WorkerChanged:
 
 @dataclass(frozen=True)
 class RoleSeen:
-    """A role process answers, or does not; rates are those of its own sockets."""
+    """A role process answers, or does not; rates are those of its own sockets, `busy` is of all its cores' time."""
 
     task: str
     answers: bool
@@ -326,6 +323,7 @@ class RoleSeen:
     sent_bytes_per_second: float | None = None
     received_bytes_per_second: float | None = None
     processor: str | None = None
+    busy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -363,38 +361,20 @@ class Counted:
     estimate: PiPoint | None
 
 
+@dataclass(frozen=True)
+class SweepMoved:
+    """The state of each run of a sweep; every second or two, and not in the history: `sweep.json` has it."""
+
+    sweep: SweepView
+
+
 Event = (
     Began | Opened | Resumed | Restored | Ended | Noted | StageBegan | Advanced | Validating | BatchesCut | Planned
     | Stepped | Updated | EpochEnded | FiguresComputed | StoppedEarly | UpdatesCounted | TrafficCounted
     | CheckpointWritten | Diverged | Evaluated | PointsDrawn | Estimated | Calibrated | FaultInjected | Looked
-    | WorkerChanged | RoleSeen | Sampled | TimelineKept | Counted
+    | WorkerChanged | RoleSeen | Sampled | TimelineKept | Counted | SweepMoved
 )  # fmt: skip
 
 Consumer = Callable[[Event], None]
 Stamped = tuple[float, Event]
 """An event with its second."""
-
-
-class Stream:
-    """Hands each event to every consumer. A consumer that raises is dropped with a warning and ends no job.
-
-    Consumers run in the thread that emits: the job's own, but for `FaultInjected`, which any thread may emit.
-    """
-
-    def __init__(self, *consumers: Consumer) -> None:
-        self._consumers: Iterable[Consumer] = consumers
-
-    def add(self, consumer: Consumer) -> None:
-        """Give `consumer` all events from now on."""
-        self._consumers = (*self._consumers, consumer)
-
-    def emit(self, event: Event) -> None:
-        """Report an event."""
-        for consumer in self._consumers:
-            try:
-                consumer(event)
-            except Exception:
-                owner = getattr(consumer, "__self__", consumer)
-                name = getattr(owner, "__name__", type(owner).__name__)
-                log.warning("%s failed and gets no more events", name, exc_info=True)
-                self._consumers = tuple(kept for kept in self._consumers if kept != consumer)

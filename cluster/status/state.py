@@ -21,6 +21,7 @@ from cluster.status.view import (
     RoleView,
     RunView,
     StalenessView,
+    SweepView,
     TrainView,
 )
 
@@ -120,7 +121,8 @@ def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
         return made
     return replace(
         made, validation_loss=of.loss, validation_accuracy=of.accuracy, validation_f1_macro=of.f1_macro,
-        validation_others=dict(of.others),
+        validation_others=dict(of.others), validation_precision_macro=of.precision_macro,
+        validation_recall_macro=of.recall_macro,
     )  # fmt: skip
 
 
@@ -204,13 +206,16 @@ class RunState:
     evaluations: dict[str, tuple[float, FiguresComputed]] = field(default_factory=dict)
     """The latest by split, in the order in which they came."""
     live: int = 0
+    sweep: SweepView | None = None
 
     def moment(self, seconds: float) -> datetime:
         """The time of a second of the run."""
         return (self.started or datetime(1970, 1, 1, tzinfo=UTC)) + timedelta(seconds=seconds)
 
     def remaining_seconds(self, seconds: float) -> float | None:
-        """Of the present stage, at its pace so far."""
+        """Of the present stage, at its pace so far; of a sweep what its runs say."""
+        if self.sweep is not None and self.state not in ENDED:
+            return self.sweep.remaining_seconds
         return None if self.progress is None or self.state in ENDED else self.progress.pace.remaining_seconds(seconds)
 
     def rate(self) -> float | None:
@@ -268,6 +273,7 @@ class RunState:
             unit="samples" if self.planned_samples is not None else self.unit,
             train=self.training.view() if self.training is not None else None,
             pi=PiView(self.planned_samples, self.estimates.points()) if self.planned_samples is not None else None,
+            sweep=self.sweep,
         )  # fmt: skip
 
 

@@ -37,6 +37,8 @@ class RoleView:
     """Anonymous memory of the process."""
     departures: int = 0
     """Times it left the cluster in this run."""
+    busy: float | None = None
+    """Share of its cores' time that it used lately, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ class EpochView:
     """Mean of the F1 of each class on the held-out windows."""
     validation_others: dict[str, float] = field(default_factory=dict)
     """Further figures of the task or the app on the held-out windows, by name."""
+    validation_precision_macro: float | None = None
+    """Mean of the precision of each class on the held-out windows."""
+    validation_recall_macro: float | None = None
+    """Mean of the recall of each class on the held-out windows."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +255,42 @@ class PiView:
 
 
 @dataclass(frozen=True)
+class SweepCellView:
+    """One run of a sweep."""
+
+    id: str
+    """Its id in `sweep.json`."""
+    settings: str
+    """What it has of its own, in words; the seed left out."""
+    seed: int
+    """Of its training."""
+    state: str
+    """`waiting`, `running`, `finished`, `failed` or `pruned`."""
+    node: str | None
+    """The worker that has it, or had it last."""
+    share: float
+    """How much of it is done, from 0 to 1."""
+    accuracy: float | None
+    """On the test set, of a finished run."""
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """What only a sweep has."""
+
+    name: str
+    """The name in its file."""
+    placement: str
+    """`node`: a run a worker; `cluster`: one after the other over all nodes."""
+    counts: dict[str, int]
+    """Runs by state."""
+    remaining_seconds: float | None
+    """Until all runs are over, at the speed so far."""
+    cells: tuple[SweepCellView, ...]
+    """The runs: at most 1,000 of them."""
+
+
+@dataclass(frozen=True)
 class RunView:
     """The whole picture of a run."""
 
@@ -257,7 +299,7 @@ class RunView:
     run: str
     """Name of the run's folder, the run's id in every log."""
     job: str
-    """`train`, `evaluate` or `pi`."""
+    """`train`, `cv`, `evaluate`, `pi`, `run` or `sweep`."""
     state: JobState
     """`preparing`, `running`, `done`, `cancelled` or `failed`."""
     reason: str | None
@@ -296,6 +338,8 @@ class RunView:
     """What is learnt: `classification`, `multilabel` or `regression`."""
     classes: ClassesView | None = None
     """Of the latest evaluation, where there is no confusion matrix."""
+    sweep: SweepView | None = None
+    """Null of other jobs."""
 
 
 def described(view: RunView) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from deploy.common.waiting import waiting_for
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
+    from deploy.commands.opened import OpenCluster
 
 OF_CHECK = {"mode": "jobs.train.mode", "codec": "jobs.train.codec.name", **OF_APP, **OF_DATA}
 """Flags by the keys of the inventory that they override."""
@@ -71,19 +72,28 @@ def _megabits(text: str) -> float:
 
 
 def _memory(inventory: "Inventory", flags: Flags) -> Mapping[str, int]:
-    """Bytes of memory by node, as far as they answer; a line on stderr for each that does not."""
     from cluster.inventory.schema import THIS_MACHINE
 
-    if THIS_MACHINE in inventory.roles_by_machine():
-        import psutil
+    here = THIS_MACHINE in inventory.roles_by_machine()
+    return memory_here() if here else memory_of(open_cluster(flags, as_written=True))
 
-        return {THIS_MACHINE: psutil.virtual_memory().total}
+
+def memory_here() -> Mapping[str, int]:
+    """Bytes of memory of this machine, which is the whole of a cluster on it."""
+    import psutil
+
+    from cluster.inventory.schema import THIS_MACHINE
+
+    return {THIS_MACHINE: psutil.virtual_memory().total}
+
+
+def memory_of(opened: "OpenCluster") -> Mapping[str, int]:
+    """Bytes of memory by node, as far as they answer; a line on stderr for each that does not."""
+    if not opened.has_machines:
+        return memory_here()
     from deploy.apps.nodes import memory_of_nodes
 
-    with (
-        open_cluster(flags, as_written=True).cluster.fleet() as fleet,
-        waiting_for("asking the nodes for their memory"),
-    ):
+    with opened.cluster.fleet() as fleet, waiting_for("asking the nodes for their memory"):
         known, silent = memory_of_nodes(fleet)
     for node, why in silent.items():
         say(f"{node}: its memory is not known: {why}", error=True)

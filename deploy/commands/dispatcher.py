@@ -15,11 +15,13 @@ from cluster.errors import ExitCode
 from cluster.logs.terminal import visible
 from deploy.commands.actions import ACTIONS
 from deploy.commands.apps import APP_ACTIONS
+from deploy.commands.data import DATA_ACTIONS
 from deploy.commands.edge import Command, flags_of, signature
 from deploy.commands.flags import Known
 from deploy.commands.init import init
 from deploy.commands.jobs import JOB_ACTIONS, report
 from deploy.commands.programs import run_
+from deploy.commands.sweeps import sweep
 
 
 def as_task(body: Command, name: str, known: Iterable[Known], positional: Sequence[str] = ()) -> Task[Command]:
@@ -67,11 +69,12 @@ def _dispatcher(name: str, actions: Mapping[str, Command]) -> Task[Command]:
 
 
 def namespace() -> Collection:
-    """`deploy ACTION`, `job ACTION`, `app ACTION`, `init` and `report`."""
+    """`deploy ACTION`, `job ACTION`, `app ACTION`, `data ACTION`, `init`, `report` and `sweep`."""
     made = Collection()
     made.add_collection(collection("deploy", ACTIONS))
     made.add_collection(collection("job", (*JOB_ACTIONS, run_)))
     made.add_collection(collection("app", APP_ACTIONS))
-    for body in (init, report):
+    made.add_collection(collection("data", DATA_ACTIONS))
+    for body in (init, report, sweep):
         made.add_task(as_task(body, body.__name__, flags_of(body)))
     return made

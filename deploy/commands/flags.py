@@ -64,7 +64,12 @@ class Flags:
     lines: str | None = _flag("how many last lines; 20, or all with --since and --run")
     job: str | None = _flag("id of the job, as `fab job list` shows it; else the one that runs, or the newest")
     checkpoints: bool = _flag("fetch the checkpoints of the run too", False)
-    name: str | None = _flag("`new`: name of the app; `check`: a Python file, or a folder with app.py", positional=True)
+    name: str | None = _flag(
+        "`new`: name of the app; `check`: a Python file, or a folder with app.py; `fetch`: hapt, uci-har or hhar; "
+        "`show`: a path, or synthetic",
+        positional=True,
+    )
+    file: str | None = _flag("the YAML file of the sweep", positional=True)
     app: str | None = _flag("your own model and data: a Python file, or a folder with app.py")
     mode: str | None = _flag(f"how updates meet: {MODES.words()}")
     codec: str | None = _flag(f"numbers on the wire: {CODECS.words()}")
@@ -72,11 +77,13 @@ class Flags:
     hidden: str | None = _flag("units of each recurrent layer, 8 to 256")
     epochs: str | None = _flag("passes over the training windows")
     seed: str | None = _flag("of everything random in the job")
+    folds: str | None = _flag("how many folds, or `groups` to leave out one person (or other group) at a time")
+    seeds: str | None = _flag("how many seeds, from 0 on, or which, e.g. 0,3,7")
     data: str | None = _flag("recordings: a zip, a folder, an .npz, or `synthetic`")
     template: str = _flag("what the new app is: keras, tabular, images, timeseries, text or bare", "keras")
     link: str = _flag("speed of each node's link in Mbit/s, for the expected speed-up", "300")
     refit: bool = _flag("train with some subjects held out, then once more on all of them", False)
-    resume: bool = _flag("resume the newest unfinished training run, or that of --run", False)
+    resume: bool = _flag("resume the newest unfinished run (of a sweep: the newest sweep), or that of --run", False)
     chaos: str | None = _flag("faults to inject, e.g. kill-worker:0.1,stop-worker:0.05")
     samples: str | None = _flag("random points of the pi job")
     run: str | None = _flag(
@@ -87,7 +94,12 @@ class Flags:
     ps: str = _flag("how many parameter servers", "1")
     hosts: str | None = _flag("a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31")
     user: str = _flag("account on every host", "pi")
-    out: str | None = _flag("where to write: a file (`init`; else it is printed), a folder (`deploy monitor`)")
+    out: str | None = _flag(
+        "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`, `data fetch`), an HTML page "
+        "(`data show`)"
+    )
+    sha256: str | None = _flag("the hash that the fetched file must have, in the place of the pinned one")
+    each: str = _flag("how many windows of each class are drawn, 0 to 9", "1")
     force: bool = _flag("overwrite the file", False)
     runs: tuple[str, ...] = _flag(
         "folder of a run, or its name below ./runs; several put runs side by side (repeatable)", (), typed="run"

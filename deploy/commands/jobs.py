@@ -50,11 +50,16 @@ OF_TRAIN = {
     **OF_DATA,
     **OF_LOGS,
 }
+OF_CV = {
+    "folds": "jobs.cv.folds",
+    "seeds": "jobs.cv.seeds",
+    **{flag: key for flag, key in OF_TRAIN.items() if flag not in ("seed", "refit")},
+}
 OF_EVALUATE = {"run": "jobs.evaluate.run", **OF_APP, **OF_DATA, **OF_LOGS}
 OF_PI = {"samples": "jobs.pi.samples", "seed": "jobs.pi.seed", **OF_LOGS}
 """Flags by the keys of the inventory that they override."""
 
-NUMBERS = frozenset({"hidden", "epochs", "seed", "samples"})
+NUMBERS = frozenset({"hidden", "epochs", "seed", "samples", "folds", "seeds"})
 FROM_HERE = frozenset({"app"})
 """Paths that a person types from their working folder; the key itself is relative to the inventory's."""
 
@@ -66,6 +71,14 @@ FROM_HERE = frozenset({"app"})
 def train(flags: Flags) -> None:
     """Train the network on the cluster's workers."""
     run_job("train", with_overrides(flags, OF_TRAIN), run_flags(flags))
+
+
+@takes(
+    "inventory set_ app folds seeds mode codec model hidden epochs data resume run json_ quiet log_format log_level"
+)  # fmt: skip
+def cv(flags: Flags) -> None:
+    """Cross-validate what `train` would train, over the training people alone, on the cluster's workers."""
+    run_job("cv", with_overrides(flags, OF_CV), run_flags(flags))
 
 
 @takes("inventory set_ app data run json_ quiet log_format log_level")
@@ -190,9 +203,18 @@ def with_overrides(flags: Flags, keys: Mapping[str, str]) -> Flags:
         if value and name in FROM_HERE:
             value = os.path.abspath(os.path.expanduser(value))
         if value not in (None, False):
-            number = name in NUMBERS
-            made.append(f"{key}={whole_number(f'--{name}', value, 0, LARGEST) if number else json.dumps(value)}")
+            made.append(f"{key}={_as_yaml(name, value)}")
     return replace(flags, set_=(*made, *flags.set_))
+
+
+def _as_yaml(name: str, value: str | bool) -> str:
+    """The value of a flag as its key takes it. Raises UsageError for a number that is none."""
+    text, flag = str(value), f"--{name}"
+    if name == "seeds" and "," in text:
+        return json.dumps([whole_number(flag, each, 0, LARGEST) for each in text.split(",") if each.strip()])
+    if name in NUMBERS and (name, text) != ("folds", "groups"):
+        return str(whole_number(flag, text, 0, LARGEST))
+    return json.dumps(value)
 
 
 def run_flags(flags: Flags) -> list[str]:
@@ -203,4 +225,4 @@ def run_flags(flags: Flags) -> list[str]:
     return [*resumed, *([] if flags.chaos is None else ["--chaos", flags.chaos])]
 
 
-JOB_ACTIONS = (train, evaluate, pi, list_, attach, cancel)
+JOB_ACTIONS = (train, cv, evaluate, pi, list_, attach, cancel)

@@ -72,9 +72,12 @@ OPENER = InventoryOpener()
 """One for the process: several tasks of one call must mean one inventory."""
 
 
-def open_cluster(flags: Flags, as_written: bool = False) -> OpenCluster:
-    """The cluster of this call; see `InventoryOpener.open`. Raises UsageError."""
-    opened = open_inventory(flags, as_written)
+def open_cluster(flags: Flags, as_written: bool = False, loaded: "Inventory | None" = None) -> OpenCluster:
+    """The cluster of this call; see `InventoryOpener.open`. Raises UsageError.
+
+    `loaded` is the inventory with the overrides of the flags, where the caller has it.
+    """
+    opened = loaded or open_inventory(flags, as_written)
     kinds = {"local": _this_machine, "ssh": _machines}
     return kinds[opened.connection](opened, flags.set_)
 
@@ -115,7 +118,8 @@ def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
             "`storage: {server: NODE}` and give that node the role storage"
         )
     cluster = over_ssh(inventory, overrides, Systemd(inventory))
-    machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout()))  # its release takes a second
+    cuda = inventory.jobs.train.device.kind == "gpu"
+    machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout(cuda=cuda)))  # it takes a second
     data = PublishedData(inventory)
     view, jobs = ViewOfMachines(cluster, machines), SubmittedJobs(cluster, data.bring, NodeExtras(inventory).bring)
     return OpenCluster(cluster, jobs, data, view, machines, monitor_on_its_node, has_machines=True)

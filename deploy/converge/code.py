@@ -10,6 +10,7 @@ from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import CURRENT, SERVICE_USER, SharedFolders
 from deploy.common.command_line import quoted, shell
 from deploy.converge.change import Change, Shell
+from deploy.converge.devices import has_gpu
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import MEGABYTE
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
@@ -94,17 +95,23 @@ class ReleaseChoice:
 
     code: CodeWheel
     requirements: str
+    cuda_requirements: str | None = None
+    """For nodes with a GPU; None where no training uses them."""
 
     @classmethod
-    def of_this_checkout(cls) -> Self:
-        """The release that the files here make."""
-        return cls(build_code_wheel(), committed())
+    def of_this_checkout(cls, *, cuda: bool = False) -> Self:
+        """The release that the files here make; with `cuda` nodes with a GPU get TensorFlow for it."""
+        return cls(build_code_wheel(), committed(), committed(cuda=True) if cuda else None)
+
+    def packages_for(self, facts: MachineFacts) -> str:
+        """The list of packages of a node."""
+        return self.cuda_requirements if self.cuda_requirements and has_gpu(facts) else self.requirements
 
     def environment_for(self, facts: MachineFacts) -> str | None:
         """The environment of a node; None for one that has no Python we have wheels for."""
         if facts.python_version is None:
             return None
-        return environment_key(self.requirements, facts.python_version, facts.machine)
+        return environment_key(self.packages_for(facts), facts.python_version, facts.machine)
 
 
 _LIST_SECONDS = 60.0

@@ -129,7 +129,7 @@ class Machines(Desired):
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
         """See `Desired`: the nodes, and the recordings on this machine."""
         found = self.findings(survey(fleet, self.ask))
-        if not any(job in ("train", "evaluate") for job in self.inventory.jobs.order):
+        if not any(job in ("train", "cv", "evaluate") for job in self.inventory.jobs.order):
             return found
         data = data_of(self.inventory, Local("this machine"))
         return (*found, Finding("ok" if data.holds else "problem", "data", data.line))
@@ -140,15 +140,13 @@ class Machines(Desired):
         wheelhouses: dict[str, Wheelhouse] = {}
         if fit and {"publish", "code"} & {*order.phases}:
             missing = {
-                (facts.python_version or "", facts.machine)
+                (facts.python_version or "", facts.machine, self.release.packages_for(facts))
                 for facts in fit.values()
                 if self.release.environment_for(facts) not in facts.environments
             }
-            for python, machine in sorted(missing):
+            for python, machine, packages in sorted(missing):
                 update(f"packages for Python {python} on {machine}: downloading what the cache lacks")
-                wheelhouse = make_wheelhouse(
-                    self.release.requirements, python, machine, say=lambda line: terminal.say(line, error=True)
-                )
+                wheelhouse = make_wheelhouse(packages, python, machine, say=lambda line: terminal.say(line, error=True))
                 wheelhouses[wheelhouse.key] = wheelhouse
                 publications.append(of_wheelhouse(wheelhouse))
         if order.publications is not None:

@@ -9,6 +9,7 @@ from cluster.inventory.extensions import MODELS, MODES
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
     from cluster.inventory.fields import Choice
+    from cluster.inventory.training import TrainJob
 
 MEGABYTE = 10**6
 LARGEST_SHARE = 0.8
@@ -25,6 +26,8 @@ _MEASURED_MEGABYTES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
 and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 2.21)."""
 
 _BYTES_OF_ELEMENT = 4
+IDLE_MEGABYTES = 88
+"""Anonymous memory of a role that waits, its TensorFlow server above all (docs/performance.md)."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,16 @@ def of_training(mode: str, micro_batches: int, workers: int, model: "Choice") ->
     each = max(1, -(-micro_batches // max(1, workers)))
     part = 1 << (each - 1).bit_length()  # aligned subtrees: 1, 2, 4 and so on
     return estimate(units, rows, part, prepared=micro_batches)
+
+
+def alone(train: "TrainJob") -> int:
+    """Bytes of one process that trains by itself, in mode `single`.
+
+    It takes what a coordinator takes, and what a worker takes beside its server.
+    """
+    number = train.micro_batches if isinstance(train.micro_batches, int) else _MEASURED_MICRO_BATCHES[0]
+    found = estimate(MODELS[train.model.name].widest_layer(train.model), part=number, prepared=number)
+    return found.coordinator + found.worker - IDLE_MEGABYTES * MEGABYTE
 
 
 def _parameters(units: int) -> int:

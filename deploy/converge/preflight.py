@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deploy.cluster.places import ENVIRONMENTS, shared_folders
 from deploy.converge.check import MACHINES, Finding
+from deploy.converge.devices import has_gpu
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE
 from deploy.converge.publication import publisher
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_BYTES = 2_800 * MEGABYTE
 """Free space for an environment: 1.7 GB with its compiled modules, the wheels' copies and unpacking, some to live."""
+CUDA_ENVIRONMENT_BYTES = 12_000 * MEGABYTE
+"""The same with CUDA's libraries: 3 GB of wheels, twice as much unpacked."""
 RELEASE_BYTES = 100 * MEGABYTE
 HOT_CELSIUS = 80.0
 _UNDER_VOLTAGE_NOW, _THROTTLED_NOW, _UNDER_VOLTAGE_SEEN = 0x1, 0x4, 0x10000
@@ -70,7 +73,8 @@ def _python(facts: MachineFacts) -> Found:
 
 def _space(wish: NodeWish, facts: MachineFacts) -> Found:
     installed = wish.environment_key is not None and wish.environment_key in facts.environments
-    needed = RELEASE_BYTES if installed else ENVIRONMENT_BYTES
+    cuda = has_gpu(facts) and wish.inventory.jobs.train.device.kind == "gpu"
+    needed = RELEASE_BYTES if installed else CUDA_ENVIRONMENT_BYTES if cuda else ENVIRONMENT_BYTES
     leftover = 0 if installed else facts.leftover_bytes.get(ENVIRONMENTS, 0)
     free = facts.disk_free_bytes.get(ENVIRONMENTS, 0) + leftover
     if free < needed:

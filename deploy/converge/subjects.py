@@ -7,6 +7,7 @@ from deploy.cluster.places import shared_folders
 from deploy.common.texts import Inline, filled
 from deploy.converge.accounts import ACCOUNTS
 from deploy.converge.clock import CLOCK
+from deploy.converge.devices import DEVICES
 from deploy.converge.firewall import FIREWALL
 from deploy.converge.packages import PACKAGES
 from deploy.converge.resources import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
@@ -15,7 +16,7 @@ from deploy.render import storage
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
-SUBJECTS = [CLOCK, FIREWALL, PACKAGES, ACCOUNTS]
+SUBJECTS = [CLOCK, FIREWALL, PACKAGES, ACCOUNTS, DEVICES]
 """The clock first: the answer should be as near to the question as possible."""
 
 

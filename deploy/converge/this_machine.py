@@ -20,6 +20,7 @@ from deploy.common.state_folder import StateFolder
 from deploy.converge.change import Call, Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
 from deploy.converge.deployment import Desired
+from deploy.converge.devices import device_findings, devices_here
 from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
@@ -216,7 +217,9 @@ class ThisMachine(Desired):
         facts = gather(next(iter(fleet.nodes.values())), ports, self.inventory)
         memory = of_inventory(self.inventory, {node.name: facts.cores for node in self.inventory.nodes})
         job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
-        return check_node(tasks, self.services.state(), facts, memory, job is not None)
+        of_devices = device_findings(self.inventory, tasks, devices_here(), facts.machine)
+        found = check_node(tasks, self.services.state(), facts, memory, job is not None)
+        return (*found, *(Finding(level, topic, line) for level, topic, line in of_devices))
 
     def phase(self, phase: str, node: str, facts: ClusterStatus) -> Sequence[Resource]:
         """See `Desired`."""

@@ -39,7 +39,7 @@ def app_of_job(
     Raises ClusterError.
     """
     path = app_path(inventory)
-    if path is None or job not in ("train", "evaluate"):
+    if path is None or job not in ("train", "cv", "evaluate"):
         return NO_APP
     has_copy = job == "evaluate" or "--resume" in flags
     try:
@@ -51,7 +51,7 @@ def app_of_job(
         say(f"{problem}; the run's own copy and environment are used", error=True)
         return NO_APP
     of_coordinator = ("--environment", key) if key else ()
-    return AppOfJob(files if job == "train" else None, of_coordinator, files.defines(DATA))
+    return AppOfJob(files if job != "evaluate" else None, of_coordinator, files.defines(DATA))
 
 
 def reads_its_data(inventory: "Inventory") -> bool:
@@ -61,7 +61,7 @@ def reads_its_data(inventory: "Inventory") -> bool:
 
 
 def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> None:
-    """For an app that reads its data: `jobs.train.data.source` has to be there on the coordinator's node.
+    """For an app that reads its data: `jobs.train.data.source` has to be there on the node that trains it.
 
     Raises UsageError.
     """
@@ -69,6 +69,6 @@ def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> N
     if source is None or (source.startswith("/") and node.run(["test", "-r", source], user=user).ok):
         return
     raise UsageError(
-        f"--data {source}: the app reads its data itself, on {node.name}, the coordinator's node, where no such path "
-        f"is that the account {user} can read: copy it there and give its absolute path, or put it into the app"
+        f"--data {source}: the app reads its data itself, on {node.name}, where no such path is that the account "
+        f"{user} can read: copy it there and give its absolute path, or put it into the app"
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cluster.apps.environments import ON_NODES, python_of
 from cluster.errors import ClusterError, ExitCode
@@ -26,6 +26,7 @@ from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.program_runners import start_runners
 from deploy.jobs.request import needs_data
 from deploy.jobs.services import JobServices, requirements_of, reusable
+from deploy.jobs.sweeps import SweepOrder, answering, begin_on_workers, files_of, refuse_on_nodes, search_flags
 from deploy.logs.log_merge import readable
 
 if TYPE_CHECKING:
@@ -71,6 +72,27 @@ class SubmittedJobs(JobServices):
             more = self._data(fleet, [job], app)
             return run_attached(self._jobs(fleet, more), job, flags, app)
 
+    def run_sweep(self, order: "SweepOrder", flags: Sequence[str]) -> int:
+        """See `JobServices`. A person may leave it running (130)."""
+        refuse_on_nodes(order)
+        with self._cluster.fleet() as fleet:
+            files, keys = files_of(order, resumes="--resume" in flags), dict[str, str]()
+            if order.on_roles:
+                app = self._app(fleet, "train", flags)
+            else:
+                app = app_of_job(order.usual, "train", flags, self._bring_to_workers(fleet, keys))
+            jobs = self._jobs(
+                fleet, self._data(fleet, ["train"], app, of="coordinator" if order.on_roles else "worker")
+            )
+            words = [*flags, *app.flags, *search_flags(order, self._bring_to_coordinator(fleet))]
+            with _hint_when_interrupted(jobs):
+                if order.on_roles:
+                    name = jobs.submit("sweep", words, app=app.files, files=files)
+                else:
+                    name = begin_on_workers(jobs, fleet, order, words, app, keys)
+            announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
+            return watch(jobs, name, for_programs="--json" in flags)
+
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
         """See `JobServices`.
 
@@ -108,21 +130,40 @@ class SubmittedJobs(JobServices):
             yield self._jobs(fleet)
 
     def _app(self, fleet: Fleet, job: str, flags: Sequence[str]) -> AppOfJob:
+        return app_of_job(self._cluster.inventory, job, flags, self._bring_to_coordinator(fleet))
+
+    def _bring_to_coordinator(self, fleet: Fleet) -> Callable[[Path], str]:
+        """Installs what a requirements file needs on the coordinator's node; the key of the environment there."""
         (coordinator,) = self._cluster.inventory.of_role("coordinator")
 
         def bring(requirements: Path) -> str:
             return self._bring_environments(fleet, requirements, [coordinator.node])[coordinator.node]
 
-        return app_of_job(self._cluster.inventory, job, flags, bring)
+        return bring
 
-    def _data(self, fleet: Fleet, jobs: Sequence[str], *apps: AppOfJob) -> Sequence[str]:
-        """The overrides that name the data of the jobs, which are on the nodes then."""
+    def _bring_to_workers(self, fleet: Fleet, keys: dict[str, str]) -> Callable[[Path], str]:
+        """Installs what a requirements file needs on the workers' nodes that answer; the key on each goes to `keys`."""
+        nodes = list(dict.fromkeys(task.node for task in self._cluster.inventory.of_role("worker")))
+
+        def bring(requirements: Path) -> str:
+            keys.update(self._bring_environments(fleet, requirements, answering(fleet, nodes)))
+            return ""
+
+        return bring
+
+    def _data(
+        self, fleet: Fleet, jobs: Sequence[str], *apps: AppOfJob, of: Literal["coordinator", "worker"] = "coordinator"
+    ) -> Sequence[str]:
+        """The overrides that name the data of the jobs, which are on the nodes then.
+
+        `of`: the role of the nodes on which an app reads its own.
+        """
         if not any(map(needs_data, jobs)):
             return ()
         if not any(app.reads_data for app in apps):
             return self._bring_data(fleet)
-        (coordinator,) = self._cluster.inventory.of_role("coordinator")
-        refuse_missing_data(self._cluster.inventory, fleet.nodes[coordinator.node], SERVICE_USER)
+        for name in answering(fleet, list(dict.fromkeys(task.node for task in self._cluster.inventory.of_role(of)))):
+            refuse_missing_data(self._cluster.inventory, fleet.nodes[name], SERVICE_USER)
         return ()
 
     def _jobs(self, fleet: Fleet, more: Sequence[str] = ()) -> NodeJobs:

@@ -108,6 +108,10 @@ RUN_FILE_VARIABLE = "PSCLUSTER_RUN_FILE"
 """Names the file into which a coordinator writes the absolute path of its run folder."""
 
 
+_RESUMED_BY = {"train": "job train", "cv": "job cv", "sweep": "sweep {run}/sweep.yaml"}
+"""What a person types to resume a run, by its job."""
+
+
 @dataclass(frozen=True)
 class JobProcess:
     """What to start: the job's command line and environment; its name and the inventory for messages.
@@ -156,9 +160,12 @@ class JobProcess:
 
     def announce_resume(self) -> None:
         """Show the command that resumes the run, if there is one."""
-        if (run := self.run_to_resume) and self.name == "train":
-            words = command(f"job {self.name} --resume --run {quoted(self.shown(run))}", self.inventory)
-            announce(f"`{words}` resumes it")
+        run = self.run_to_resume
+        if not run or self.name not in _RESUMED_BY:
+            return
+        folder = quoted(self.shown(run))
+        words = command(f"{_RESUMED_BY[self.name].format(run=folder)} --resume --run {folder}", self.inventory)
+        announce(f"`{words}` resumes it")
 
 
 def run_to_its_end(job: JobProcess, restart_roles: Callable[[], None], policy: JobRestartPolicy) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.apps.files import AppFiles
@@ -18,7 +19,7 @@ from deploy.common.command_line import command
 from deploy.jobs.app_archive import pack
 from deploy.jobs.node_job.records import JobFolder, JobRecord, JobsRoot, JobState, is_job_id
 from deploy.jobs.program_files import ARCHIVE, packed
-from deploy.jobs.request import JobRequest, first_id, request_of
+from deploy.jobs.request import SWEEP, JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
 from deploy.render.units import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
@@ -60,19 +61,22 @@ class NodeJobs:
 
     def submit(
         self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = (), app: AppFiles | None = None,
-        wish: "ProgramWish | None" = None, token: str = "",
+        wish: "ProgramWish | None" = None, token: str = "", files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> str:  # fmt: skip
         """Start a job with these flags of `python -m cluster`, `more` overrides, and the files of an app; its id.
 
         With `after`, the id of another job, it begins when that one is done. The program of a `wish` goes with it;
-        its processes on other nodes show the `token`.
+        its processes on other nodes show the `token`. So do `files`, those of a sweep; with a token, its runs are
+        trained by the workers' nodes alone, without the cluster's roles.
         Raises ClusterError with the node's reason for a refusal, such as another running job.
         """
         runs = self.places.runs(self.inventory)
-        files = {} if wish is None else {ARCHIVE: packed(Path(wish.program))}
+        sent = dict(files) if wish is None else {ARCHIVE: packed(Path(wish.program))}
         digest = "" if app is None else app.digest
         request = request_of(self.inventory, job, (*self._overrides, *more), flags, runs, after, wish)
-        folder = self._new_folder(job, replace(request, app=digest, token=token), files)
+        if SWEEP in files and token:
+            request = replace(request, roles={})
+        folder = self._new_folder(job, replace(request, app=digest, token=token), sent)
         if app is not None:
             self._send(app, folder)
         unit = unit_of_job(folder.id)

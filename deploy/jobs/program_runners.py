@@ -47,7 +47,7 @@ def start_runners(
     def start(node: Connector) -> None:
         for of_worker, task in tasks:
             if of_worker.node == node.name:
-                _start(node, places, task, archive)
+                start_runner(node, places, task, {TASK: task.to_bytes(), ARCHIVE: archive})
 
     results = fleet.each(start, nodes)
     return {name: result for name, result in results.items() if isinstance(result, ClusterError)}
@@ -58,21 +58,27 @@ def program_tasks(
     environments: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[tuple["Task", ProgramTask]]:  # fmt: skip
     """What each worker's runner has to know. Runners of one node get ports apart from each other's. Pure."""
-    first, *others = inventory.ports.of_programs
-    lead = f"{inventory.task('coordinator', 0).host}:{first}"
-    workers = inventory.of_role("worker")
-    made = []
-    for task in workers:
-        on_node = [one.name for one in workers if one.node == task.node]
-        ports = others[on_node.index(task.name) :: len(on_node)]
+    lead, made = lead_of(inventory), []
+    for task in inventory.of_role("worker"):
         environment = environments.get(task.node, "")
-        made.append((task, ProgramTask(lead, token, task.name, tuple(ports), wish.name, environment)))
+        made.append((task, ProgramTask(lead, token, task.name, ports_of(inventory, task), wish.name, environment)))
     return made
 
 
-def _start(node: Connector, places: NodePlaces, task: ProgramTask, archive: bytes) -> None:
+def lead_of(inventory: "Inventory") -> str:
+    """Where the job on the coordinator's node waits for its runners: `host:port`."""
+    return f"{inventory.task('coordinator', 0).host}:{inventory.ports.of_programs[0]}"
+
+
+def ports_of(inventory: "Inventory", worker: "Task") -> Sequence[int]:
+    """The ports for programs of one worker: those of its node, shared with the other workers there."""
+    on_node = [one.name for one in inventory.of_role("worker") if one.node == worker.node]
+    return tuple(inventory.ports.of_programs[1:][on_node.index(worker.name) :: len(on_node)])
+
+
+def start_runner(node: Connector, places: NodePlaces, task: ProgramTask, files: Mapping[str, bytes]) -> None:
+    """Start the runner of one member as a unit of its node, with these files in its folder. Raises ClusterError."""
     root = JobsRoot(Path(places.state))
-    files = {TASK: task.to_bytes(), ARCHIVE: archive}
     encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
     made = node.run(
         new_job(str(root.jobs), places.user, KEPT_JOBS, first_id(NAME, datetime.now(UTC))),

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from cluster.programs.wish import ProgramWish
 
 SCHEMA = 1
-RESUMABLE = ("train", "run")
+SWEEP = "sweep.yaml"
+"""The file of a sweep, in the folder of its job."""
+REFERENCES = "references.json"
+"""The table of references that the file of a sweep names, beside it, where that is a person's own."""
+RESUMABLE = ("train", "cv", "run", "sweep")
 """Jobs that another coordinator, or another attempt of a program, continues in the folder of the run."""
 
 
 def needs_data(job: str) -> bool:
     """Whether a job reads windows."""
-    return job in ("train", "evaluate")
+    return job in ("train", "cv", "evaluate")
 
 
 def needs_roles(inventory: "Inventory", job: str, wish: "ProgramWish | None" = None) -> bool:
@@ -85,12 +89,15 @@ def request_of(
 ) -> JobRequest:  # fmt: skip
     """The request for `job`, whose runs lie in the node's folder `runs`; `after` is the id of a job to wait for.
 
-    A run that the operator names becomes the one of that name on the node, a program the file of that name there.
-    --json concerns the operator's output only.
+    A run that the operator names, a teacher's too, becomes the one of that name on the node, a program the file of that
+    name there. --json concerns the operator's output only.
     """
     there = [*overrides, f"runs={json.dumps(runs)}"]
     if job == "evaluate" and inventory.jobs.evaluate.run is not None:
         there.append(f"jobs.evaluate.run={json.dumps(_on_node(inventory.jobs.evaluate.run, runs))}")
+    teacher = inventory.jobs.train.distill
+    if job in ("train", "cv") and teacher is not None:
+        there.append(f"jobs.train.distill.run={json.dumps(_on_node(teacher.run, runs))}")
     kept = [flag for flag in flags if flag != "--json"]
     for index, flag in enumerate(kept[:-1]):
         if flag == "--resume" and not kept[index + 1].startswith("--"):

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 from cluster.errors import ClusterError
 
 MOST_PACKED_BYTES = 4 << 30
-MOST_ENTRIES = 20_000
-"""A run of a month has some thousand: checkpoints, a log, epochs."""
+MOST_ENTRIES = 60_000
+"""A run of a month has some thousand: checkpoints, a log, epochs. A sweep has some twenty a run."""
 MOST_UNPACKED_BYTES = 16 << 30
 MOST_RATIO = 100
 """Of unpacked to packed bytes: logs shrink to a tenth, weights hardly at all."""
@@ -59,7 +59,9 @@ class _Bounded:
 def pack_command(run_folder: str, checkpoints: bool) -> list[str]:
     """The command that prints the folder as a compressed archive, with checkpoints only if asked."""
     path = PurePosixPath(run_folder)
-    left_out = [] if checkpoints else [f"--exclude={path.name}/checkpoints"]
+    # Those of the runs of a sweep too, which lie in its folder.
+    kinds = ("checkpoints", "runs/*/checkpoints")
+    left_out = [] if checkpoints else [f"--exclude={path.name}/{kind}" for kind in kinds]
     return ["tar", "-C", str(path.parent), *left_out, "-czf", "-", "--", path.name]
 
 

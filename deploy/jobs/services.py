@@ -30,6 +30,7 @@ from deploy.jobs.request import RESUMABLE, needs_roles
 if TYPE_CHECKING:
     from cluster.programs.wish import ProgramWish
     from deploy.jobs.node_jobs import NodeJobs
+    from deploy.jobs.sweeps import SweepOrder
 
 
 ANSWER_SECONDS = 2.0
@@ -58,6 +59,10 @@ class JobServices(ABC):
     @abstractmethod
     def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
         """Run a person's program to its end, as `run_job` does; its job's exit code."""
+
+    @abstractmethod
+    def run_sweep(self, order: "SweepOrder", flags: Sequence[str]) -> int:
+        """Train the runs of a sweep, as `run_job` does; its job's exit code."""
 
     @abstractmethod
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
@@ -175,6 +180,14 @@ class ForegroundJobs(JobServices):
             key = environment_here(requirements_of(wish))
             wish = replace(wish, python=str(python_of(local_environments(), key)) if key else "")
         return self._run("run", [*flags, "--wish", wish.to_text()], needs_roles(self._inventory, "run", wish))
+
+    def run_sweep(self, order: "SweepOrder", flags: Sequence[str]) -> int:
+        """See `JobServices`."""
+        app = app_of_job(order.usual, "train", flags, environment_here)
+        from deploy.jobs.sweeps import search_flags
+
+        words = ["--sweep", str(order.file), *flags, *app.flags, *search_flags(order, environment_here)]
+        return self._run("sweep", words, order.on_roles)
 
     def _run(self, job: str, flags: Sequence[str], on_roles: bool) -> int:
         path = self._inventory.path

@@ -68,10 +68,11 @@ class Base:
     """Whether it is the one that runs now."""
 
     @classmethod
-    def of_nodes(cls, target: Target) -> "Base":
-        """That of this checkout's release on nodes of one kind."""
-        key = environment_key(committed(), target.python, target.machine)
-        versions = {pin.name: pin.version for pin in pins(committed(), target) if pin.name != INSTALLER}
+    def of_nodes(cls, target: Target, *, cuda: bool = False) -> "Base":
+        """That of this checkout's release on nodes of one kind; with `cuda` on those with a GPU."""
+        packages = committed(cuda=cuda)
+        key = environment_key(packages, target.python, target.machine)
+        versions = {pin.name: pin.version for pin in pins(packages, target) if pin.name != INSTALLER}
         return cls(key, versions, f"{ENVIRONMENTS}/{key}/lib/python{target.short_python}/site-packages", target)
 
     @classmethod

@@ -69,6 +69,7 @@ class Target:
 
 FILE = Path(__file__).with_name("requirements.txt")
 """`make requirements` writes it from uv.lock; `make check` compares the two."""
+CUDA_FILE = FILE.with_name("requirements-gpu.txt")
 INSTALLER = "uv"
 """A line of the list, but not part of an environment: it installs the other packages on the node."""
 
@@ -86,9 +87,9 @@ class Pin:
         return " ".join([f"{self.name}=={self.version}", *(f"--hash=sha256:{each}" for each in sorted(self.hashes))])
 
 
-def committed() -> str:
-    """The text of the committed list."""
-    return FILE.read_text(encoding="utf-8")
+def committed(*, cuda: bool = False) -> str:
+    """The text of the committed list; with `cuda` that of nodes with a GPU, which differs on x86_64 alone."""
+    return (CUDA_FILE if cuda else FILE).read_text(encoding="utf-8")
 
 
 def pins(requirements: str, target: Target) -> tuple[Pin, ...]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cluster.control.door import MOST_DESCRIPTORS
 from cluster.logs.lines import LogSettings
-from cluster.server.options import logging_flags
+from cluster.server.options import device_flags, logging_flags
 from deploy.cluster import places
 from deploy.cluster.places import CONFIGURATION, CURRENT, STATE, UNIT_FOLDER, NodePlaces, shared_folders
 from deploy.common.texts import filled
@@ -13,6 +13,8 @@ from deploy.common.texts import filled
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
 
+DEVICE_FILES: Mapping[str, str] = {"cpu": "", "gpu": "char-nvidia*", "tpu": "char-accel*"}
+"""The files of a kind of device, as systemd names the group that /proc/devices shows."""
 MODULES: Mapping[str, str] = {"ps": "ps_node", "worker": "worker_node"}
 BACKOFF_SYSTEMD = 254
 _LEAST_THREADS = 16
@@ -65,8 +67,12 @@ def role_unit(inventory: "Inventory", task: "Task", systemd: int = 0) -> str:
     )
     if inventory.shared_folder is not None:
         words += f" --shared {inventory.shared_folder}"
+    words = " ".join((words, *device_flags(inventory, task)))
     words = " ".join((words, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level))))
-    return _filled("role.service.j2", inventory, task=task, words=words, backs_off=systemd >= BACKOFF_SYSTEMD)
+    return _filled(
+        "role.service.j2", inventory, task=task, words=words, backs_off=systemd >= BACKOFF_SYSTEMD,
+        device_files=DEVICE_FILES[inventory.jobs.train.device.kind] if task.role == "worker" else "",
+    )  # fmt: skip
 
 
 def job_unit(
@@ -83,7 +89,9 @@ def job_unit(
     """
     folders = shared_folders(inventory)
     runs, data = (folders.runs_mount, folders.data_mount) if coordinates else ("", "")
-    return _filled("job.service.j2", inventory, of=of, runs=runs, data=data)
+    # Whatever the inventory's mode: `--mode mirrored` of one job computes there, a run of a sweep on a worker's node.
+    device_files = DEVICE_FILES[inventory.jobs.train.device.kind]
+    return _filled("job.service.j2", inventory, of=of, runs=runs, data=data, device_files=device_files)
 
 
 def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
@@ -99,6 +107,7 @@ def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
         folder=MONITOR_FOLDER,
         start_seconds=MONITOR_START_SECONDS,
         memory_controller=memory_controller,
+        device_files="",
     )
 
 

@@ -176,14 +176,18 @@ def test_roles_that_hold_their_asker_up_are_given_up_in_time(play: Play) -> None
 
 
 @pytest.mark.parametrize(
-    ("pattern", "the_one"),
-    [(OTHER_CLIENTS, "cluster/control/client.py"), (OTHER_SUPERVISOR_CLIENTS, "cluster/control/lines.py")],
+    ("pattern", "known"),
+    [
+        # Beside the nodes' client there is one of published data.
+        (OTHER_CLIENTS, {"cluster/control/client.py", "cluster/data/fetch/download.py"}),
+        (OTHER_SUPERVISOR_CLIENTS, {"cluster/control/lines.py"}),
+    ],
 )
-def test_the_product_has_one_client_of_http_and_one_of_supervisors(pattern: re.Pattern[str], the_one: str) -> None:
+def test_the_product_has_one_client_of_http_and_one_of_supervisors(pattern: re.Pattern[str], known: set[str]) -> None:
     found = {
         str(path.relative_to(PROJECT))
         for room in PRODUCT
         for path in (PROJECT / room).rglob("*.py")
         if pattern.search(path.read_text())
     }
-    assert found == {the_one}
+    assert found == known

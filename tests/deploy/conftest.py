@@ -53,7 +53,7 @@ def one_release() -> Iterator[None]:
     """The code's wheel made once: each command makes its own, which takes a second."""
     made = ReleaseChoice.of_this_checkout()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseChoice, "of_this_checkout", lambda: made)
+        patch.setattr(ReleaseChoice, "of_this_checkout", lambda **_: made)
         yield
 
 

@@ -205,6 +205,13 @@ def test_topk_sends_and_keeps_what_the_paper_says(codec: TopK) -> None:
         np.testing.assert_array_equal(codec.decode(wire, 1500), expected)
 
 
+def test_the_warm_up_is_the_papers() -> None:
+    found = TopK(0.001, warmup_epochs=4).densities()
+    np.testing.assert_allclose(found, [0.25, 0.0625, 0.0156, 0.004, 0.001], rtol=0.02)
+    assert TopK(0.4, warmup_epochs=2).densities() == [0.4, 0.4, 0.4], "never below what stays"
+    assert TopK(0.01).densities() == [0.01]
+
+
 @some
 @given(
     seed=st.integers(0, 2**32),
@@ -299,6 +306,7 @@ def test_the_inventory_s_codecs_are_the_engine_s() -> None:
     assert codec_of(Fp16Codec()) == Fp16()
     assert codec_of(TopKCodec()) == TopK(0.01, 0.9)
     assert codec_of(TopKCodec(density=0.5, momentum=0.0)) == TopK(0.5, 0.0)
+    assert codec_of(TopKCodec(clip_norm=2.0, warmup_epochs=4)) == TopK(0.01, 0.9, 2.0, 4)
     assert [codec_of(config()).name for config in (Fp32Codec, Fp16Codec, TopKCodec)] == ["fp32", "fp16", "topk"]
 
 

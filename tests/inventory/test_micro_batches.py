@@ -57,7 +57,7 @@ def test_a_step_that_all_share_is_a_power_of_two_that_leaves_nobody_idle(
     assert auto_micro_batches(mode, batch_size, count, cores).number == number
 
 
-@pytest.mark.parametrize("mode", ["async", "sync", "single", "local", "ssp", "allreduce"])
+@pytest.mark.parametrize("mode", ["async", "sync", "single", "local", "ssp", "allreduce", "mirrored"])
 @pytest.mark.parametrize("batch_size", [1, 7, 8, 100, 65_536])
 def test_any_batch_can_be_cut_into_it(mode: str, batch_size: int) -> None:
     for count in (1, 3, 64, 1000):

@@ -69,7 +69,7 @@ def test_the_recipe_of_the_thesis_is_one_word_away_and_comes_whole(text: str) ->
     assert (train.optimizer, train.schedule) == (Adam(learning_rate=0.001), Constant())
     assert (train.clip_norm, train.l2, train.label_smoothing) == (15.0, 0.005, 0.0)
     assert (train.keep_probability, train.replay_worst_batches) == (0.85, 5)
-    assert train.model == ThesisModel(hidden=32, batch_norm=True)
+    assert train.model == ThesisModel(hidden=32), "plain layers have no batch norm there"
     assert shipped == TrainJob.model_validate(own)
 
 

@@ -7,11 +7,12 @@ import numpy as np
 from cluster.consistency.policy import Grant, Speeds
 from cluster.data import Dataset
 from cluster.data.dataset import Array
+from cluster.engine.devices import HOST
 from cluster.engine.messages import Outcome
 from cluster.inventory import TrainJob
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import Setup, Stretch, mode_of
-from cluster.jobs.session import DEVICE
+from cluster.models.distillation import Teacher
 from cluster.models.network import Network, Problem
 from cluster.parameters import Vector
 from ps_node.shard import VectorState
@@ -47,12 +48,24 @@ class InTurn:
         return list(range(self._slots))
 
 
-def trained(network: Network, job: TrainJob, data: Dataset, parts: int = 1) -> tuple[Vector, list[float]]:
-    """The vector after some updates, each granted in `parts` parts, and the loss of each."""
-    weights, state = LossWeights.of(job.class_weights, data, np.arange(ROWS)), VectorState(network.initial(job.seed))
-    mode = mode_of(Setup(job, network, WorkerWindows(data), state, {0: DEVICE}, 1, Speeds(), weights=weights))
+def trained(
+    network: Network, job: TrainJob, data: Dataset, parts: int = 1, on: tuple[str, ...] = (),
+    teachers: tuple[Teacher, ...] = (), teacher: int = 0,
+) -> tuple[Vector, list[float]]:  # fmt: skip
+    """The vector after some updates, each granted in `parts` parts, and the loss of each; computed `on` devices.
+
+    `teacher` is the place of the one among `teachers` that `job.distill` learns from.
+    """
+    weights, every_row = LossWeights.of(job.class_weights, data, np.arange(ROWS)), np.arange(ROWS)
+    standardization = Standardization.of(data, every_row)
+    packed = standardization.packed()
+    state = VectorState(network.measured(network.initial(job.seed), packed, standardization.blocks(data, every_row)))
+    mode = mode_of(Setup(
+        job, network, WorkerWindows(data), state, {0: HOST}, 1, Speeds(), weights=weights, devices_that_compute=on,
+        teachers=teachers,
+    ))  # fmt: skip
     mode.policy = InTurn(job.pieces)  # type: ignore[assignment]
-    packed = Standardization.of(data, np.arange(ROWS)).packed()
+    mode.of_fit(job.seed, teacher)
     stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
     slots, losses = job.pieces // parts, list[float]()
     for number in range(UPDATES):

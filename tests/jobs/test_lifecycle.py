@@ -14,7 +14,8 @@ from cluster.jobs.cancel import Cancel, Cancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.lifecycle import Crashed, Job, conduct
 from cluster.jobs.run_folder import RunFolder, unfinished
-from cluster.status.events import Ended, Event, Opened, Stream
+from cluster.status.events import Ended, Event, Opened
+from cluster.status.stream import Stream
 
 
 def nothing(*_: object) -> None:

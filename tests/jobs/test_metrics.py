@@ -26,6 +26,7 @@ from cluster.jobs.lifecycle import Job, conduct
 from cluster.jobs.modes.mode import wire_codecs
 from cluster.jobs.run_folder import RunFolder
 from cluster.metrics import catalogue, standard
+from cluster.metrics.accelerator import Gpu, GpuCollector
 from cluster.metrics.catalogue import Metric, exported_by, metric
 from cluster.metrics.filesystems import FilesystemCollector
 from cluster.metrics.instruments import Identity
@@ -45,14 +46,15 @@ from cluster.status.events import (
     PointsDrawn,
     StageBegan,
     Stepped,
-    Stream,
     TrafficCounted,
     Updated,
     UpdatesCounted,
     Validating,
 )
 from cluster.status.parts import MOST_OTHERS, Figures
+from cluster.status.stream import Stream
 from tests.jobs.cluster import free_port
+from tests.metrics.test_accelerator import Nvml
 
 NFS = "22 1 179:2 / / rw - ext4 /dev/sda1 rw\n61 22 0:51 / /mnt rw - nfs4 192.168.1.26:/srv rw\n"
 FIGURES = Figures(loss=0.5, accuracy=0.9, f1_macro=0.8, precision_macro=0.7, others={"top 5": 0.95})
@@ -107,14 +109,19 @@ def test_a_process_exports_what_the_catalogue_says(everywhere: CollectorRegistry
         agrees(family, entries[name])
 
 
-def test_a_pi_with_a_shared_folder_exports_the_rest(tmp_path: Path, everywhere: CollectorRegistry) -> None:
+def test_a_pi_with_storage_and_a_server_with_a_gpu_export_the_rest(
+    tmp_path: Path, everywhere: CollectorRegistry
+) -> None:
     (tmp_path / "mountinfo").write_text(NFS)
     registry, identity = CollectorRegistry(), Identity("worker", 3)
     sensors = {"cpu_thermal": [SimpleNamespace(current=48.3)]}
     registry.register(NodeCollector(identity, Throttling(lambda: "50005"), lambda: sensors))
     registry.register(FilesystemCollector(identity, "/mnt", tmp_path / "mountinfo", ask=lambda _: os.statvfs("/")))
+    gpu = GpuCollector(identity, Gpu(0, Nvml()), "gpu:0")
+    registry.register(gpu)
     entries = {entry.family: entry for entry in exported_by("every process")}
     found = exported(registry)
+    gpu.close()
     assert found.keys() | exported(everywhere).keys() == entries.keys()
     for name, family in found.items():
         agrees(family, entries[name])

@@ -11,16 +11,18 @@ from safetensors.numpy import load_file, save_file
 
 from cluster.apps.networks import AppNetwork
 from cluster.errors import UsageError
+from cluster.inventory.fields import Choice
 from cluster.jobs.train_result import CONFIGURATION, WEIGHTS, StoredModel, load, store
 from cluster.models.network import BuiltIn, build
 from cluster.models.residual import ResidualModel
+from cluster.models.spectral import SpectralModel
 from cluster.models.thesis import ThesisModel
 from worker_node.recordings import Standardization
 
 LABELS = ("sitting", "walking", "Ünter Strom")
 
 
-def stored(folder: Path, config: ThesisModel | ResidualModel) -> StoredModel:
+def stored(folder: Path, config: Choice) -> StoredModel:
     network = build(config, window_steps=16, channels=2, classes=3)
     standardization = Standardization(np.array([0.5, -1e-7], np.float32), np.array([2.0, 0.1], np.float32))
     vector = network.initial(9)
@@ -29,8 +31,11 @@ def stored(folder: Path, config: ThesisModel | ResidualModel) -> StoredModel:
     return StoredModel(network, vector, standardization, LABELS)
 
 
-@pytest.mark.parametrize("config", [ThesisModel(hidden=8, batch_norm=True), ResidualModel(hidden=8, layers=1)])
-def test_comes_back_bit_for_bit(tmp_path: Path, config: ThesisModel | ResidualModel) -> None:
+EVERY = [ThesisModel(hidden=8, batch_norm=True), ResidualModel(hidden=8, layers=1), SpectralModel(hidden=8)]
+
+
+@pytest.mark.parametrize("config", EVERY, ids=lambda config: config.name)
+def test_comes_back_bit_for_bit(tmp_path: Path, config: Choice) -> None:
     before, after = stored(tmp_path / "model", config), load(tmp_path / "model")
     np.testing.assert_array_equal(after.vector, before.vector)
     np.testing.assert_array_equal(after.standardization.packed(), before.standardization.packed())

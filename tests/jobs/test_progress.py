@@ -16,11 +16,11 @@ from cluster.status.events import (
     StageBegan,
     Stepped,
     StoppedEarly,
-    Stream,
     Updated,
     Validating,
 )
 from cluster.status.parts import Figures
+from cluster.status.stream import Stream
 
 FIGURES = Figures(loss=0.5, accuracy=0.875, f1_macro=0.8)
 

@@ -118,6 +118,15 @@ def test_evaluate_refuses_a_model_that_is_not_there(here: Path) -> None:
     assert "/nonexistent/model/model.json" in refusal(EvaluateRun, described, here)
 
 
+def test_a_teacher_of_other_windows_is_refused_before_the_run(here: Path) -> None:
+    (here / "run").mkdir()
+    stored(here / "run" / "model", ThesisModel(hidden=8))
+    (here / "run" / "result.json").write_text('{"status": "done"}')
+    said = refusal(TrainRun, inventory(here, f"jobs.train.distill={{run: {here / 'run'}}}"), here)
+    assert "the teacher takes windows of 16 x 2" in said
+    assert "jobs.train.distill.run" in said
+
+
 def test_evaluate_refuses_recordings_of_another_shape(here: Path) -> None:
     (here / "run").mkdir()
     stored(here / "run" / "model", ThesisModel(hidden=8))

@@ -156,7 +156,7 @@ def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster, mine: tuple
     ]
     done = cluster.job("pi", flags=["--resume"])
     assert done.code == 2
-    assert "only train and run can be resumed" in done.errors
+    assert "only train, cv, run and sweep can be resumed" in done.errors
 
 
 def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(mine: tuple[str, ...]) -> None:

@@ -69,6 +69,30 @@ def test_any_number_of_workers_and_servers(
     assert bits(done) == alone[others if others in alone else ()]
 
 
+def test_a_teacher_reaches_any_number_of_workers(cluster: Cluster) -> None:
+    source = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
+    statistics = ("jobs.train.model={name: spectral, hidden: 8}", "jobs.train.batch_size=20", "jobs.train.epochs=1")
+    teacher = cluster.job("train", source, *statistics, "jobs.train.mode=single", "jobs.train.validation_subjects=0")
+    assert teacher.folder is not None, teacher.errors
+    taught = (
+        f"jobs.train.distill={{run: {teacher.folder}, weight: 0.7}}",
+        "jobs.train.augment={rotation_degrees: 20, time_warp: 0.2}",
+    )
+    expected = cluster.job("train", *settings(cluster, *taught, mode="single", epochs=1))
+    for workers, servers in ((1, 1), (2, 1), (4, 3)):
+        done = cluster.part(workers, servers).job("train", *settings(cluster, *taught, epochs=1))
+        assert bits(done) == bits(expected)
+        (entry,) = done.result["teachers"]
+        assert entry["parameters_sha256"] == teacher.result["parameters_sha256"] != bits(done)
+
+
+def test_devices_of_one_machine(cluster: Cluster, alone: dict[tuple[str, ...], str]) -> None:
+    device = "jobs.train.device={kind: cpu, ids: [0, 1]}"
+    done = cluster.job("train", *settings(cluster, *NORMALIZED, device, mode="mirrored"))
+    assert bits(done) == alone[NORMALIZED]
+    assert done.result["same_bits"] is True
+
+
 @pytest.mark.parametrize(("workers", "others"), [(1, ()), (3, ()), (3, NORMALIZED)])
 def test_workers_that_exchange_gradients_among_themselves(
     cluster: Cluster, alone: dict[tuple[str, ...], str], workers: int, others: tuple[str, ...]

@@ -6,12 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cluster.data import Dataset
 from cluster.data.dataset import Array
 from cluster.inventory import TrainJob
+from cluster.inventory.extensions import MODELS
+from cluster.models.distillation import Teacher
 from cluster.models.layers import Dense, Dropout
-from cluster.models.network import BuiltIn, Output, Problem, Tensors
+from cluster.models.network import BuiltIn, Output, Problem, Tensors, build
 from cluster.models.thesis import ThesisModel
 from tests.jobs.steps_here import PROBLEM, ROWS, UPDATES, recordings, trained
+from worker_node.recordings import Standardization
 
 import tensorflow as tf  # isort: skip
 
@@ -70,6 +74,87 @@ def test_the_modes_agree_on_weighted_losses(tmp_path: Path) -> None:
     mean = float((own * np.array([0.3, 1.0, 1.0, 3.7])[np.arange(ROWS) % 4])[rows].mean())
     assert losses[0] / unweighted_losses[0] == pytest.approx(mean, rel=0.2)
     assert mean > 1.3, "or that says nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces"),
+    [
+        ("spectral", 3),
+        *(pytest.param(name, pieces, marks=pytest.mark.long) for name, pieces in (("spectral", 4), ("hybrid", 3))),
+    ],
+)
+def test_statistics_of_windows_have_the_same_bits(tmp_path: Path, name: str, pieces: int) -> None:
+    data, options = recordings(tmp_path), {"filters": 8, "hidden": 8, "layers": 1} if name == "hybrid" else {}
+    config = MODELS[name].Options.model_validate({"name": name, **options})
+    network = build(config, window_steps=PROBLEM.window_steps, channels=PROBLEM.channels, classes=PROBLEM.classes)
+    others = {"micro_batches": pieces, "model": {"name": name, **options}}
+    expected, losses = trained(network, job_of("single", **others), data)
+    for mode, parts in (("sync", 1), ("sync", pieces), ("sync", 2), ("allreduce", 1)):
+        if pieces % parts:
+            continue
+        found, same_losses = trained(network, job_of(mode, **others), data, parts)
+        np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32), err_msg=f"{mode} in {parts}")
+        assert same_losses == losses
+    # What is measured once keeps its bits, also where the shares of the micro-batches are no binary fractions.
+    standardization = Standardization.of(data, np.arange(ROWS))
+    blocks = standardization.blocks(data, np.arange(ROWS))
+    begun = network.layout.unpack(network.measured(network.initial(0), standardization.packed(), blocks))
+    ended = network.layout.unpack(expected)
+    assert not np.array_equal(begun["head/kernel"], ended["head/kernel"])
+    for name in ("scale", "shift", "mean", "deviation"):
+        np.testing.assert_array_equal(ended[f"statistics/{name}"], begun[f"statistics/{name}"])
+
+
+@pytest.mark.long
+def test_augmented_windows_have_the_same_bits(tmp_path: Path) -> None:
+    data, network = recordings(tmp_path), Scaled(PROBLEM)
+    others = {"augment": {"rotation_degrees": 30.0, "time_warp": 0.3}, "micro_batches": 4}
+    expected, losses = trained(network, job_of("single", **others), data)
+    for mode, parts in (("sync", 4), ("sync", 2), ("allreduce", 1)):
+        found, same_losses = trained(network, job_of(mode, **others), data, parts)
+        np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32), err_msg=f"{mode} in {parts}")
+        assert same_losses == losses
+    plain, _ = trained(network, job_of("single", micro_batches=4), data)
+    assert not np.array_equal(plain, expected)
+
+
+def teachers_of(data: Dataset) -> tuple[Teacher, ...]:
+    """Two of a kind, standardized by other windows than their student, as a model of fewer people is."""
+    config = MODELS["spectral"].Options.model_validate({"name": "spectral", "hidden": 8})
+    network = build(config, window_steps=PROBLEM.window_steps, channels=PROBLEM.channels, classes=PROBLEM.classes)
+    found = []
+    for seed, rows in ((5, np.arange(30)), (6, np.arange(30, ROWS))):
+        own = Standardization.of(data, rows)
+        vector = network.measured(network.initial(seed), own.packed(), own.blocks(data, rows))
+        found.append(Teacher(network, vector, own.packed()))
+    return tuple(found)
+
+
+@pytest.mark.long
+def test_a_taught_network_has_the_same_bits(tmp_path: Path) -> None:
+    data, network = recordings(tmp_path), Scaled(PROBLEM)
+    teachers = teachers_of(data)
+    others = {
+        "micro_batches": 4,
+        "augment": {"rotation_degrees": 30.0, "time_warp": 0.3},
+        "distill": {"run": "teacher", "weight": 0.7, "temperature": 3.0},
+    }
+    expected, losses = trained(network, job_of("single", **others), data, teachers=teachers, teacher=1)
+    for mode, parts in (("sync", 4), ("allreduce", 1)):
+        found, same_losses = trained(network, job_of(mode, **others), data, parts, teachers=teachers, teacher=1)
+        np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32), err_msg=f"{mode} in {parts}")
+        assert same_losses == losses
+    alone, _ = trained(network, job_of("single", **others), data, teachers=teachers[1:])
+    np.testing.assert_array_equal(alone.view(np.int32), expected.view(np.int32), err_msg="its place means nothing")
+    other, _ = trained(network, job_of("single", **others), data, teachers=teachers)
+    assert not np.array_equal(other, expected)
+
+
+def test_a_push_learns_from_the_teacher_too(tmp_path: Path) -> None:
+    data, network = recordings(tmp_path), Scaled(PROBLEM)
+    taught = job_of("async", distill={"run": "teacher", "weight": 1.0})
+    first, second = (trained(network, taught, data, teachers=teachers_of(data), teacher=place)[0] for place in (0, 1))
+    assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("optimizer", ["lion", "rmsprop", "adagrad"])

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from cluster.data.publish import publishable
+from cluster.data.synthetic_hhar import write_hhar
 from cluster.errors import DataError
 from cluster.inventory import Inventory, load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from cluster.jobs.sources import load_dataset
+from cluster.jobs.train_result import describe_dataset
 from tests.jobs.cluster import PROJECT, own_recordings
 
 
@@ -40,6 +42,33 @@ def test_nodes_take_nothing_that_would_have_to_be_prepared(tmp_path: Path, cache
         load_dataset(sixteen_pis(f"jobs.train.data.source={given}"), Display(quiet=True), Cancel(), lambda _: None)
     assert "\n" not in str(caught.value)
     assert not cache.exists()
+
+
+class Said(Display):
+    """A display that keeps its lines."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_a_test_set_that_leaks_is_named_on_the_terminal_and_in_the_result(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "Phones_accelerometer.csv"
+    write_hhar(path, people=3, devices=2, seconds=2.0)
+    settings = [f"jobs.train.data.source={path}", "jobs.train.data.window_steps=50"]
+    local = PROJECT / "inventories" / "local.yaml"
+    for split, leak in (("groups", False), ("random", True)):
+        display = Said()
+        inventory = load(local, [*settings, f"jobs.train.data.split={split}"])
+        dataset = load_dataset(inventory, display, Cancel(), lambda _: None)
+        assert any("LEAK" in line for line in display.lines) == leak
+        assert any("0 a, 1 b, 2 c" in line for line in display.lines) != leak
+        found = describe_dataset(dataset)["held_out"]
+        assert bool(found["leak"]) == leak
+        assert found["by"] == ("window" if leak else "user")
 
 
 class Recorded:

@@ -31,11 +31,11 @@ from cluster.status.events import (
     Restored,
     StageBegan,
     Stepped,
-    Stream,
     Updated,
 )
 from cluster.status.history import NAME, read_run
 from cluster.status.parts import Figures
+from cluster.status.stream import Stream
 
 PARTS = {"pull": 0.1, "compute": 0.2, "push": 0.1, "wait": 0.0}
 

@@ -161,7 +161,8 @@ def test_divergence_names_the_update_and_the_learning_rate(cluster: Cluster, min
 
 
 def test_the_thesis_recipe_trains(cluster: Cluster, mine: str) -> None:
-    recipe = ("jobs.train.recipe=thesis", "jobs.train.model.hidden=16", "jobs.train.batch_size=50")
+    network = ("jobs.train.model.hidden=16", "jobs.train.model.n_layers_in_highway=2")
+    recipe = ("jobs.train.recipe=thesis", *network, "jobs.train.batch_size=50")
     done = cluster.job("train", mine, *recipe, "jobs.train.epochs=2", "jobs.train.validation_subjects=0")
     assert done.code == 0, done.errors
     result = done.result

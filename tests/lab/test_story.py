@@ -29,6 +29,7 @@ from tests.lab.operator import Done, Operator
 from tests.lab.places import PROJECT
 from tests.lab.snapshot import Snapshot
 from tests.lab.strangers import open_to_strangers
+from tests.lab.swept import sweep_with_a_power_cut
 from tests.lab.waiting import eventually
 from tests.pages.browser import chromium, looking, picture
 
@@ -194,6 +195,13 @@ def test_a_training_survives_a_power_cut_and_a_pulled_cable(cluster: Cluster) ->
     assert "is it switched on, and is the address right?" in rows["rpi05"]["trouble"]
     result = operator.result()
     assert (result["status"], result["epochs_done"]) == ("done", 4)
+    cluster.wait_until_well()
+
+
+def test_a_sweep_survives_a_power_cut(cluster: Cluster) -> None:
+    runs = sweep_with_a_power_cut(cluster.lab, cluster.operator, HUB, "rpi01")
+    assert {run["state"] for run in runs} == {"finished"}
+    assert "worker:0" not in {run["node"] for run in runs}
     cluster.wait_until_well()
 
 

@@ -38,6 +38,9 @@ def test_labels_are_bounded_and_never_those_of_all() -> None:
     assert free == {
         *(("build_info", label) for label in ("version", "tensorflow", "python", "processor")),
         *(("job_info", label) for label in ("run", "mode", "model")),
+        *(
+            (f"device_{name}", "device") for name in ("busy_seconds_total", "memory_used_bytes")
+        ),  # the process takes one
         ("train_metric", "metric"),  # bounded by MOST_OTHERS of the coordinator
         *((f"program_{name}", "member") for name in ("cpu_seconds_total", "resident_bytes", "processes")),
         ("train_wire_bytes_total", "codec"),  # bounded by the registry of codecs, which a role does without
@@ -65,7 +68,7 @@ def test_series_are_the_names_that_expressions_use() -> None:
     assert metric("train_step_seconds").series == tuple(
         f"pscluster_train_step_seconds_{part}" for part in ("bucket", "sum", "count")
     )
-    assert set(exported_by("every process", "every job", "training", "pi", "program")) == set(CATALOGUE)
+    assert set(exported_by("every process", "every job", "training", "pi", "program", "sweep")) == set(CATALOGUE)
 
 
 def test_the_page_in_the_repository_is_up_to_date() -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from cluster.inventory.fields import Choice as ModelConfig
 from cluster.models.conv_lstm import ConvolutionalModel
 from cluster.models.dblstm import DeepBidirectionalModel
+from cluster.models.kth import KthModel
 from cluster.models.network import build
 from cluster.models.residual import ResidualModel
 from cluster.models.thesis import ThesisModel
@@ -74,6 +75,31 @@ def dblstm(keras: Yardstick) -> Forward:
     return forward
 
 
+def two_of_the_dblstm(keras: Yardstick) -> Forward:
+    layers, head = [keras.bidirectional("layer0"), keras.bidirectional("layer1")], keras.dense("head")
+
+    def forward(inputs: tf.Tensor) -> tf.Tensor:
+        for layer in layers:
+            inputs = layer(inputs)
+        half = inputs.shape[2] // 2
+        return head(tf.concat([inputs[:, -1, :half], inputs[:, 0, half:]], 1))
+
+    return forward
+
+
+def kth(keras: Yardstick) -> Forward:
+    projection, head = keras.dense("projection"), keras.dense("head")
+    layers = [keras.lstm(f"layer{k}") for k in range(2)]
+
+    def forward(inputs: tf.Tensor) -> tf.Tensor:
+        inputs = tf.nn.relu(projection(inputs))
+        for layer in layers:
+            inputs = layer(inputs)
+        return head(inputs[:, -1])
+
+    return forward
+
+
 def conv_lstm(keras: Yardstick) -> Forward:
     convolutions = [keras.convolution(f"convolution{k}", 2) for k in range(2)]
     layers = [keras.bidirectional(f"layer{k}") for k in range(2)]
@@ -96,9 +122,11 @@ def conv_lstm(keras: Yardstick) -> Forward:
         (ThesisModel(hidden=12, n_layers_in_highway=2, n_stacked_layers=2, bidirectional=True), highway),
         (ResidualModel(hidden=8, layers=2), residual),
         (DeepBidirectionalModel(), dblstm),
+        (DeepBidirectionalModel(units=10, layers=2), two_of_the_dblstm),
         (ConvolutionalModel(filters=8, hidden=10), conv_lstm),
+        (KthModel(hidden=9), kth),
     ],
-    ids=["plain", "highway", "residual", "dblstm", "conv-lstm"],
+    ids=["plain", "highway", "residual", "dblstm", "dblstm of two layers", "conv-lstm", "kth"],
 )
 def test_logits_and_gradients_equal_keras(config: ModelConfig, yardstick: Callable[[Yardstick], Forward]) -> None:
     network = build(config, window_steps=14, channels=5, classes=4)

@@ -16,8 +16,10 @@ from cluster.pages.drawing import STATIC, Drawing
 from cluster.pages.report import report
 from cluster.pages.run_files import Run, run_of
 from cluster.pages.server import PageServer
+from cluster.pages.sweep import sweep_page
 from cluster.status.parts import Figures
 from cluster.status.view import ConfusionView, RunView
+from tests.pages import sweeps
 from tests.pages.browser import Scheme, chromium, looking
 from tests.pages.example import LABELS, begun, estimating, failed, hostile, training
 from tests.pages.folders import left, pi_result, train_result
@@ -98,6 +100,18 @@ def test_pages_and_reports_of_other_tasks_look_well(browser: Browser, tmp_path: 
             seen.looks_well()
 
 
+@pytest.mark.parametrize(("width", "scheme"), [SIZES[0], SIZES[3]], ids=[SIZE_NAMES[0], SIZE_NAMES[3]])
+def test_the_page_of_a_sweep_looks_well(browser: Browser, tmp_path: Path, width: int, scheme: Scheme) -> None:
+    bars = sweeps.sweep([sweeps.run(at, {"jobs.train.mode": name}) for at, name in enumerate(("sync", "async"), 1)])
+    for name, found in {"thesis": sweeps.of_the_thesis(), "bars": bars, "hostile": sweeps.hostile()}.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(sweep_page(sweeps.left(tmp_path / name, found)))
+        with looking(browser, path.as_uri(), width, scheme) as seen:
+            for summary in seen.page.locator("summary:visible").all():
+                summary.click()
+            seen.looks_well()
+
+
 def test_a_page_that_learns_what_a_regression_measures_gets_its_charts(browser: Browser) -> None:
     shown = Shown(regression(0).view(61.0))
     with serving(shown) as address, looking(browser, address) as seen:
@@ -141,7 +155,7 @@ def test_charts_appear_with_their_first_numbers(browser: Browser) -> None:
         assert seen.page.locator("canvas:visible").count() == 0
         expect(seen.page.locator("#chart-accuracy .empty")).to_contain_text("after the first epoch")
         shown.now = training(2)
-        expect(seen.page.locator("canvas:visible")).to_have_count(7)
+        expect(seen.page.locator("canvas:visible")).to_have_count(8)
         expect(seen.page.locator(".chart .empty:visible")).to_have_count(0)
         seen.looks_well()
 

@@ -68,6 +68,15 @@ def test_the_report_of_a_training_has_everything(tmp_path: Path) -> None:
         assert words in text, words
 
 
+def test_a_test_set_that_leaks_is_named(tmp_path: Path) -> None:
+    result = train_result()
+    result["dataset"]["held_out"] = {"by": "window", "groups": [], "leak": "windows <overlap>"}
+    text = report(run_of(left(tmp_path / "run", result)))
+    assert "a leak" in text
+    assert "windows &lt;overlap&gt;" in text
+    assert "a leak" not in report(run_of(left(tmp_path / "other", train_result())))
+
+
 def test_a_failed_run_says_why() -> None:
     text = report(examples()["failed"])
     assert "ps:0 at 192.168.1.10:2222 was lost" in text
@@ -79,7 +88,8 @@ def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path:
     assert "Not in this report, because the run's folder lacks it: throughput" in text
     assert "did not record its versions" in text
     assert "90.00 %" in text
-    assert text.count("<canvas") == 2
+    assert text.count("<canvas") == 3
+    assert "Accuracy, precision and recall by epoch" in text
     alone = report(run_of(left(tmp_path / "20261121T231300Z-pi", pi_result(16, 200_000_000, 7.4))))
     assert "3.1416000" in alone
     assert "<canvas" not in alone, "one point is no curve"
@@ -121,6 +131,8 @@ def test_seeds_belong_together_and_other_settings_are_told_apart(tmp_path: Path)
     assert "<b>91.00 %</b> ± 1.00 %" in text
     assert re.findall(r'class="differs"><th scope="row"><code>(\w+)', text) == ["mode", "seed"]
     assert "A B C, 3 runs: mean" in text
+    assert "Precision for held-out people" in text
+    assert "Recall for held-out people" in text
     Elements(text)
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from cluster.errors import ClusterError, ExitCode
 from cluster.inventory.templates import free_ports
+from cluster.programs.files import FileTaker
 from cluster.programs.frames import Frames, Kind, ProtocolError, send
 from cluster.programs.group import Group, Part
-from cluster.programs.lead import LOST, FileTaker, Lead, RemoteProcess
+from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.roster import Member
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task

@@ -3,6 +3,7 @@ import socket
 
 import pytest
 
+from cluster.server.devices import Taken, environment, visible
 from cluster.server.options import RoleName, explicit_flags, options, parse
 from cluster.server.sockets import check_free, explain
 from cluster.server.systemd import notify
@@ -42,6 +43,21 @@ def test_explicit_flags_give_the_same_role_back(name: RoleName) -> None:
             assert options(name, parse(name, explicit_flags(role))) == role
 
 
+def test_a_worker_sees_the_device_it_takes_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert environment(options("worker", parse("worker", MINIMAL)).taken) == {"CUDA_VISIBLE_DEVICES": "-1"}
+    role = options("worker", parse("worker", [*MINIMAL, "--device", "gpu:2"]))
+    assert options("worker", parse("worker", explicit_flags(role))) == role
+    growing = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    assert environment(role.taken) == {"CUDA_VISIBLE_DEVICES": "2", **growing}
+    whole = options("worker", parse("worker", [*MINIMAL, "--device", "gpu:0:whole"])).taken
+    assert environment(whole)["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+    assert environment(Taken("tpu", 1)) == {"TPU_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    all_of_them = dict(visible("gpu", ()))
+    assert all_of_them.pop("CUDA_VISIBLE_DEVICES").startswith("0,1,2,")
+    assert all_of_them == growing
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -50,6 +66,7 @@ def test_explicit_flags_give_the_same_role_back(name: RoleName) -> None:
         (["--task", "-1", *MINIMAL[2:]], "expected a whole number from 0 to"),
         ([*MINIMAL, "--port", "70000"], "expected a whole number from 1 to 65535, got '70000'"),
         ([*MINIMAL, "--port", "http"], "expected a whole number from 1 to 65535, got 'http'"),
+        ([*MINIMAL, "--device", "gpu"], "expected gpu:NUMBER or tpu:NUMBER, got 'gpu'"),
         ([*MINIMAL, "--coordinator", "rpi11"], "expected an IP address, got 'rpi11'"),
         ([*MINIMAL, "--inventory", "inventory.yaml"], "--inventory already says what --host, --metrics-port, --port"),
         ([*MINIMAL, "--set", "cluster=x"], "--set overrides keys of an inventory"),

@@ -96,7 +96,7 @@ def ended(number: int) -> EpochEnded:
 
 def epoch(number: int, seconds: float) -> EpochView:
     """The same in the picture."""
-    return EpochView("train", number, 0.5, 0.8, 0.01, 20.0, seconds, 0.6, 0.75, 0.7)
+    return EpochView("train", number, 0.5, 0.8, 0.01, 20.0, seconds, 0.6, 0.75, 0.7, {}, 0.7, 0.7)
 
 
 def whole() -> Played:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.status.events import Advanced, Event, Stream
+from cluster.status.events import Advanced, Event
+from cluster.status.stream import Stream
 
 
 class Heard:

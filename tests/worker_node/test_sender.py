@@ -111,6 +111,37 @@ def test_a_gradient_delivered_twice_is_applied_once_and_what_is_kept_of_it_too()
     assert not cluster.rows(0).any()
 
 
+def test_a_warm_up_sends_more_at_first_and_nothing_is_lost_or_doubled() -> None:
+    codec = TopK(1 / 8, warmup_epochs=2).within(workers=4, updates_an_epoch=2)
+    cluster, gradient = Cluster(codec, size=16, servers=1), np.arange(16, 0, -1).astype(np.float32)
+    sent: list[int] = []
+    for identifier, pushed in [(0, gradient), (0, gradient), *((number, 0 * gradient) for number in range(1, 8))]:
+        before = int(np.count_nonzero(cluster.applied()))
+        assert cluster.push(0, identifier, pushed) == (0 if sent and identifier == 0 else 1)
+        sent.append(int(np.count_nonzero(cluster.applied())) - before)
+        np.testing.assert_array_equal(cluster.all_there_is(), gradient)
+    assert sent[:7] == [4, 0, 4, 3, 3, 2, 0], "a quarter, its share in between, an eighth; a repeated one nothing"
+
+
+def test_an_update_that_is_resumed_sends_what_its_number_says() -> None:
+    codec = TopK(1 / 8, warmup_epochs=2).within(workers=4, updates_an_epoch=2)
+    for identifier, count in ((0, 4), (2, 3), (4, 2), (1000, 2)):
+        cluster = Cluster(codec, size=16, servers=1)
+        cluster.push(0, identifier, np.arange(1, 17).astype(np.float32))
+        assert np.count_nonzero(cluster.applied()) == count
+
+
+def test_what_a_worker_adds_is_cut_to_its_share_of_the_norm_over_all_shards() -> None:
+    codec = TopK(0.5, clip_norm=6.0).within(workers=4, updates_an_epoch=1)
+    cluster, gradient = Cluster(codec), np.zeros(SIZE, np.float32)
+    gradient[[0, -1]] = 30.0, 40.0
+    cluster.push(0, 0, gradient)
+    np.testing.assert_allclose(cluster.all_there_is()[[0, -1]], [3.0 * 0.6, 3.0 * 0.8], rtol=1e-6)
+    small = Cluster(codec)
+    small.push(0, 0, np.float32(0.01) * gradient)
+    np.testing.assert_array_equal(small.all_there_is(), np.float32(0.01) * gradient)
+
+
 def test_a_batch_that_two_workers_computed_is_kept_by_the_one_whose_push_came_first() -> None:
     cluster = Cluster(TopK(1 / 8), size=8, servers=1)
     gradient = np.array([8, 7, 6, 5, 4, 3, 2, 1], np.float32)

@@ -19,8 +19,14 @@ class Codec(CodecFacts, ABC):
 
     @classmethod
     def of(cls, options: Choice) -> Self:
-        """The codec with the options of the same names as its fields."""
-        return cls(**{entry.name: getattr(options, entry.name) for entry in fields(cls)})  # type: ignore[arg-type]
+        """The codec with the options of the same names as its fields; other fields keep their defaults."""
+        known = {entry.name for entry in fields(cls)} & set(type(options).model_fields)  # type: ignore[arg-type]
+        return cls(**{name: getattr(options, name) for name in known})
+
+    def within(self, workers: int, updates_an_epoch: int) -> Self:
+        """This codec in a training of so many workers and updates an epoch."""
+        del workers, updates_an_epoch
+        return self
 
     @property
     def memory_rows(self) -> int:
@@ -31,6 +37,20 @@ class Codec(CodecFacts, ABC):
     def stateless(self) -> bool:
         """Whether the sender keeps nothing, so that what travels depends on the values alone."""
         return self.memory_rows == 0
+
+    @property
+    def varies(self) -> bool:
+        """Whether the wire's size depends on the update: then `words` is the size that it ends with."""
+        return False
+
+    def limited(self, values: Any) -> Any:
+        """The whole vector, before its shards' parts are encoded: a place to cut it by its norm."""
+        return values
+
+    def encode_update(self, values: Any, memory: Any, update: Any) -> tuple[Any, Any]:
+        """`encode` for the update of this number, int64."""
+        del update
+        return self.encode(values, memory)
 
     @abstractmethod
     def words(self, size: int) -> int:

@@ -1,8 +1,8 @@
 """`codec: topk`: the largest values alone; a worker keeps the others for later pushes."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -19,22 +19,46 @@ class TopKCodec(Choice):
     momentum: Fraction = Field(
         0.9, description="momentum on the worker, in place of the optimizer's; 0 with an optimizer that has its own"
     )
+    clip_norm: float | None = Field(
+        None,
+        gt=0.0,
+        description="each worker cuts its gradient to this over the root of the number of workers, before it adds it "
+        "to what it kept; null leaves it at `jobs.train.clip_norm`",
+    )
+    warmup_epochs: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="epochs in which the density falls from 0.25 to `density`, by the same factor each; 4 and 0.001 "
+        "are the paper's",
+    )
+
+
+WARMUP_DENSITY = 0.25
+"""Of the first epoch of a warm-up: 75 % sparsity (Lin et al., section 3.4)."""
 
 
 @dataclass(frozen=True)
 class TopK(Codec):
     """The largest values alone; the others are kept and added to the next: Deep Gradient Compression.
 
-    Lin et al., arXiv 1712.01887, sections 3.1 to 3.3 without the clipping and the warm-up: with the memory's rows
-    velocity u and residual v, u = momentum u + gradient, v = v + u; the share `density` of v with the largest
-    magnitudes is sent, and u and v are zeroed there. Of equal magnitudes the first are sent. Without momentum v alone
-    is kept. Values must be finite.
+    Lin et al., arXiv 1712.01887: with the memory's rows velocity u and residual v, u = momentum u + gradient, v = v +
+    u; the share `density` of v with the largest magnitudes is sent, and u and v are zeroed there. Of equal magnitudes
+    the first are sent. Without momentum v alone is kept. Values must be finite.
+
+    The gradient is first cut to the norm `clip_norm` / sqrt(workers): the sum of as many independent gradients has the
+    norm `clip_norm` then (section 3.3). In the first `warmup_epochs` epochs more is sent (section 3.4). What is sent
+    follows from the update's number, so that a repeated or resumed update sends the same.
 
     The momentum replaces the optimizer's: it belongs to plain gradient descent on the parameter servers.
     """
 
     density: float
     momentum: float = 0.0
+    clip_norm: float | None = None
+    warmup_epochs: int = 0
+    workers: int = 1
+    updates_an_epoch: int = 1
 
     name = "topk"
     travels = "the largest values with their indices, 8 bytes each; a worker keeps the others for later"
@@ -54,11 +78,45 @@ class TopK(Codec):
         """A value and an index each."""
         return 2 * self.sent(size)
 
+    def within(self, workers: int, updates_an_epoch: int) -> Self:
+        """See Codec."""
+        return replace(self, workers=max(1, workers), updates_an_epoch=max(1, updates_an_epoch))
+
+    @property
+    def varies(self) -> bool:
+        """See Codec: in the warm-up."""
+        return self.warmup_epochs > 0
+
+    def densities(self) -> list[float]:
+        """Of the epochs of the warm-up, then of all others."""
+        first = max(WARMUP_DENSITY, self.density)
+        factor = self.density / first
+        return [first * factor ** (epoch / self.warmup_epochs) for epoch in range(self.warmup_epochs)] + [self.density]
+
+    def limited(self, values: Any) -> Any:
+        """See Codec."""
+        if self.clip_norm is None:
+            return values
+        most = self.clip_norm / math.sqrt(self.workers)
+        return values * (most / tf.maximum(tf.sqrt(tf.reduce_sum(tf.square(values))), most))
+
+    def encode_update(self, values: Any, memory: Any, update: Any) -> tuple[Any, Any]:
+        """See Codec."""
+        if not self.varies:
+            return self.encode(values, memory)
+        size = values.shape[0]
+        counts = tf.constant([math.ceil(density * size) for density in self.densities()], tf.int32)
+        epoch = tf.minimum(update // self.updates_an_epoch, self.warmup_epochs)
+        return self._encoded(values, memory, counts[tf.cast(epoch, tf.int32)])
+
     def encode(self, values: Any, memory: Any) -> tuple[Any, Any]:
         """The largest accumulated values in falling order of magnitude, then their int32 indices."""
+        return self._encoded(values, memory, self.sent(values.shape[0]))
+
+    def _encoded(self, values: Any, memory: Any, count: Any) -> tuple[Any, Any]:
         velocity = self.momentum * memory[0] + values if self.momentum else values
         residual = memory[-1] + velocity
-        indices = tf.math.top_k(tf.abs(residual), self.sent(values.shape[0])).indices
+        indices = tf.math.top_k(tf.abs(residual), count).indices
         largest = tf.gather(residual, indices)
         rows = [velocity, residual] if self.momentum else [residual]
         kept = [tf.tensor_scatter_nd_update(row, indices[:, tf.newaxis], tf.zeros_like(largest)) for row in rows]
@@ -66,6 +124,6 @@ class TopK(Codec):
 
     def decode(self, wire: Any, size: int) -> Any:
         """The sent values at their places, zeros elsewhere."""
-        largest, indices = tf.split(wire, [self.sent(size)] * 2)
+        largest, indices = tf.split(wire, 2 if self.varies else [self.sent(size)] * 2)
         places = tf.bitcast(indices, tf.int32)[:, tf.newaxis]
         return tf.tensor_scatter_nd_update(tf.zeros([size]), places, largest)

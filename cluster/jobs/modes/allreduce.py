@@ -12,7 +12,7 @@ import numpy as np
 
 from cluster.consistency.policy import Grant, Speeds, largest_subtree, tree_sum
 from cluster.engine.messages import Item, Outcome
-from cluster.engine.runtime import Traced, trace
+from cluster.engine.runtime import Traced, host_of, trace
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.models.network import Network
@@ -44,15 +44,18 @@ class AllreduceMode(Mode):
             clip_norm=setup.job.clip_norm,
         )  # fmt: skip
         self._sizes = np.array(piece_sizes(setup.job.batch_size, setup.job.pieces), np.int32)
-        runs = runs_of(setup.job.pieces, tuple(setup.places), setup.speeds)
-        self._runs = dict(zip(setup.devices, runs, strict=True))
+        self._runs = dict(zip(setup.computing, self._shared_out(setup), strict=True))
         self.functions = {FUNCTION: self._traced(setup.network, setup.windows, setup.gradient_of)}
+
+    def _shared_out(self, setup: Setup) -> list[range]:
+        """The micro-batches of each device that computes."""
+        return runs_of(setup.job.pieces, tuple(setup.places), setup.speeds)
 
     def _traced(self, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch) -> Traced:
         job, shards = self._job, self.shards
         working = {place: run for place, run in self._runs.items() if len(run)}
 
-        def train(rows: Any, sizes: Any, rate: Any, seed: Any, standardization: Any) -> Any:
+        def train(rows: Any, sizes: Any, rate: Any, seed: Any, standardization: Any, teacher: Any) -> Any:
             begin = tf.timestamp()
             shares = [tf.reduce_sum(sizes[run.start : run.stop]) for run in working.values()]
             rows_of = tf.split(rows, shares, num=len(shares))
@@ -61,11 +64,13 @@ class AllreduceMode(Mode):
             parts: list[PartialSum] = []
             figures: list[Any] = []
             for (place, run), mine, (trained, statistics) in zip(working.items(), rows_of, vectors, strict=True):
-                with tf.device(place):
+                with tf.device(host_of(place)):  # only a processor maps files
                     inputs, classes = windows.gather(mine, standardization)
-                    pieces = gradient_of.pieces(
+                    weights = windows.gather_weights(mine)
+                with tf.device(place):
+                    pieces = gradient_of.of_fit(standardization, teacher).pieces(
                         trained, statistics, inputs, classes, sizes[run.start : run.stop], len(run),
-                        seed + tf.constant([0, run.start]), windows.gather_weights(mine),
+                        seed + tf.constant([0, run.start]), weights,
                     )  # fmt: skip
                     leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
                     parts += self._subtrees(run, place, leaves)
@@ -86,6 +91,7 @@ class AllreduceMode(Mode):
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([2], tf.int32),
             tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
+            tf.TensorSpec([], tf.int32),
         )
 
     def _subtrees(self, run: range, place: str, leaves: Sequence[Any]) -> list[PartialSum]:
@@ -103,7 +109,7 @@ class AllreduceMode(Mode):
         batch = update.batches[0]
         return self._item(
             stretch.first_id + grant.update, update.rows[0], self._sizes, np.float32(stretch.rate_of(batch)),
-            self._dropout_seed(batch), stretch.standardization,
+            self._dropout_seed(batch), stretch.standardization, self._teacher,
         )  # fmt: skip
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:

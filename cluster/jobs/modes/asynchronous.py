@@ -33,13 +33,16 @@ class AsynchronousMode(Mode):
         job, shards = self._job, self.shards
         sender = Sender(shards)
 
-        def train(identifier: Any, rows: Any, rate: Any, seed: Any, standardization: Any, owner: Any) -> Any:
+        def train(
+            identifier: Any, rows: Any, rate: Any, seed: Any, standardization: Any, owner: Any, teacher: Any
+        ) -> Any:
             begin = tf.timestamp()
             begun = sender.begin(owner)
             trained, statistics, versions = shards.pull()
             pulled = time_after(trained, statistics)
             inputs, classes = windows.gather(rows, standardization)
-            batch = gradient_of(trained, statistics, inputs, classes, seed, windows.gather_weights(rows))
+            of = gradient_of.of_fit(standardization, teacher)
+            batch = of(trained, statistics, inputs, classes, seed, windows.gather_weights(rows))
             computed = time_after(batch.gradient)
             outcome = sender.push(begun, batch.gradient, batch.statistics, identifier, rate, versions)
             pushed = time_after(outcome.fresh)
@@ -55,6 +58,7 @@ class AsynchronousMode(Mode):
             tf.TensorSpec([2], tf.int32),
             tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
             tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.int32),
         )
 
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
@@ -62,7 +66,7 @@ class AsynchronousMode(Mode):
         number, batch = stretch.first_id + grant.update, update.batches[0]
         return self._item(
             number, np.int64(number), update.rows[0], np.float32(stretch.rate_of(batch)), self._dropout_seed(batch),
-            stretch.standardization, np.int64(self._owner + stretch.first_id),
+            stretch.standardization, np.int64(self._owner + stretch.first_id), self._teacher,
         )  # fmt: skip
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:

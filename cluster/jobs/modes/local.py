@@ -48,8 +48,9 @@ class LocalMode(Mode):
         sender = Sender(shards, own=len(inner.slot_names))
 
         def train(
-            identifier: Any, rows: Any, rates: Any, seeds: Any, outer_rate: Any, standardization: Any, owner: Any
-        ) -> Any:
+            identifier: Any, rows: Any, rates: Any, seeds: Any, outer_rate: Any, standardization: Any, owner: Any,
+            teacher: Any,
+        ) -> Any:  # fmt: skip
             begin = tf.timestamp()
             begun = sender.begin(owner)
             pulled, pulled_statistics, versions = shards.pull()
@@ -59,7 +60,9 @@ class LocalMode(Mode):
             def step(k: Any, trained: Any, statistics: Any, slots: Any, figures: Any) -> tuple[Any, ...]:
                 inputs, classes = windows.gather(rows[k], standardization)
                 weights = windows.gather_weights(rows[k])
-                batch = gradient_of(trained, statistics, inputs, classes, seeds[k], weights)
+                batch = gradient_of.of_fit(standardization, teacher)(
+                    trained, statistics, inputs, classes, seeds[k], weights
+                )
                 after, moved = inner.stepped(
                     trained, slots, batch.gradient, rates[k], kept.count + tf.cast(k, tf.int64)
                 )
@@ -97,6 +100,7 @@ class LocalMode(Mode):
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
             tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.int32),
         )
 
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
@@ -107,7 +111,7 @@ class LocalMode(Mode):
         outer_rate = np.float32(self._options.outer_rate / max(1, stretch.live()))
         return self._item(
             number, np.int64(number), update.rows, rates, seeds, outer_rate, stretch.standardization,
-            np.int64(self._owner + stretch.first_id),
+            np.int64(self._owner + stretch.first_id), self._teacher,
         )  # fmt: skip
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:

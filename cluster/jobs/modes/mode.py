@@ -1,6 +1,6 @@
 """What every mode is to the trainer, and how a job's mode is made from its facts and options."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -17,7 +17,9 @@ from cluster.inventory.extensions import CODECS, OPTIMIZERS
 from cluster.inventory.fields import Choice
 from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Update
+from cluster.models.distillation import Teacher
 from cluster.models.network import Network
+from cluster.parameters import Vector
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
 from worker_node.gradient import GradientOfBatch
@@ -90,8 +92,19 @@ class Mode:
         self._job, self._owner = setup.job, setup.owner
         self.weights = setup.weights
         self.policy = setup.policy
+        self._teacher = np.int32(0)
         self.memories = Memories()
         """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
+
+    def begin_again(self, vector: Vector, seed: int, teacher: int = 0) -> None:
+        """Train from `vector` with fresh optimizer slots; ids of updates continue. See `of_fit`."""
+        self.shards.reset(vector)
+        self.of_fit(seed, teacher)
+
+    def of_fit(self, seed: int, teacher: int = 0) -> None:
+        """From now on drop and augment by this seed; `teacher` is the place of the fit's teacher in the setup."""
+        self._teacher = np.int32(teacher)
+        self._job = self._job.model_copy(update={"seed": seed})
 
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
         """The granted part of `update` as an item for the dispatcher."""
@@ -139,6 +152,11 @@ class Setup:
     """A number of this run: a worker ignores what it remembers of another run."""
     weights: LossWeights = field(default_factory=LossWeights)
     """How much examples count in the loss."""
+    devices_that_compute: tuple[str, ...] = ()
+    """Where these are others than `places`, which hold the parameters."""
+    updates_an_epoch: int = 1
+    teachers: Sequence[Teacher] = ()
+    """Whose answers `job.distill` has the network learn from; fits choose among them."""
 
     @property
     def policy(self) -> Policy:
@@ -154,17 +172,22 @@ class Setup:
     @property
     def gradient_of(self) -> GradientOfBatch:
         """The gradient of the job's loss."""
-        return GradientOfBatch(self.network, self.job, self.weights)
+        return GradientOfBatch(self.network, self.job, self.weights, self.teachers)
 
     @property
     def wire(self) -> Wire:
         """The job's codecs."""
-        return Wire(*wire_codecs(self.job.codec))
+        return Wire(*(codec.within(self.workers, self.updates_an_epoch) for codec in wire_codecs(self.job.codec)))
 
     @property
     def devices(self) -> tuple[str, ...]:
         """Of `places`, in order."""
         return tuple(self.places.values())
+
+    @property
+    def computing(self) -> tuple[str, ...]:
+        """The devices that compute gradients, for modes that place them themselves."""
+        return self.devices_that_compute or self.devices
 
 
 def optimizer_of(config: Choice) -> Optimizer:

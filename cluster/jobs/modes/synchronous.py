@@ -77,14 +77,15 @@ class SynchronousMode(Mode):
 
         def train(
             before: Any, counted: Any, share: Any, before_rate: Any, step: Any, first: Any, rows: Any, sizes: Any,
-            seed: Any, standardization: Any,
+            seed: Any, standardization: Any, teacher: Any,
         ) -> Any:  # fmt: skip
             begin = tf.timestamp()
             now = shards.advance(before, counted, share, before_rate)
             pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
             weights = windows.gather_weights(rows)
-            pieces = gradient_of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed, weights)
+            of = gradient_of.of_fit(standardization, teacher)
+            pieces = of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed, weights)
             leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
             node = tree_sum(leaves, shards.nodes.add)
             computed = time_after(node)
@@ -103,6 +104,7 @@ class SynchronousMode(Mode):
             tf.TensorSpec([count], tf.int32),
             tf.TensorSpec([2], tf.int32),
             tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
+            tf.TensorSpec([], tf.int32),
         )
 
     def _traced_settling(self) -> Traced:
@@ -123,7 +125,7 @@ class SynchronousMode(Mode):
         seed = self._dropout_seed(update.batches[0], grant.first)
         return self._item(
             step * self._job.pieces + grant.first, *self._before, np.int64(step), np.int32(grant.first), rows,
-            self._sizes[places], seed, stretch.standardization, function=part_function(grant.slots),
+            self._sizes[places], seed, stretch.standardization, self._teacher, function=part_function(grant.slots),
         )  # fmt: skip
 
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:

@@ -10,7 +10,7 @@ from cluster.control.door import raise_limit
 from cluster.errors import ExitCode
 from cluster.logs.terminal import say, say_json
 from deploy.common.project import module_command
-from deploy.jobs.node_job.program_task import TASK, run_task
+from deploy.jobs.node_job.program_task import TASK, run_task, this_python
 from deploy.jobs.node_job.records import DEFAULT_ROOT, ROOT_VARIABLE, JobFolder, JobsRoot, is_job_id, read_all
 from deploy.jobs.node_job.run import run
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ExitCode.FAILED
     if is_job_id(given.id) and (root.job(given.id).path / TASK).is_file():
         return run_task(root.job(given.id))
-    return run(root, given.id, (str(_this_python()), *words))
+    return run(root, given.id, (this_python(), *words))
 
 
 def write_into(folder: JobFolder) -> None:
@@ -58,12 +58,6 @@ def write_into(folder: JobFolder) -> None:
         os.dup2(descriptor, 2)
     finally:
         os.close(descriptor)
-
-
-def _this_python() -> Path:
-    """Our Python, by a name that stays valid when `current` changes to another release while the job runs."""
-    python = Path(sys.executable)
-    return python.parent.resolve() / python.name  # not resolved itself: the link is what makes it the environment's
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A person's program on a worker's node: what its runner has to know, and its life as a unit."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ NAME = "task"
 """The word for such a job in its id: `20261121T2230-task`. It is no job that `fab job list` shows."""
 TASK = "task.json"
 FILES = "files"
+MEMBERS = ("cluster.jobs.member",)
+"""Modules of ours that a runner may run: a training of a sweep."""
 SCHEMA = 1
 
 
@@ -27,7 +30,8 @@ SCHEMA = 1
 class ProgramTask:
     """One member of a program: `lead` is `host:port`, `ports` those of this node that it may take.
 
-    `environment` is the key of the one with the program's packages on this node; empty for the common one.
+    `environment` is the key of the one with the program's packages on this node; empty for the common one. A `program`
+    of MEMBERS is a module of ours, which comes without an archive.
     """
 
     lead: str
@@ -63,13 +67,16 @@ def run_task(folder: JobFolder) -> int:
     try:
         with interruptible():
             task, here = ProgramTask.read(folder.path / TASK), folder.path.resolve()
-            with (here / ARCHIVE).open("rb") as archive:
-                program = unpack(archive, FOLDER, here) / Path(task.program).name
+            ours = task.program in MEMBERS
+            program = Path(task.program) if ours else _program(here, task)
             host, _, port = task.lead.rpartition(":")
-            python = "" if not task.environment else _held(task.environment)
+            python = _held(task.environment) if task.environment else this_python() if ours else ""
             notify(f"READY=1\nSTATUS={task.member} of {task.program}")
             serve(
-                RunnerTask((host, int(port)), task.token, task.member, task.ports, program, here / FILES, python)
+                RunnerTask(
+                    (host, int(port)), task.token, task.member, task.ports, program, here / FILES, python,
+                    module=task.program if ours else "",
+                )
             )  # fmt: skip
     except KeyboardInterrupt:
         return ExitCode.CANCELLED
@@ -77,6 +84,17 @@ def run_task(folder: JobFolder) -> int:
         say(problem, error=True)
         return ExitCode.FAILED
     return ExitCode.DONE
+
+
+def this_python() -> str:
+    """Our Python, by a name that stays valid when `current` changes to another release while the job runs."""
+    python = Path(sys.executable)
+    return str(python.parent.resolve() / python.name)  # not resolved itself: the link makes it the environment's
+
+
+def _program(here: Path, task: ProgramTask) -> Path:
+    with (here / ARCHIVE).open("rb") as archive:
+        return unpack(archive, FOLDER, here) / Path(task.program).name
 
 
 def _held(key: str) -> str:

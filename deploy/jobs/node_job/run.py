@@ -32,7 +32,7 @@ from deploy.jobs.node_job.records import (
 )
 from deploy.jobs.node_job.role_restart import restart_roles
 from deploy.jobs.program_files import ARCHIVE, FOLDER
-from deploy.jobs.request import RESUMABLE, JobRequest
+from deploy.jobs.request import REFERENCES, RESUMABLE, SWEEP, JobRequest
 from deploy.jobs.run_archive import unpack
 
 _POLL_SECONDS = 1.0
@@ -144,7 +144,10 @@ def _keep_state(
 def _process(folder: JobFolder, request: JobRequest, coordinator: Sequence[str]) -> JobProcess:
     overrides = [*request.overrides, *([f"jobs.train.app={json.dumps(str(folder.app))}"] if request.app else [])]
     settings = [word for override in overrides for word in ("--set", override)]
-    wish = ("--wish", _program(folder, request.wish)) if request.wish else ()
+    wish: tuple[str, ...] = ("--wish", _program(folder, request.wish)) if request.wish else ()
+    if request.job == "sweep":
+        table = folder.path / REFERENCES
+        wish = ("--sweep", str(folder.path / SWEEP), *(("--references", str(table)) if table.is_file() else ()))
     return JobProcess(
         name=request.job,
         inventory=Path(request.inventory),

@@ -32,7 +32,18 @@ jobs: {{pi: {{samples: 1000}}}}
 
 def test_the_list_shows_every_command() -> None:
     listed = subprocess.run([str(FAB), "--list"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
-    for name in (*LISTED, "app.new", "app.check", "job.train", "job.evaluate", "job.pi", "init", "report"):
+    for name in (
+        *LISTED,
+        "app.new",
+        "app.check",
+        "data.fetch",
+        "data.show",
+        "job.train",
+        "job.evaluate",
+        "job.pi",
+        "init",
+        "report",
+    ):
         assert name in listed.stdout
 
 
@@ -54,7 +65,7 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
             2,
             "deploy: no action 'dance'; there are check, plan, push, storage, start, stop, restart,",
         ),
-        ("job dance", 2, "job: no action 'dance'; there are train, evaluate, pi, list, attach, cancel"),
+        ("job dance", 2, "job: no action 'dance'; there are train, cv, evaluate, pi, list, attach, cancel"),
         ("deploy stop --follow", 2, "deploy stop: does not take --follow"),
         ("job pi --hidden 3 --set a=b", 2, "job pi: does not take --hidden"),
         ("deploy start", 2, "no inventory: expected --inventory FILE, $PSCLUSTER_INVENTORY or ./inventory.yaml"),

@@ -12,7 +12,7 @@ from deploy.commands.apps import APP_ACTIONS
 from deploy.commands.edge import flags_of
 from deploy.commands.flags import FLAGS, Flags, whole_number
 from deploy.commands.init import init
-from deploy.commands.jobs import JOB_ACTIONS, OF_DATA, OF_TRAIN, report, run_flags, with_overrides
+from deploy.commands.jobs import JOB_ACTIONS, OF_CV, OF_DATA, OF_TRAIN, report, run_flags, with_overrides
 from deploy.terminal.console import duration, megabytes
 
 TASKS = (
@@ -44,6 +44,24 @@ def test_flags_become_overrides_and_absent_ones_do_not() -> None:
     assert with_overrides(Flags(), OF_TRAIN) == Flags()
     with pytest.raises(UsageError, match=r"--seed: expected a whole number from 0 to"):
         with_overrides(Flags(seed="x"), OF_TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({"folds": "5", "seeds": "3"}, ("jobs.cv.folds=5", "jobs.cv.seeds=3")),
+        ({"folds": "groups", "seeds": "0,3, 7"}, ('jobs.cv.folds="groups"', "jobs.cv.seeds=[0, 3, 7]")),
+        ({"seeds": "4,"}, ("jobs.cv.seeds=[4]",)),
+    ],
+)
+def test_folds_and_seeds_are_numbers_groups_or_lists(given: dict[str, str], made: tuple[str, ...]) -> None:
+    assert with_overrides(Flags(**given), OF_CV).set_ == made  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [{"folds": "each"}, {"seeds": "0,x"}, {"seeds": "-1"}])
+def test_other_folds_and_seeds_name_their_flag(given: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=f"--{next(iter(given))}: expected a whole number"):
+        with_overrides(Flags(**given), OF_CV)  # type: ignore[arg-type]
 
 
 def test_what_concerns_one_run_alone_is_passed_on_to_the_coordinator() -> None:

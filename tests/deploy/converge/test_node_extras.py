@@ -53,7 +53,7 @@ def opt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "current" / "environment").symlink_to(f"../environments/{key}")
     (tmp_path / "share" / "shared" / "wheels").mkdir(parents=True)
     for module, name, value in (
-        (extras, "committed", lambda: committed),
+        (extras, "committed", lambda **_: committed),
         (extras, "ENVIRONMENTS", str(folder / "environments")),
         (of_nodes, "CURRENT", str(folder / "current")),
         (of_nodes, "EXTRAS", str(folder / "extras")),

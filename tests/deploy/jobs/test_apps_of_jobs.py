@@ -175,7 +175,7 @@ def test_data_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path,
     for given in ("null", tmp_path):
         refuse_missing_data(inventory_with(node, app, f"jobs.train.data.source={given}"), there, "pscluster")
     for given in (tmp_path / "nothing", "relative/folder"):
-        with pytest.raises(UsageError, match=r"on rpi11, the coordinator's node, .*copy it there"):
+        with pytest.raises(UsageError, match=r"on rpi11, where .*copy it there"):
             refuse_missing_data(inventory_with(node, app, f"jobs.train.data.source={given}"), there, "pscluster")
 
 

@@ -219,8 +219,19 @@ def test_an_archive_writes_nowhere_else(tmp_path: Path) -> None:
         unpack(io.BytesIO(archive[: len(archive) // 2]), "one", tmp_path / "here")
     assert (target / "good").read_text() == "good"
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["one"]
-    words = ["tar", "-C", "/r", "--exclude=a b/checkpoints", "-czf", "-", "--", "a b"]
-    assert pack_command("/r/a b", checkpoints=False) == words
+    words = ["tar", "-C", "/r", "--exclude=a b/checkpoints", "--exclude=a b/runs/*/checkpoints", "-czf", "-", "--"]
+    assert pack_command("/r/a b", checkpoints=False) == [*words, "a b"]
+
+
+def test_the_checkpoints_of_a_sweep_s_runs_stay_there_too(tmp_path: Path) -> None:
+    kept = ("runs/0001/x-train/result.json", "sweep.json")
+    for name in (*kept, "runs/0001/x-train/checkpoints/update-1.json"):
+        (tmp_path / "a-sweep" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "a-sweep" / name).touch()
+    command = pack_command(str(tmp_path / "a-sweep"), checkpoints=False)
+    packed = subprocess.run(command, check=True, capture_output=True).stdout
+    target = unpack(io.BytesIO(packed), "a-sweep", tmp_path / "here")
+    assert sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()) == sorted(kept)
 
 
 def test_jobs_follow_one_another_also_when_nobody_watches(

@@ -1,7 +1,7 @@
 """A real Prometheus over a real cluster: every expression of every panel, annotation and rule has data.
 
-Nothing here is a Pi, has NFS or a sensor that can be counted on: what only those tell, and nothing else, comes from a
-recorded text that a process of its own serves, as one more target.
+Nothing here is a Pi or a GPU, has NFS or a sensor that can be counted on: what only those tell, and nothing else, comes
+from a recorded text that a process of its own serves, as one more target.
 """
 
 import json
@@ -33,6 +33,8 @@ ASKED_AGAIN_SECONDS = 2.0
 PANELS = [one for text in dashboards().values() for one in expressions_of(json.loads(text))]
 OF_PI = [expression for _, expression in PANELS if "pscluster_pi_" in expression]
 OF_PROGRAM = [expression for _, expression in PANELS if "pscluster_program_" in expression]
+OF_SWEEP = [expression for _, expression in PANELS if "pscluster_sweep_" in expression]
+SWEEP = "{base: {jobs.train.epochs: 100000}, grid: {jobs.train.model.hidden: [8]}, seeds: [0, 1]}\n"
 APP = """
 import numpy as np
 import tensorflow as tf
@@ -56,7 +58,7 @@ COMPARED = {alert["alert"]: alert["expr"].split()[0] for alert in ALERTS}
 
 @dataclass
 class Story:
-    """What Prometheus has of a pi job, of a program, and of an app's training in which a worker is killed."""
+    """What Prometheus has of a pi job, a program, a sweep, and of an app's training in which a worker is killed."""
 
     prometheus: Prometheus
     begun: float
@@ -110,6 +112,10 @@ def story() -> Iterator[Story]:
             wish = ProgramWish(str(cluster.folder / "program.py"))
             with endless(cluster, "run", flags=["--wish", wish.to_text()]):
                 story.wait_for(OF_PROGRAM)
+            (cluster.folder / "sweep.yaml").write_text(SWEEP)
+            recordings = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
+            with endless(cluster, "sweep", recordings, flags=["--sweep", str(cluster.folder / "sweep.yaml")]):
+                story.wait_for(OF_SWEEP)
             (cluster.folder / "app.py").write_text(APP)
             own = [
                 f"jobs.train.{key}={cluster.folder / file}"

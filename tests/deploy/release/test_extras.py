@@ -222,7 +222,7 @@ def test_a_node_installs_the_packages_over_its_environment(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uv = uv_wheel(index)
-    monkeypatch.setattr(extras, "committed", lambda: requirements(uv))
+    monkeypatch.setattr(extras, "committed", lambda **_: requirements(uv))
     found = lock(tmp_path, "beta\n", base())
     wheels = make_wheelhouse(found.wheelhouse_list(), PYTHON, MACHINE, cache=tmp_path / "wheels", say=lambda _: None)
     root = tmp_path / "o'clock $(touch pwned)"

@@ -59,6 +59,21 @@ def test_a_worker_s_command_line() -> None:
         assert line in lines
 
 
+def test_a_worker_with_a_gpu_sees_the_files_of_gpus_and_a_parameter_server_sees_none() -> None:
+    inventory = thesis("jobs.train.device.kind=gpu")
+    text = units.role_unit(inventory, inventory.task("worker", 3))
+    assert " --device gpu:0\n" in text
+    lines = text.splitlines()
+    assert {"DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"} <= set(lines)
+    assert "PrivateDevices=yes" not in lines
+    plain = thesis()
+    assert units.role_unit(inventory, inventory.task("ps", 0)) == units.role_unit(plain, plain.task("ps", 0))
+    for coordinates in (True, False):  # `job train --mode mirrored`; a run of a sweep on the worker's node
+        job = units.job_unit(inventory, coordinates=coordinates)
+        assert "DeviceAllow=char-nvidia* rw" in job.splitlines()
+        assert "PrivateDevices=yes" in units.job_unit(plain, coordinates=coordinates).splitlines()
+
+
 def test_ports_of_a_role_s_own_are_in_its_unit() -> None:
     inventory = odd()
     assert "-m ps_node --task 0 --host 10.0.0.1 --port 5000 --metrics-port 5001" in units.role_unit(

@@ -1,0 +1,1 @@
+"""Our trainings beside the same ones in PyTorch, epoch by epoch in turn: see `__main__`."""

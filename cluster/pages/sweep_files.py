@@ -1,0 +1,145 @@
+"""`sweep.json` of a sweep's folder as pages read it: typed and bounded, because a folder may be foreign."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from cluster.errors import UsageError, reason_of
+from cluster.references.tables import Table, table_of
+from cluster.status.parts import Count, Name, Number, Seconds, Text
+
+FILE = "sweep.json"
+SCHEMA = 1
+MAXIMUM_BYTES = 64 << 20
+MOST_RUNS = 100_000
+HELD_OUT = "held-out accuracy"
+
+Settings = Annotated[Mapping[Name, Any], Field(max_length=200)]
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """One run of a sweep. `settings` are its own, by key as `--set` takes it."""
+
+    id: Name
+    settings: Settings
+    seed: Count
+    state: Name = "waiting"
+    final: Annotated[Mapping[Name, Number | None], Field(max_length=100)] | None = None
+    """The figures of its test, as in `result.json`."""
+    selected: Annotated[Mapping[Name, Number | None], Field(max_length=100)] | None = None
+    """Those of the selected epoch on what was held out."""
+    seconds: Seconds | None = None
+    node: Name | None = None
+    folder: Text | None = None
+    error: Text | None = None
+
+    @property
+    def key(self) -> str:
+        """What runs have in common that differ in their seed alone."""
+        return json.dumps(self.settings, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A setting in which runs differ, and its values in their order."""
+
+    key: Name
+    values: Annotated[tuple[Any, ...], Field(max_length=MOST_RUNS)]
+
+
+@dataclass(frozen=True)
+class SweepGroup:
+    """Runs of one sweep that differ in their seed alone; a seed counts once."""
+
+    settings: Mapping[str, Any]
+    runs: tuple[SweepRun, ...]
+
+    @cached_property
+    def ended(self) -> tuple[SweepRun, ...]:
+        """Those with figures, by seed."""
+        by_seed = {run.seed: run for run in reversed(self.runs) if run.state == "finished" and run.final is not None}
+        return tuple(by_seed[seed] for seed in sorted(by_seed))
+
+    def values(self, figure: str) -> list[float]:
+        """A figure of each run that has it; `seconds` is the time of the run, `HELD_OUT` what may choose a setting."""
+        if figure == "seconds":
+            return [run.seconds for run in self.ended if run.seconds]
+        if figure == HELD_OUT:
+            found = [(run.selected or {}).get("accuracy") for run in self.ended]
+            return [value for value in found if value is not None]
+        found = [(run.final or {}).get(figure) for run in self.ended]
+        return [value for value in found if value is not None]
+
+    def mean(self, figure: str) -> float | None:
+        """Over the seeds."""
+        return fmean(values) if (values := self.values(figure)) else None
+
+    def spread(self, figure: str) -> float | None:
+        """The sample standard deviation over the seeds; None of fewer than two."""
+        return stdev(values) if len(values := self.values(figure)) > 1 else None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as far as it has come."""
+
+    name: Name
+    id: Name
+    state: Name
+    placement: Name
+    seeds: Annotated[tuple[Count, ...], Field(max_length=MOST_RUNS)]
+    axes: Annotated[tuple[Axis, ...], Field(max_length=200)]
+    runs: Annotated[tuple[SweepRun, ...], Field(max_length=MOST_RUNS)]
+    references: Text | None = None
+    base: Settings = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> tuple[SweepGroup, ...]:
+        """The runs by their settings, in the order of the sweep."""
+        found: dict[str, list[SweepRun]] = {}
+        for run in self.runs:
+            found.setdefault(run.key, []).append(run)
+        return tuple(SweepGroup(runs[0].settings, tuple(runs)) for runs in found.values())
+
+    def table(self, folder: Path) -> tuple[Table | None, str]:
+        """Its table of references, and why there is none although it names one; "" if there is nothing to say."""
+        if self.references is None:
+            return None, ""
+        try:
+            return table_of(self.references, folder), ""
+        except UsageError as problem:
+            return None, str(problem)
+
+
+_SWEEP = TypeAdapter(Sweep)
+_KEYS = frozenset(Sweep.__dataclass_fields__)
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether the folder is a sweep's."""
+    return (folder / FILE).is_file()
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Read `sweep.json` of the folder. Raises UsageError, which names the file, for anything else."""
+    path = folder / FILE
+    if not path.is_file():
+        raise UsageError(f"{str(folder)!r}: expected the folder of a sweep, found no {FILE} in it")
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAXIMUM_BYTES + 1)
+        if len(content) > MAXIMUM_BYTES:
+            raise ValueError(f"longer than {MAXIMUM_BYTES:,} bytes")
+        found = json.loads(content)
+        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+            raise ValueError(f'no object with "schema": {SCHEMA}')
+        return _SWEEP.validate_python({key: value for key, value in found.items() if key in _KEYS})
+    except (OSError, ValueError, ValidationError, RecursionError) as problem:
+        raise UsageError(f"{str(path)!r}: expected what `fab sweep` writes, got {reason_of(problem)}") from None

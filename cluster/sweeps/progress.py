@@ -1,0 +1,102 @@
+"""How far the runs of a sweep are: the lines that a run prints, read back, and the time that is left. Pure."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.sweeps.record import OVER, RunRecord
+
+WORD = "pscluster_run"
+"""Begins each line that a run says to its sweep."""
+LONGEST_LINE = 4096
+LARGEST = 10**12
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Updates that are done, of how many, in this stage of a run."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A finished epoch and the figures of its validation; empty where nothing was held out."""
+
+    epoch: int
+    validation: Mapping[str, float]
+
+
+class Lines:
+    """Cuts what a run prints into lines: those for the sweep as messages, the others as they came."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.last = ""
+        """The last line of other words: what a failed process said."""
+
+    def add(self, piece: bytes) -> list[Advance | Epoch]:
+        """The messages in what came."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._rest = self._rest[-LONGEST_LINE:]
+        found = []
+        for line in lines:
+            message = message_of(line[:LONGEST_LINE])
+            if message is not None:
+                found.append(message)
+            elif text := line[:LONGEST_LINE].decode(errors="replace").strip():
+                self.last = text
+        return found
+
+    def close(self) -> None:
+        """The process has ended: what is left is a line too."""
+        if text := self._rest.decode(errors="replace").strip():
+            self.last = text
+        self._rest = b""
+
+
+def message_of(line: bytes) -> Advance | Epoch | None:
+    """The message in one line; None for any other text."""
+    if WORD.encode() not in line:
+        return None
+    try:
+        found: Any = json.loads(line)[WORD]
+        if "epoch" in found:
+            given = found["validation"].items()
+            figures = {str(key): float(value) for key, value in given if type(value) in (int, float)}
+            return Epoch(_count(found["epoch"]), figures)
+        return Advance(str(found["stage"])[:80], _count(found["done"]), _count(found["total"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise ValueError("expected a count")
+    return value
+
+
+def seconds_left(
+    runs: Sequence[RunRecord], lanes: int, elapsed: Mapping[str, tuple[float, Advance | None]], to_come: int = 0
+) -> float | None:
+    """Until all runs are over, at the speed so far; None while nothing is known.
+
+    `elapsed` has the seconds of each running run since it got its node, and how far it is. `to_come` runs are not drawn
+    yet. A run that waits takes the mean of the finished ones, or of what the running ones will have taken.
+    """
+    finished = [run.seconds for run in runs if run.state == "finished"]
+    whole = {}
+    for name, (seconds, progress) in elapsed.items():
+        if progress is not None and progress.done and progress.total:
+            whole[name] = seconds * progress.total / progress.done
+    usual = statistics.fmean(finished) if finished else statistics.fmean(whole.values()) if whole else None
+    if usual is None:
+        return None if any(run.state not in OVER for run in runs) or to_come else 0.0
+    waiting = sum(run.state == "waiting" for run in runs) + to_come
+    left = [max(0.0, whole.get(name, usual) - seconds) for name, (seconds, _) in elapsed.items()]
+    work = waiting * usual + sum(left)
+    return max([work / max(1, lanes), *left])

@@ -1,0 +1,133 @@
+"""Which run goes to which node next, and what the end of its process means. Pure: no clock, no process, no file."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cluster.sweeps.plan import PlannedRun
+from cluster.sweeps.record import LONGEST_ERROR, OVER, RunRecord, SweepRecord
+
+log = logging.getLogger(__name__)
+
+MOST_ENDINGS = 5
+"""Times that a run's process may be killed, or end without a result; then the run failed."""
+MOST_STRIKES = 3
+"""Runs in a row that a node may lose this way before it gets no more, while there are others."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run's process ended. `result` is its `result.json`, where there is one.
+
+    `lost`: the node hung up. `asked`: we ended it. `words` say what it was, in one line.
+    """
+
+    result: Mapping[str, Any] | None
+    words: str
+    lost: bool = False
+    asked: bool = False
+    hopeless: bool = False
+    """The process refused its settings: another attempt would too."""
+
+
+class Schedule:
+    """Hands out the runs of a record, and keeps the record. A run is with one node at a time: its lease."""
+
+    def __init__(self, record: SweepRecord, draw: Callable[[], PlannedRun | None] = lambda: None) -> None:
+        """`draw()` makes the next run of a search; None where there is none, or none yet."""
+        running = (run for run in record.runs if run.state == "running")
+        for run in running:  # of a driver that died
+            record = record.with_run(replace(run, state="waiting"))
+        self.record = record
+        self._draw = draw
+        self._leases: dict[str, str] = {}
+        self._endings: dict[str, int] = {}
+        self._strikes: dict[str, int] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether a run waits or is with a node."""
+        return any(run.state not in OVER for run in self.record.runs)
+
+    def leased(self, node: str) -> RunRecord | None:
+        """The run that the node has."""
+        return next((run for run in self.record.runs if self._leases.get(node) == run.id), None)
+
+    def take(self, node: str, others: Collection[str] = ()) -> RunRecord | None:
+        """The next run for a free node, which has it from now on; None where none waits.
+
+        A run that the node began itself comes first: its checkpoint may be there. One that another of the nodes that
+        are there (`others`) began waits for that node.
+        """
+        waiting = [run for run in self.record.runs if run.state == "waiting"]
+        own = [run for run in waiting if run.node == node]
+        free = [run for run in waiting if run.node is None or run.node not in others]
+        found = next(iter((*own, *free)), None) or self._drawn()
+        if found is None:
+            return None
+        self._leases[node] = found.id
+        taken = replace(found, state="running", node=node, error=None)
+        self.record = self.record.with_run(taken)
+        return taken
+
+    def _drawn(self) -> RunRecord | None:
+        planned = self._draw()
+        return None if planned is None else RunRecord(planned.id, planned.settings, planned.seed)
+
+    def ended(self, node: str, ending: Ending, seconds: float, folder: str | None) -> RunRecord:
+        """The node's run after its process ended, `seconds` after it began there."""
+        leased = self._leases.pop(node)
+        run = next(run for run in self.record.runs if run.id == leased)
+        run = replace(run, seconds=round(run.seconds + seconds, 3), folder=folder or run.folder)
+        status = None if ending.result is None else ending.result.get("status")
+        if status == "done":
+            assert ending.result is not None
+            final, selected = (_figures(ending.result.get(key)) for key in ("final", "selected"))
+            selected = {key: value for key, value in selected.items() if key != "epoch" and value is not None}
+            changed = replace(run, state="finished", final=final, selected=selected or None)
+            self._strikes[node] = 0
+        elif status == "failed" and not ending.lost:
+            reason = ending.result.get("reason") if ending.result is not None else None
+            changed = replace(run, state="failed", error=str(reason or ending.words)[:LONGEST_ERROR])
+        elif ending.hopeless:
+            changed = replace(run, state="failed", error=ending.words[:LONGEST_ERROR])
+        else:
+            changed = self._interrupted(node, run, ending)
+        self.record = self.record.with_run(changed)
+        return changed
+
+    def pruned(self, node: str, seconds: float, why: str) -> RunRecord:
+        """The node's run, which the search ended early."""
+        leased = self._leases.pop(node)
+        run = next(run for run in self.record.runs if run.id == leased)
+        changed = replace(run, state="pruned", seconds=round(run.seconds + seconds, 3), error=why[:LONGEST_ERROR])
+        self.record = self.record.with_run(changed)
+        return changed
+
+    def gone(self, node: str) -> None:
+        """The node is there no more: what it began may go elsewhere."""
+        for run in self.record.runs:
+            if run.state == "waiting" and run.node == node:
+                self.record = self.record.with_run(replace(run, node=None))
+
+    def is_set_aside(self, node: str, nodes: int) -> bool:
+        """Whether the node, one of `nodes` that are there, has lost too many runs in a row to get another."""
+        return nodes > 1 and self._strikes.get(node, 0) >= MOST_STRIKES
+
+    def _interrupted(self, node: str, run: RunRecord, ending: Ending) -> RunRecord:
+        if ending.asked:
+            return replace(run, state="waiting")
+        if ending.lost:
+            return replace(run, state="waiting", node=None)
+        self._strikes[node] = self._strikes.get(node, 0) + 1
+        count = self._endings[run.id] = self._endings.get(run.id, 0) + 1
+        if count >= MOST_ENDINGS:
+            words = f"its process ended {count} times without a result, at last: {ending.words}"
+            return replace(run, state="failed", error=words[:LONGEST_ERROR])
+        return replace(run, state="waiting", node=node if self._strikes[node] < MOST_STRIKES else None)
+
+
+def _figures(given: Any) -> dict[str, float | None]:
+    found = given if isinstance(given, dict) else {}
+    return {str(key): value for key, value in found.items() if value is None or type(value) in (int, float)}

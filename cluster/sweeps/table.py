@@ -1,0 +1,141 @@
+"""The results of a sweep, as rows: mean and spread over the seeds of each setting. Pure."""
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.references.cells import reference_columns
+from cluster.references.tables import Table
+from cluster.sweeps.record import RunRecord, SweepRecord
+
+VALIDATION = "validation_"
+"""Begins the names of the figures on the validation, which may choose; the others are of the test set."""
+SHOWN = ("accuracy", "f1_macro", "loss", "validation_accuracy")
+"""At the terminal; the CSV file has every figure."""
+FROM_PAPERS = ("accuracy", "f1_macro", "f1_weighted", "precision_macro", "recall_macro", "seconds")
+"""Figures that tables of references have."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation of a sample (n - 1; null for one) over `count` runs."""
+
+    mean: float
+    deviation: float | None
+    count: int
+
+    def words(self, digits: int = 4) -> str:
+        """`0.9123 ± 0.0021`."""
+        beside = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{beside}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The runs of one setting: how many of them are finished, and the spread of each figure over those."""
+
+    settings: Mapping[str, Any]
+    runs: int
+    finished: int
+    figures: Mapping[str, Spread]
+    seconds: Spread | None
+
+
+def rows_of(record: SweepRecord) -> tuple[Row, ...]:
+    """A row for each setting, in the order of the runs."""
+    groups: dict[str, list[RunRecord]] = {}
+    for run in record.runs:
+        groups.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
+    return tuple(_row(runs) for runs in groups.values())
+
+
+def _row(runs: Sequence[RunRecord]) -> Row:
+    done = [run for run in runs if run.state == "finished" and run.final is not None]
+    found = [figures_of(run) for run in done]
+    names = dict.fromkeys(name for one in found for name in one)
+    figures = {}
+    for name in names:
+        values = [value for one in found if (value := one.get(name)) is not None]
+        if values:
+            figures[name] = spread(values)
+    seconds = [run.seconds for run in done]
+    return Row(runs[0].settings, len(runs), len(done), figures, spread(seconds) if seconds else None)
+
+
+def figures_of(run: RunRecord) -> dict[str, float | None]:
+    """All figures of a run: on the test set, and on the validation under a longer name."""
+    return {**(run.final or {}), **{f"{VALIDATION}{name}": value for name, value in (run.selected or {}).items()}}
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Of at least one value. The mean is exact: the order of the values changes no bit."""
+    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """The last words of each key that distinguish it from the others: `hidden` for `jobs.train.model.hidden`."""
+    names = {}
+    for key in keys:
+        parts = key.split(".")
+        ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        names[key] = next(
+            end for end in ends if sum(other == end or other.endswith(f".{end}") for other in keys) == 1 or end == key
+        )
+    return names
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """`hidden 8, batch_size 50`; empty without any."""
+    names = short_names(list(settings))
+    return ", ".join(f"{names[key]} {json.dumps(value)}" for key, value in settings.items())
+
+
+def csv_of(record: SweepRecord, references: Table | None = None) -> str:
+    """`table.csv`: a line a setting; of each figure the mean and the deviation, empty where there is none.
+
+    Behind them is a column a number: what papers have for the settings, from `references`.
+    """
+    rows = rows_of(record)
+    theirs = reference_columns(references, [row.settings for row in rows], FROM_PAPERS)
+    keys = list(dict.fromkeys(key for row in rows for key in row.settings))
+    figures = list(dict.fromkeys(name for row in rows for name in row.figures))
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    named = [f"{name}_{part}" for name in (*figures, "seconds") for part in ("mean", "deviation")]
+    writer.writerow([*keys, "runs", "finished", *named, *map(_cell, theirs.heads)])
+    for row, published in zip(rows, theirs.rows, strict=True):
+        cells = [_cell(row.settings.get(key)) for key in keys]
+        for of_figure in (*(row.figures.get(name) for name in figures), row.seconds):
+            cells += ["", ""] if of_figure is None else [_cell(of_figure.mean), _cell(of_figure.deviation)]
+        cells += map(_cell, published)
+        writer.writerow([*cells[: len(keys)], row.runs, row.finished, *cells[len(keys) :]])
+    return lines.getvalue()
+
+
+def text_table(record: SweepRecord, references: Table | None = None) -> list[list[str]]:
+    """Header and rows for a terminal; behind ours the accuracies of `references`."""
+    rows = rows_of(record)
+    theirs = reference_columns(references, [row.settings for row in rows], ("accuracy",))
+    keys = list(dict.fromkeys(key for row in rows for key in row.settings))
+    names = short_names(keys)
+    figures = [name for name in SHOWN if any(name in row.figures for row in rows)]
+    table = [[*(names[key] for key in keys), "runs", *figures, "seconds", *theirs.heads]]
+    for row, published in zip(rows, theirs.rows, strict=True):
+        cells = [_cell(row.settings.get(key)) for key in keys]
+        count = str(row.finished) if row.finished == row.runs else f"{row.finished} of {row.runs}"
+        shown = [found.words() if (found := row.figures.get(name)) else "-" for name in figures]
+        beside = ["-" if value is None else f"{value:.4f}" for value in published]
+        table.append([*cells, count, *shown, "-" if row.seconds is None else row.seconds.words(1), *beside])
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value)
+    # A spreadsheet takes such a text for a formula.
+    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text

@@ -1,0 +1,115 @@
+"""GPUs and TPUs of a node: which it has, whether they do for `jobs.train.device`, and which would stand idle."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.subject import Found, NodeAnswer, NodeWish, Subject
+
+if TYPE_CHECKING:
+    from cluster.inventory import Inventory, Task
+
+CUDA_MACHINE = "x86_64"
+"""TensorFlow's wheel with CUDA exists for this one alone."""
+MOST_NAMED = 16
+NVIDIA, ACCELERATORS = "/proc/driver/nvidia/gpus", "/dev/accel[0-9]*"
+"""A folder a GPU, whose file `information` names its model; a device file a TPU."""
+
+
+def _script(questions: Questions) -> str:
+    return f"""\
+section gpus; for gpu in {NVIDIA}/*/information; do sed -n 's/^Model:[[:space:]]*//p' "$gpu" 2>/dev/null; done
+section tpus; ls -d {ACCELERATORS} 2>/dev/null
+"""
+
+
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
+    gpus = [line.strip()[:60] for line in answer.sections.get("gpus", "").splitlines() if line.strip()]
+    return {"gpus": tuple(gpus), "tpus": tuple(answer.sections.get("tpus", "").split())}
+
+
+def _check(wish: NodeWish, facts: MachineFacts) -> Found:
+    there = {kind: _names(facts.more.get(f"{kind}s")) for kind in ("gpu", "tpu")}
+    yield from device_findings(wish.inventory, wish.tasks, there, facts.machine)
+
+
+def _names(found: object) -> tuple[str, ...]:
+    return tuple(map(str, found)) if isinstance(found, tuple) else ()
+
+
+def has_gpu(facts: MachineFacts) -> bool:
+    """Whether NVIDIA's driver shows a GPU, on a machine for which there is a wheel with CUDA."""
+    return facts.machine == CUDA_MACHINE and bool(facts.more.get("gpus"))
+
+
+def devices_here() -> dict[str, tuple[str, ...]]:
+    """Names of the devices of this machine, by kind."""
+    gpus = [_model(path) for path in sorted(Path(NVIDIA).glob("*/information"))]
+    return {"gpu": tuple(gpus), "tpu": tuple(sorted(map(str, Path("/").glob(ACCELERATORS.lstrip("/")))))}
+
+
+def _model(information: Path) -> str:
+    with contextlib.suppress(OSError):
+        for line in information.read_text(errors="replace").splitlines():
+            if line.startswith("Model:"):
+                return line.removeprefix("Model:").strip()[:60]
+    return "GPU"
+
+
+def device_findings(
+    inventory: "Inventory", tasks: "Sequence[Task]", there: Mapping[str, Sequence[str]], machine: str
+) -> Found:
+    """What a machine that carries these `tasks` has of what `jobs.train.device` asks for.
+
+    `there`: names of its devices by kind.
+    """
+    settings, facts = inventory.jobs.train.device, inventory.jobs.train.facts
+    workers = [task for task in tasks if task.role == "worker"] if facts.needs_roles() else []
+    alone = not facts.needs_roles() and any(task.role == "coordinator" for task in tasks)
+    if settings.kind == "cpu" or not (workers or alone):
+        idle = {kind: len(names) for kind, names in there.items() if names}
+        for kind, count in idle.items():
+            said = f"jobs.train.device.kind is {settings.kind}" if workers or alone else "no worker is here"
+            yield "ok", "devices", f"{_counted(count, kind)} that no training uses: {said}"
+        return
+    kind, names = settings.kind, there.get(settings.kind, ())
+    if kind == "gpu" and machine != CUDA_MACHINE:
+        line = f"jobs.train.device asks for a GPU, and TensorFlow's wheel with CUDA exists for {CUDA_MACHINE} alone"
+        yield "problem", "devices", f"{line}, this is {machine}: train on its processor (kind: cpu)"
+        return
+    if not names:
+        remedy = "install NVIDIA's driver until `nvidia-smi` shows it" if kind == "gpu" else f"look for {ACCELERATORS}"
+        yield "problem", "devices", f"no {kind} is there, and jobs.train.device asks for one: {remedy}, or kind: cpu"
+        return
+    if workers:
+        taken = [settings.of_worker(worker, inventory.workers_beside(worker)) for worker in workers]
+    elif facts.spans_devices():
+        taken = list(settings.ids or range(len(names)))
+    else:
+        taken = [(settings.ids or (0,))[0]]
+    yield from _compared(kind, names, taken, [task.name for task in workers])
+
+
+def _compared(kind: str, names: Sequence[str], taken: Sequence[int | None], workers: Sequence[str]) -> Found:
+    missing = [number for number in taken if number is None or number >= len(names)]
+    have = f"{_counted(len(names), kind)} ({', '.join(dict.fromkeys(names[:MOST_NAMED]))})"
+    if missing:
+        who = f"{len(taken)} workers" if workers else f"device {missing[0]}"
+        remedy = "run fewer workers there, or correct jobs.train.device.ids"
+        yield "problem", "devices", f"{have} for {who}, each of which takes one: {remedy}"
+        return
+    idle = sorted(set(range(len(names))) - {number for number in taken if number is not None})
+    if idle:
+        remedy = "give the node as many workers" if workers else "mode mirrored uses all"
+        yield "warning", "devices", f"{have}, of which {', '.join(map(str, idle))} will stand idle: {remedy}"
+    else:
+        yield "ok", "devices", f"{have}, all of them used"
+
+
+def _counted(count: int, kind: str) -> str:
+    return f"{count} {kind.upper()}{'s' * (count > 1)}"
+
+
+DEVICES = Subject("devices", "prepare", _script, _read, _check)

@@ -1,0 +1,77 @@
+"""Sweeps over two nodes by SSH: an app with a package and data of its own beside a person's own table, and a search."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.apps.files import look
+from tests.lab.two_nodes.place import HUB, NODES, Place
+from tests.lab.two_nodes.test_apps import APP
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+
+SWEEP = """
+name: halves
+base: {jobs.train.epochs: 1, jobs.train.validation_subjects: 0}
+grid: {jobs.train.batch_size: [20, 50]}
+references: notes.json
+"""
+NOTES = {
+    "schema": 1,
+    "id": "notes",
+    "title": "an earlier evening",
+    "source": "my notebook",
+    "rows": [{"device": "my PC", "jobs.train.batch_size": 20, "accuracy": 0.875}],
+}
+SEARCH = """
+base: {jobs.train.epochs: 1, jobs.train.model.n_stacked_layers: 1, jobs.train.validation_subjects: 3}
+search: {trials: 2, space: {jobs.train.model.hidden: [8, 16]}}
+"""
+EXTRAS = "/opt/pscluster/extras/environments"
+
+
+def newest(place: Place) -> Path:
+    return max(place.operator.folder.glob("runs/*-sweep/sweep.json")).parent
+
+
+def runs_of(sweep: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((sweep / "sweep.json").read_text())["runs"]
+    return found
+
+
+def test_an_app_is_trained_on_every_node_beside_a_table_of_ones_own(place: Place) -> None:
+    folder = place.operator.folder
+    app = folder / "swept"
+    (app / "parts").mkdir(parents=True)
+    (app / "app.py").write_text(APP)
+    (app / "parts" / "blocks.py").write_text("WIDTH = 8\n")
+    (app / "requirements.txt").write_text("humanize\n")
+    (folder / "halves.yaml").write_text(SWEEP)
+    (folder / "notes.json").write_text(json.dumps(NOTES))
+    said = place.operator.fab("sweep", "halves.yaml", "--set", "jobs.train.app=swept").text
+    assert "my PC" in said
+    sweep = newest(place)
+    runs = runs_of(sweep)
+    assert [run["state"] for run in runs] == ["finished"] * 2
+    assert {run["node"] for run in runs} == {"worker:0", "worker:1"}
+    for run in runs:
+        kept = json.loads((sweep / run["folder"] / "app.json").read_text())
+        assert kept["digest"] == look(app).digest
+        for node in NODES:
+            assert place.on(node, f"stat -c %U {EXTRAS}/{kept['environment']}/.complete") == "root"
+        assert not (sweep / "runs" / run["id"] / "app").exists()
+    rows = list(csv.DictReader((sweep / "table.csv").read_text().splitlines()))
+    assert "0.875" in rows[0].values()
+    assert "0.875" not in rows[1].values()
+
+
+def test_a_search_needs_its_package_on_the_coordinators_node_alone(place: Place) -> None:
+    (place.operator.folder / "search.yaml").write_text(SEARCH)
+    said = place.operator.fab("sweep", "search.yaml").text
+    assert "best on the validation: run 000" in said
+    assert [run["state"] for run in runs_of(newest(place))] == ["finished"] * 2
+    find = f"ls -d {EXTRAS}/*/lib/python*/site-packages/optuna 2>/dev/null | wc -l"
+    assert {node: place.on(node, find) for node in NODES} == {HUB: "1", "rpi02": "0"}
