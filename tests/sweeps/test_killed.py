@@ -95,7 +95,7 @@ def train_alone(folder: Path) -> dict[int, dict[str, Any]]:
 
 
 def runs_of(process: subprocess.Popen[str]) -> list[int]:
-    """The processes of the runs, children of the driver, which is the child of `fab`. The driver has others at times."""
+    """The processes of the runs, children of the driver, which is the child of `fab`. It has others at times."""
     return [run for driver in children(process.pid) for run in children(driver) if b"train" in words_of(run)]
 
 
