@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,7 +69,32 @@ def environment_of_member(base: Mapping[str, str], mark: str) -> dict[str, str]:
     return {**kept, MARK_VARIABLE: mark}
 
 
-class LaneHere:
+class _Running(ABC):
+    """What a lane does with the process of its run, wherever that is."""
+
+    @property
+    @abstractmethod
+    def _running(self) -> ProgramProcess | RemoteProcess:
+        """The process. Raises ClusterError where there is none."""
+
+    def fileno(self) -> int:
+        """See `Lane`."""
+        return self._running.fileno()
+
+    def read(self) -> bytes | None:
+        """See `Lane`."""
+        return self._running.read()
+
+    def poll(self) -> int | None:
+        """See `Lane`."""
+        return self._running.poll()
+
+    def ask(self, number: Signals) -> None:
+        """See `Lane`."""
+        self._running.ask(number)
+
+
+class LaneHere(_Running):
     """Runs as processes of this machine, which die with this one."""
 
     there = True
@@ -90,22 +116,6 @@ class LaneHere:
             raise ClusterError(f"{self.name}: no run is on")
         return self._process
 
-    def fileno(self) -> int:
-        """See `Lane`."""
-        return self._running.fileno()
-
-    def read(self) -> bytes | None:
-        """See `Lane`."""
-        return self._running.read()
-
-    def poll(self) -> int | None:
-        """See `Lane`."""
-        return self._running.poll()
-
-    def ask(self, number: Signals) -> None:
-        """See `Lane`."""
-        self._running.ask(number)
-
     def close(self) -> None:
         """See `Lane`."""
         if self._process is not None:
@@ -113,7 +123,7 @@ class LaneHere:
             self._process = None
 
 
-class LaneThere:
+class LaneThere(_Running):
     """Runs on another node, one after the other, through the runner that `fab sweep` has started there."""
 
     def __init__(self, name: str) -> None:
@@ -142,22 +152,6 @@ class LaneThere:
         except OSError as problem:
             self._running.hang_up()
             raise ClusterError(f"{self.name}: its node is lost: {problem}") from None
-
-    def fileno(self) -> int:
-        """See `Lane`."""
-        return self._running.fileno()
-
-    def read(self) -> bytes | None:
-        """See `Lane`."""
-        return self._running.read()
-
-    def poll(self) -> int | None:
-        """See `Lane`."""
-        return self._running.poll()
-
-    def ask(self, number: Signals) -> None:
-        """See `Lane`."""
-        self._running.ask(number)
 
     def close(self) -> None:
         """See `Lane`."""

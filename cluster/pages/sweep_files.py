@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cluster.errors import UsageError, reason_of
+from cluster.json_file import read_object
 from cluster.references.tables import Table, table_of
 from cluster.status.parts import Count, Name, Number, Seconds, Text
 
@@ -133,13 +134,7 @@ def read_sweep(folder: Path) -> Sweep:
     if not path.is_file():
         raise UsageError(f"{str(folder)!r}: expected the folder of a sweep, found no {FILE} in it")
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAXIMUM_BYTES + 1)
-        if len(content) > MAXIMUM_BYTES:
-            raise ValueError(f"longer than {MAXIMUM_BYTES:,} bytes")
-        found = json.loads(content)
-        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-            raise ValueError(f'no object with "schema": {SCHEMA}')
+        found = read_object(path, MAXIMUM_BYTES, SCHEMA)
         return _SWEEP.validate_python({key: value for key, value in found.items() if key in _KEYS})
-    except (OSError, ValueError, ValidationError, RecursionError) as problem:
+    except (OSError, ValueError, ValidationError) as problem:
         raise UsageError(f"{str(path)!r}: expected what `fab sweep` writes, got {reason_of(problem)}") from None

@@ -4,7 +4,6 @@ A row may say for which settings it holds: a column stands for a key as `--set` 
 all settings.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +14,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import UsageError, reason_of
+from cluster.json_file import read_object
 
 PUBLISHED = Path(__file__).with_name("published")
 MAXIMUM_BYTES = 1 << 20
@@ -121,15 +121,9 @@ def read_table(path: Path) -> Table:
     try:
         if not path.is_file():
             raise ValueError("no such file")
-        with path.open("rb") as stream:
-            content = stream.read(MAXIMUM_BYTES + 1)
-        if len(content) > MAXIMUM_BYTES:
-            raise ValueError(f"longer than {MAXIMUM_BYTES:,} bytes")
-        found = json.loads(content)
-        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-            raise ValueError(f'no object with "schema": {SCHEMA}')
+        found = read_object(path, MAXIMUM_BYTES, SCHEMA)
         return _TABLE.validate_python({key: value for key, value in found.items() if key in _KEYS})
-    except (OSError, ValueError, ValidationError, RecursionError) as problem:
+    except (OSError, ValueError, ValidationError) as problem:
         expected = "expected a table of references (docs/tables.md)"
         raise UsageError(f"{str(path)!r}: {expected}, got {reason_of(problem)}") from None
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, TypeVar, get_args
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import UsageError
+from cluster.json_file import read_object
 from cluster.sweeps.sweep_file import PLACEMENTS, Axis, Placement
 
 RunState = Literal["waiting", "running", "finished", "failed", "pruned"]
@@ -83,17 +84,10 @@ def read_record(folder: Path) -> SweepRecord:
     """Read `sweep.json` of a sweep's folder. Raises UsageError, which names the file, for anything else."""
     path = folder / FILE
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAXIMUM_BYTES + 1)
-        if len(content) > MAXIMUM_BYTES:
-            raise ValueError(f"longer than {MAXIMUM_BYTES} bytes")
-        found = json.loads(content)
-        if found["schema"] != SCHEMA:
-            raise ValueError(f"schema {found['schema']}, this version reads {SCHEMA}")
-        return _record(found)
+        return _record(read_object(path, MAXIMUM_BYTES, SCHEMA))
     except FileNotFoundError:
         raise UsageError(f"{folder}: expected the folder of a sweep, found no {FILE} in it") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise UsageError(f"{path}: expected what `fab sweep` writes, got {type(problem).__name__}: {problem}") from None
 
 
