@@ -1,5 +1,6 @@
 """Rules for every test: it leaves no process, listening port, thread or file behind."""
 
+import logging
 import os
 import signal
 import uuid
@@ -74,3 +75,15 @@ def leaves_nothing_behind(session_leaves_nothing_behind: str) -> Iterator[None]:
     left = leaks.left_behind(before, folders, session_leaves_nothing_behind)
     if left:
         pytest.fail("the test left behind: " + "; ".join(left), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def logs_go_where_they_went() -> Iterator[None]:
+    """Takes away the handler of a command that ran in this process: it writes to this test's closed output."""
+    root = logging.getLogger()
+    before, level = [*root.handlers], root.level
+    yield
+    for handler in [*root.handlers]:
+        if handler not in before and not type(handler).__module__.startswith("_pytest"):
+            root.removeHandler(handler)
+    root.setLevel(level)
