@@ -104,8 +104,8 @@ def _log_spectrum(centred: Any) -> Any:
     stretches, bins = centred.shape[1] // stretch, stretch // 2 + 1
     cut = tf.reshape(centred[:, : stretches * stretch], [-1, stretch, centred.shape[2]])
     rows = tf.reshape(tf.transpose(cut, [0, 2, 1]), [-1, stretch])
-    waves = tf.matmul(rows, tf.constant(waves(stretch, bins)))
-    power = tf.square(waves[:, :bins]) + tf.square(waves[:, bins:])
+    turns = tf.matmul(rows, tf.constant(waves(stretch, bins)))
+    power = tf.square(turns[:, :bins]) + tf.square(turns[:, bins:])
     power = tf.reduce_mean(tf.reshape(power, [-1, stretches, centred.shape[2], bins]), 1)
     return tf.transpose(tf.math.log1p(power), [0, 2, 1])
 

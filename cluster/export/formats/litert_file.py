@@ -4,6 +4,7 @@ The fused operation holds the state of one window, so the model takes one window
 calls until `reset_all_variables()`. The alternatives are slower by far or do not run without TensorFlow (docs/export.md).
 """
 
+import struct
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -18,6 +19,10 @@ from cluster.exported.runtimes import LiteRtModel
 from cluster.jobs.train_result import StoredModel
 
 import tensorflow as tf  # isort: skip
+from tensorflow.lite.python import schema_py_generated as schema  # isort: skip
+
+CELL_CLIP = 6
+"""The place of `cell_clip` in the table of a fused LSTM's options."""
 
 
 class LiteRtFile(Format):
@@ -49,7 +54,25 @@ def converted(function: Any, *, quantized: bool) -> bytes:
         raise ExportRefused(
             f"--to litert: the converter refuses this model ({reason_of(problem):.200}): use --to onnx or savedmodel"
         ) from None
-    return content
+    return without_clips(content)
+
+
+def without_clips(content: bytes) -> bytes:
+    """The model without the limit of 10 that the converter sets on the cells of every fused LSTM, as Keras never had.
+
+    The number is overwritten where it lies: nothing moves in the file.
+    """
+    written = bytearray(content)
+    model = schema.Model.GetRootAs(written, 0)
+    graphs = [model.Subgraphs(k) for k in range(model.SubgraphsLength())]
+    for operator in (graph.Operators(k) for graph in graphs for k in range(graph.OperatorsLength())):
+        if operator.BuiltinOptionsType() != schema.BuiltinOptions.UnidirectionalSequenceLSTMOptions:
+            continue
+        options, table = schema.UnidirectionalSequenceLSTMOptions(), operator.BuiltinOptions()
+        options.Init(table.Bytes, table.Pos)
+        if field := options._tab.Offset(CELL_CLIP):
+            struct.pack_into("<f", written, options._tab.Pos + field, 0.0)
+    return bytes(written)
 
 
 def fusing_lstm() -> Callable[[Any, Any, Any], Any]:
