@@ -131,6 +131,11 @@ class DataSettings(Section):
     null_class: bool = Field(
         True, description="of `hhar`: readings without an activity, `null`, are a class; false leaves them out"
     )
+    filters: Literal["two-way", "causal"] = Field(
+        "two-way",
+        description="of `hapt` and `synthetic`: whether recordings are filtered forwards and backwards, or forwards "
+        "only, as `python -m recognise` has to filter a live stream",
+    )
 
     def options(self) -> dict[str, Any]:
         """What readers know besides windows, by name, as JSON has it."""
