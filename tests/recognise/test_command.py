@@ -185,9 +185,7 @@ def test_windows_of_an_npz_are_labelled_and_compared(here: Here, model: Path, tm
 
 def test_what_is_wrong_is_one_line_and_the_other_files_are_labelled(here: Here, model: Path, tmp_path: Path) -> None:
     (tmp_path / "good.csv").write_text(text(walk(200)))
-    done = recognise(
-        environment, "--model", model, "--to", "json", tmp_path / "absent.csv", tmp_path, tmp_path / "good.csv"
-    )
+    done = here("--model", model, "--to", "json", tmp_path / "absent.csv", tmp_path, tmp_path / "good.csv")
     assert done.returncode == 2
     assert events(done)
     lines = done.stderr.splitlines()
