@@ -15,31 +15,15 @@ import pytest
 from recognise.command import main
 from tests.data.makers import hapt_files, write_folder
 from tests.recognise.exports import LABELS, export
+from tests.recognise.guard import guarded
 from tests.recognise.readings import Readings, walk
 
-PROJECT = Path(__file__).resolve().parents[2]
-ALLOWED = ("numpy", "scipy", "pydantic", "onnxruntime")
-"""What docs/recognise.md has people install, and what these bring themselves."""
-_REFUSED = ("tensorflow", "keras", "yaml", "rich", "prometheus_client", "psutil", "safetensors", "jinja2", "starlette",
-            "uvicorn", "netifaces", "fabric", "onnx", "ai_edge_litert")  # fmt: skip
 _IMPORTED = re.compile(r"^import time:\s+\d+ \|\s+\d+ \|\s*([\w.]+)$", re.MULTILINE)
-GUARD = f"""
-import sys
-class Refused:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {_REFUSED!r}:
-            raise ImportError(f"{{name}}: not on this machine")
-sys.meta_path.insert(0, Refused())
-"""
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """An environment in which no package but the allowed ones can be imported."""
-    folder = tmp_path / "guard"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(GUARD)
-    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{PROJECT}"}
+    return guarded(tmp_path / "guard")
 
 
 @pytest.fixture
