@@ -50,7 +50,7 @@ def here(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     def run(*words: object) -> Done:
         code = main([str(word) for word in words])
         told = capsys.readouterr()
-        return subprocess.CompletedProcess(words, code, told.out, told.err)
+        return subprocess.CompletedProcess([str(word) for word in words], code, told.out, told.err)
 
     return run
 
