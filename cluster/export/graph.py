@@ -5,17 +5,16 @@ for the comparison, and with another LSTM the one that LiteRT is made of.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.jobs.train_result import StoredModel
+from cluster.lazy import tf
 from cluster.models.kernels import Lstm, computed_by
-from cluster.models.lstm import block_forward
 
-import tensorflow as tf  # isort: skip
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
 INPUT, OUTPUT = "windows", "logits"
 """Names of what every export takes and answers."""
@@ -35,10 +34,12 @@ def one_thread() -> None:
 
 def fused_forward(inputs: Any, kernel: Any, bias: Any) -> Any:
     """Our LSTM without its gradient, which no export needs."""
+    from cluster.models.lstm import block_forward  # its kernels are defined with TensorFlow's decorators
+
     return block_forward(inputs, kernel, bias).h
 
 
-def answering(model: StoredModel, lstm: Lstm = fused_forward) -> Answers:
+def answering(model: "StoredModel", lstm: Lstm = fused_forward) -> Answers:
     """The network as a Python function, to be traced."""
     network, standardization = model.network, model.standardization
     named = {name: tf.constant(value) for name, value in network.layout.unpack(model.vector).items()}
@@ -54,7 +55,7 @@ def answering(model: StoredModel, lstm: Lstm = fused_forward) -> Answers:
     return answer
 
 
-def traced(model: StoredModel, batch: int | None = None, lstm: Lstm = fused_forward) -> Any:
+def traced(model: "StoredModel", batch: int | None = None, lstm: Lstm = fused_forward) -> Any:
     """The network as a concrete function of `windows`, of one batch or of any."""
     problem = model.network.problem
     spec = tf.TensorSpec((batch, *problem.input_shape), problem.input_dtype, INPUT)

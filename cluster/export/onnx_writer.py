@@ -109,13 +109,18 @@ class OnnxWriter(Writer):
         return self._node(_EACH[operation], [first, other])
 
     def own(self, operation: Own, inputs: Tensor) -> Tensor:
-        """See Writer. log1p is 2 atanh(x / (x + 2)): ONNX has no log1p, and log(1 + x) loses the digits of a small x."""
+        """See Writer."""
         if operation == "square":
             return self._node("Mul", [inputs, inputs])
         if operation == "log1p":
-            ratio = self.each("divide", inputs, self.each("add", inputs, 2.0))
-            return self.each("multiply", self._node("Atanh", [ratio]), 2.0)
+            return self._log1p(inputs)
         return self._node(_OWN[operation], [inputs])
+
+    def _log1p(self, inputs: Tensor) -> Tensor:
+        """log(u) - (u - 1 - x) / u, u = 1 + x: ONNX has no log1p, and log(u) alone loses the digits of a small x."""
+        more = self.each("add", inputs, 1.0)
+        lost = self.each("subtract", self.each("subtract", more, 1.0), inputs)
+        return self.each("subtract", self._node("Log", [more]), self.each("divide", lost, more))
 
     def over(self, operation: Over, inputs: Tensor, axis: int, *, kept: bool = False) -> Tensor:
         """See Writer."""

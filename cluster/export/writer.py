@@ -58,7 +58,7 @@ class Writer(ABC):
 
     @abstractmethod
     def convolution(self, inputs: Tensor, kernel: Floats, bias: Floats, stride: int) -> Tensor:
-        """Over the steps, zeros beyond the ends: ceil(steps / stride) of them stay. `kernel` (taps, inputs, outputs)."""
+        """Over the steps, zeros beyond the ends; ceil(steps / stride) stay. `kernel` (taps, inputs, outputs)."""
 
     @abstractmethod
     def layer_norm(self, inputs: Tensor, scale: Floats, shift: Floats, epsilon: float) -> Tensor:

@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from cluster.errors import ClusterError
 from cluster.export.graph import INPUT, Answers
 from cluster.export.networks.writing import NETWORKS, Layers
 from cluster.export.writer import Tensor, Writer
 from cluster.exported.description import Description
-from cluster.jobs.train_result import StoredModel
 from cluster.models.network import BuiltIn
 from cluster.registry import Registry
+
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
 
 class ExportRefused(ClusterError):
@@ -29,7 +31,7 @@ class Format(ABC):
 
     @staticmethod
     @abstractmethod
-    def write(model: StoredModel, path: Path, *, quantized: bool) -> None:
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
         """Write the model at `path`. Raises ExportRefused."""
 
     @staticmethod
@@ -41,7 +43,7 @@ class Format(ABC):
 FORMATS: Registry[Format] = Registry("format", "cluster.export.formats", Format)  # type: ignore[type-abstract]
 
 
-def written(writer: Writer, model: StoredModel) -> Tensor:
+def written(writer: Writer, model: "StoredModel") -> Tensor:
     """The logits of a built-in network, written from the raw windows on. Raises UsageError for one without a module."""
     network, standardization = model.network, model.standardization
     assert isinstance(network, BuiltIn)
@@ -51,7 +53,7 @@ def written(writer: Writer, model: StoredModel) -> Tensor:
     return NETWORKS[network.name].logits(layers, network, windows)
 
 
-def of_shape(model: StoredModel) -> tuple[str, int, int]:
+def of_shape(model: "StoredModel") -> tuple[str, int, int]:
     """What a writer is made with: the name of the input, steps and channels."""
     problem = model.network.problem
     return INPUT, problem.window_steps, problem.channels

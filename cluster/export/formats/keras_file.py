@@ -1,21 +1,17 @@
 """`model.keras`: layers and operations of Keras alone, so that `keras.models.load_model` opens it without pscluster."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
-
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.apps.keras_network import KerasNetwork
 from cluster.errors import UsageError, reason_of
 from cluster.export.formats.format import ExportRefused, Format, of_shape, written
 from cluster.export.graph import INPUT, OUTPUT, Answers
-from cluster.export.keras_writer import KerasWriter
 from cluster.exported.description import Description
-from cluster.jobs.train_result import StoredModel
+from cluster.lazy import tf
 from cluster.models.network import BuiltIn
 
-import tensorflow as tf  # isort: skip
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
 
 class KerasFile(Format):
@@ -26,7 +22,7 @@ class KerasFile(Format):
     packages = {}  # noqa: RUF012  the registry asks for a plain fact
 
     @staticmethod
-    def write(model: StoredModel, path: Path, *, quantized: bool) -> None:
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
         """See Format."""
         del quantized
         made = keras_model(model)
@@ -43,13 +39,20 @@ class KerasFile(Format):
     @staticmethod
     def opened(path: Path, description: Description) -> Answers:
         """See Format."""
+        import keras
+
         loaded = keras.models.load_model(path, compile=False)
         traced = tf.function(lambda windows: loaded(windows, training=False), autograph=False)
         return lambda windows: traced(tf.constant(windows))
 
 
-def keras_model(model: StoredModel) -> Any:
+def keras_model(model: "StoredModel") -> Any:
     """The model as a `keras.Model` of raw windows. Raises UsageError for an app without Keras."""
+    import keras
+
+    from cluster.apps.keras_network import KerasNetwork
+    from cluster.export.keras_writer import KerasWriter
+
     network = model.network
     if isinstance(network, BuiltIn):
         writer = KerasWriter(*of_shape(model))

@@ -1,25 +1,25 @@
 """`model.tflite`: the traced function with constants, each LSTM in a form that LiteRT's converter fuses.
 
 The fused operation holds the state of one window, so the model takes one window at a time; it keeps that state between
-calls until `reset_all_variables()`. The alternatives are slower by far or do not run without TensorFlow (docs/export.md).
+calls until `reset_all_variables()`. The alternatives are far slower or need TensorFlow
+(docs/export.md).
 """
 
 import struct
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.errors import reason_of
 from cluster.export.formats.format import ExportRefused, Format
 from cluster.export.graph import Answers, traced
 from cluster.exported.description import Description
 from cluster.exported.runtimes import LiteRtModel
-from cluster.jobs.train_result import StoredModel
+from cluster.lazy import tf
 
-import tensorflow as tf  # isort: skip
-from tensorflow.lite.python import schema_py_generated as schema  # isort: skip
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
 CELL_CLIP = 6
 """The place of `cell_clip` in the table of a fused LSTM's options."""
@@ -33,7 +33,7 @@ class LiteRtFile(Format):
     packages = {"ai_edge_litert.interpreter": "ai-edge-litert"}  # noqa: RUF012  the registry asks for a plain fact
 
     @staticmethod
-    def write(model: StoredModel, path: Path, *, quantized: bool) -> None:
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
         """See Format."""
         path.write_bytes(converted(traced(model, batch=1, lstm=fusing_lstm()), quantized=quantized))
 
@@ -62,6 +62,8 @@ def without_clips(content: bytes) -> bytes:
 
     The number is overwritten where it lies: nothing moves in the file.
     """
+    from tensorflow.lite.python import schema_py_generated as schema
+
     written = bytearray(content)
     model = schema.Model.GetRootAs(written, 0)
     graphs = [model.Subgraphs(k) for k in range(model.SubgraphsLength())]

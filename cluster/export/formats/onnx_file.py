@@ -5,15 +5,17 @@ import shutil
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cluster.apps.keras_network import KerasNetwork
 from cluster.errors import UsageError, reason_of
 from cluster.export.formats.format import ExportRefused, Format, of_shape, written
 from cluster.export.graph import OUTPUT, Answers
 from cluster.exported.description import Description
 from cluster.exported.runtimes import OnnxModel
-from cluster.jobs.train_result import StoredModel
 from cluster.models.network import BuiltIn
+
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
 QUANTIZED = ("MatMul", "LSTM")
 """Operations whose weights become int8: those that have most of them."""
@@ -27,7 +29,7 @@ class OnnxFile(Format):
     packages = {"onnx": "onnx", "onnxruntime": "onnxruntime"}  # noqa: RUF012  the registry asks for a plain fact
 
     @staticmethod
-    def write(model: StoredModel, path: Path, *, quantized: bool) -> None:
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
         """See Format."""
         network = model.network
         if isinstance(network, BuiltIn):
@@ -46,10 +48,13 @@ class OnnxFile(Format):
         return OnnxModel(path.read_bytes(), description, threads=1).logits
 
 
-def _by_keras(model: StoredModel, path: Path) -> None:
-    network = model.network
-    if not isinstance(network, KerasNetwork):
-        raise UsageError("--to onnx: the app's model is no Keras model, and only those become ONNX: use --to savedmodel")
+def _by_keras(model: "StoredModel", path: Path) -> None:
+    from cluster.apps.keras_network import KerasNetwork
+
+    if not isinstance(model.network, KerasNetwork):
+        raise UsageError(
+            "--to onnx: the app's model is no Keras model, which ONNX could be made of: use --to savedmodel"
+        )
     if find_spec("tf2onnx") is None:
         raise UsageError(
             "--to onnx: Keras writes an app's model with the package tf2onnx, which is missing: install it with "

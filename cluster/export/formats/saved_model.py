@@ -1,15 +1,15 @@
 """`saved_model/`: the traced function with constants, for TensorFlow and what serves its format."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.export.formats.format import Format
 from cluster.export.graph import INPUT, OUTPUT, Answers, answering
 from cluster.exported.description import Description
-from cluster.jobs.train_result import StoredModel
+from cluster.lazy import tf
 
-import tensorflow as tf  # isort: skip
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
 SIGNATURE = "serving_default"
 
@@ -22,7 +22,7 @@ class SavedModel(Format):
     packages = {}  # noqa: RUF012  the registry asks for a plain fact
 
     @staticmethod
-    def write(model: StoredModel, path: Path, *, quantized: bool) -> None:
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
         """See Format."""
         del quantized
         problem, answer, module = model.network.problem, answering(model), tf.Module()

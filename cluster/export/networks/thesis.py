@@ -26,7 +26,9 @@ class Thesis(WrittenNetwork):
                 found = [_direction(layers, name, hidden, backward) for name, backward in names]
                 both = write.joined(found, 2) if len(found) > 1 else found[0]
                 summed = both if summed is None else write.each("add", summed, both)
-            hidden = _normalized(layers, StepBatchNorm(f"layer{k}/norm", steps), summed) if config.batch_norm else summed
+            hidden = (
+                _normalized(layers, StepBatchNorm(f"layer{k}/norm", steps), summed) if config.batch_norm else summed
+            )
         ends = layers.ends(hidden, steps, config.hidden, bidirectional=config.bidirectional)
         return layers.dense("head", ends)
 
