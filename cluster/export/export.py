@@ -107,7 +107,7 @@ def _draft(wish: Wish, trained: Trained, model: StoredModel, examples: Examples)
         labels=model.labels if len(model.labels) == problem.outputs else (),
         sampling_hz=facts.sampling_hz,
         stride=trained.window_stride if windows else 0,
-        filters=facts.filters,
+        filters=dataset.filters or facts.filters,  # type: ignore[arg-type]  # the set's manifest is checked
         standardization=described.Standardization(mean, deviation),
         check=described.Check(0, f"test windows of {_short(dataset.source)}", 0.0, None, None, None),
         timing=described.Timing(1.0, 1.0, 1, 0),
