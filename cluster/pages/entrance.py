@@ -7,6 +7,7 @@ short (2,048 lines of log a second).
 import asyncio
 import socket
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import uvicorn
@@ -25,6 +26,19 @@ ANSWER_SECONDS = 30.0
 SWEEP_SECONDS = 0.5
 
 
+@dataclass(frozen=True)
+class Patience:
+    """How long a connection may take, in seconds."""
+
+    request: float = REQUEST_SECONDS
+    answer: float = ANSWER_SECONDS
+    between: float = REQUEST_SECONDS
+    """From an answer to the first byte of the next request."""
+
+
+USUAL = Patience()
+
+
 class _Connection(H11Protocol):
     """uvicorn's, with what `Entrance` has to know of it."""
 
@@ -32,7 +46,7 @@ class _Connection(H11Protocol):
         super().__init__(**given)
         self._lost = lost
         self.since = since
-        self.seen: tuple[bool, object] = (True, None)
+        self.seen: tuple[bool, bool, object] = (True, False, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""
@@ -50,13 +64,18 @@ class _Connection(H11Protocol):
         cycle = cast(RequestResponseCycle | None, self.cycle)  # before the first request there is none
         return cycle is None or cycle.response_complete
 
+    @property
+    def kept(self) -> bool:
+        """Whether it has had an answer and no byte of another request."""
+        return self.cycle is not None and self.idle and not self.conn.trailing_data[0]
+
 
 class Entrance:
     """Accepts for a uvicorn server that listens nowhere itself, within one event loop."""
 
-    def __init__(self, door: Door, server: uvicorn.Server, endless: str) -> None:
+    def __init__(self, door: Door, server: uvicorn.Server, endless: str, patience: Patience = USUAL) -> None:
         """`endless` is the path whose answers have no end."""
-        self._door, self._server, self._endless = door, server, endless
+        self._door, self._server, self._endless, self._patience = door, server, endless, patience
         self._connections: set[_Connection] = set()
         self._opening: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
@@ -123,11 +142,12 @@ class Entrance:
     def _sweep(self) -> None:
         now = self._loop.time()
         for connection in [one for one in self._connections if one.made]:
-            seen = connection.idle, connection.cycle
+            seen = connection.idle, connection.kept, connection.cycle
             if seen != connection.seen:
                 connection.seen, connection.since = seen, now
             endless = not connection.idle and connection.scope["path"] == self._endless
-            limit = REQUEST_SECONDS if connection.idle else ANSWER_SECONDS
+            limit = self._patience.request if connection.idle else self._patience.answer
+            limit = self._patience.between if connection.kept else limit
             if not endless and now - connection.since > limit:
                 self._end(connection)
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
