@@ -3,6 +3,10 @@
 Source: Reyes-Ortiz et al., README and features_info of "Smartphone-Based Recognition of Human Activities and Postural
 Transitions" (UCI): median filter, then a 3rd-order Butterworth low-pass at 20 Hz against noise; gravity is what a
 3rd-order Butterworth low-pass at 0.3 Hz leaves, body acceleration the rest.
+
+A recording is filtered forwards and backwards (`nine_channels`), as the published set was, so no channel lags. A live
+stream has no later samples: `CausalFilters` runs the same filters forwards, a chunk at a time. `causal_channels` runs
+them over a whole recording, for a training that fits a stream.
 """
 
 import functools
@@ -20,6 +24,9 @@ FILTER_ORDER = 3
 CHANNELS = tuple(f"{signal_name}_{axis}" for signal_name in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 """Order of the channels: body acceleration (g), angular velocity (rad/s), total acceleration (g), each x, y, z."""
 
+TWO_WAY, CAUSAL = "two-way", "causal"
+DIRECTIONS = (TWO_WAY, CAUSAL)
+
 SHORTEST_RECORDING_STEPS = 32
 """Both filters run forwards and backwards over padded ends, which shorter recordings cannot provide."""
 
@@ -31,6 +38,64 @@ def nine_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[n
     total = remove_noise(acceleration)
     body = total - gravity(total)
     return np.concatenate([body, remove_noise(angular_velocity), total], axis=1).astype(np.float32)
+
+
+def causal_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+    """The same channels of a whole recording, filtered forwards only; no step depends on a later one."""
+    return CausalFilters().push(acceleration, angular_velocity)
+
+
+class CausalFilters:
+    """The filters with state: chunks of any length give the bits of the whole recording.
+
+    They begin as if the first sample had been there for ever. Source of that state: `scipy.signal.sosfilt_zi`.
+    """
+
+    def __init__(self) -> None:
+        self._noise = _CausalNoise()
+        self._gravity = _CausalLowPass(GRAVITY_CUTOFF_HZ)
+
+    def push(self, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+        """Channels, float32 (steps, 9), of the next readings in g and rad/s, each (steps, 3), at 50 Hz."""
+        quiet = self._noise.push(np.concatenate([acceleration, angular_velocity], axis=1))
+        total = quiet[:, :3]
+        body = total - self._gravity.push(total)
+        return np.concatenate([body, quiet[:, 3:], total], axis=1).astype(np.float32)
+
+
+class _CausalNoise:
+    """The median of each sample and the two before it, then the 20 Hz low-pass."""
+
+    def __init__(self) -> None:
+        self._before: Samples | None = None
+        self._low_pass = _CausalLowPass(NOISE_CUTOFF_HZ)
+
+    def push(self, samples: Samples) -> Samples:
+        if not len(samples):
+            return np.empty(samples.shape)
+        if self._before is None:
+            self._before = np.repeat(samples[:1], MEDIAN_STEPS - 1, axis=0)
+        rows = np.concatenate([self._before, samples])
+        self._before = rows[1 - MEDIAN_STEPS :].copy()
+        first, second, third = rows[:-2], rows[1:-1], rows[2:]
+        median = np.maximum(np.minimum(first, second), np.minimum(np.maximum(first, second), third))
+        return self._low_pass.push(median)
+
+
+class _CausalLowPass:
+    def __init__(self, cutoff_hz: float) -> None:
+        self._sections = _sections(cutoff_hz)
+        self._state: Samples | None = None
+
+    def push(self, samples: Samples) -> Samples:
+        if not len(samples):
+            return np.empty(samples.shape)
+        if self._state is None:
+            # (sections, 2) of a step of height 1, times the first sample: (sections, 2, channels)
+            self._state = signal.sosfilt_zi(self._sections)[:, :, np.newaxis] * samples[0]
+        filtered: Samples
+        filtered, self._state = signal.sosfilt(self._sections, samples, axis=0, zi=self._state)
+        return filtered
 
 
 def remove_noise(samples: Samples) -> Samples:

@@ -1,0 +1,207 @@
+"""`export.json`: what an exported model takes and answers, where it is from, and how it was checked.
+
+An export is a folder with this file and one model, a file or, as a SavedModel, a folder. The name of the model follows
+from the format, so that no text in `export.json` becomes a path.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from cluster.atomic_write import atomic_write
+from cluster.errors import UsageError, reason_of
+from cluster.exported.files import measured, read_bytes
+
+NAME = "export.json"
+SCHEMA = 1
+LARGEST_BYTES = 1 << 20
+"""Of `export.json`: ten thousand labels fit."""
+FILES: Mapping[str, str] = {
+    "onnx": "model.onnx",
+    "litert": "model.tflite",
+    "savedmodel": "saved_model",
+    "keras": "model.keras",
+}
+"""The name of the model in the folder, by format."""
+
+Format = Literal["onnx", "litert", "savedmodel", "keras"]
+Word = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Words = Annotated[str, Field(max_length=4000)]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, le=2**40, strict=True)]
+Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
+Positive = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e30)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run it came from: name of its folder, its job, the digest of its parameters, the version that exported it."""
+
+    folder: Word
+    job: Word
+    parameters_sha256: Hash
+    version: Word
+
+
+@dataclass(frozen=True)
+class Network:
+    """Which network it is, and every knob of it."""
+
+    name: Word
+    settings: Annotated[Mapping[str, Any], Field(max_length=100)]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What the model takes: raw windows (batch, samples, channels). `shape` is that of one example.
+
+    `samples` is 0 and `channels` empty for an app whose examples are no windows.
+    """
+
+    name: Word
+    dtype: Word
+    samples: Count
+    channels: Annotated[tuple[Word, ...], Field(max_length=10_000)]
+    unit: Words
+    shape: Annotated[tuple[Count, ...], Field(max_length=8)]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What it answers: float32 (batch, classes), not yet a softmax."""
+
+    name: Word
+    classes: Annotated[int, Field(ge=1, le=100_000, strict=True)]
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """Mean and deviation of each channel. They are inside the model; a program may compare its input with them."""
+
+    mean: Annotated[tuple[Number, ...], Field(max_length=10_000)]
+    std: Annotated[tuple[Positive, ...], Field(max_length=10_000)]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The export beside TensorFlow, over all test windows of `source`. `same_labels` is a share of them."""
+
+    windows: Count
+    source: Words
+    greatest_difference: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    same_labels: Share
+    accuracy_tensorflow: Share | None
+    accuracy: Share | None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of one window, measured where it was exported."""
+
+    median_ms: Positive
+    p99_ms: Positive
+    threads: Annotated[int, Field(ge=1, le=1024, strict=True)]
+    windows: Count
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the model was trained on. `licence` quotes the set's own words; None where they are not known."""
+
+    reader: Word
+    source: Words
+    licence: Words | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """The content of `export.json`.
+
+    `sampling_hz` and `filters` are None for recordings that do not say them; `stride` is in samples. `bytes` and
+    `sha256` are of the model; those of a folder are over all its files.
+    """
+
+    format: Format
+    quantized: Literal["dynamic"] | None
+    file: Word
+    sha256: Hash
+    bytes: Count
+    run: Run
+    model: Network
+    input: Input
+    output: Output
+    labels: Annotated[tuple[Word, ...], Field(max_length=100_000)]
+    sampling_hz: Positive | None
+    stride: Count
+    filters: Literal["two-way", "causal"] | None
+    standardization: Standardization
+    check: Check
+    timing: Timing
+    data: Data
+
+
+_DESCRIPTION: TypeAdapter[Description] = TypeAdapter(Description)
+
+
+def write(folder: Path, description: Description) -> None:
+    """Write `export.json` whole or not at all. Raises ClusterError if the disk does not take it."""
+    content = {"schema": SCHEMA, **asdict(description)}
+    atomic_write(folder / NAME, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+
+
+def read(folder: Path, *, check_model: bool = True) -> Description:
+    """Read `export.json` and compare the model with its hash. Raises UsageError for whatever does not fit together.
+
+    Without `check_model` the caller compares the hash itself, with `model_bytes`.
+    """
+    path = folder / NAME
+    try:
+        content = json.loads(read_bytes(path, LARGEST_BYTES))
+        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+            raise ValueError(f'no object with "schema": {SCHEMA}')
+        found = _DESCRIPTION.validate_python(content)
+        _refuse_contradictions(found)
+        if check_model:
+            path = folder / found.file
+            _compare(measured(path, found.bytes), found)
+        return found
+    except (OSError, ValueError, ValidationError, RecursionError) as problem:
+        raise UsageError(
+            f"{path}: expected what `fab export` writes, got {reason_of(problem)}: export the run again"
+        ) from None
+
+
+def model_bytes(folder: Path, description: Description) -> bytes:
+    """The model, as large as described and with the hash described. Raises UsageError. Not for a SavedModel."""
+    from hashlib import sha256
+
+    path = folder / description.file
+    try:
+        content = read_bytes(path, description.bytes)
+        _compare((sha256(content).hexdigest(), len(content)), description)
+    except (OSError, ValueError) as problem:
+        raise UsageError(
+            f"{path}: expected what `fab export` writes, got {reason_of(problem)}: export the run again"
+        ) from None
+    return content
+
+
+def _compare(found: tuple[str, int], description: Description) -> None:
+    if found != (description.sha256, description.bytes):
+        raise ValueError(f"another file than {NAME} says (sha256 {found[0][:12]}, {found[1]:,} bytes)")
+
+
+def _refuse_contradictions(found: Description) -> None:
+    if found.file != FILES[found.format]:
+        raise ValueError(f"file {found.file!r} where {found.format} is {FILES[found.format]!r}")
+    if found.labels and len(found.labels) != found.output.classes:
+        raise ValueError(f"{len(found.labels)} labels for {found.output.classes} classes")
+    if found.input.channels and found.input.shape != (found.input.samples, len(found.input.channels)):
+        raise ValueError(f"shape {found.input.shape} of {found.input.samples} x {len(found.input.channels)}")
+    if len(found.standardization.mean) != len(found.standardization.std):
+        raise ValueError("a standardization with as many means as deviations missing")

@@ -1,0 +1,11 @@
+"""A stream of readings becomes windows, and windows become labels: pure, without sockets and without a clock.
+
+The room's doors are `Settings`, `Stream`, `Smoothing` and the events.
+"""
+
+from recognise.stream.events import Changed, Event, Fault, Label, as_json
+from recognise.stream.settings import Settings
+from recognise.stream.smoothing import Smoothing
+from recognise.stream.stream import Stream, Window
+
+__all__ = ["Changed", "Event", "Fault", "Label", "Settings", "Smoothing", "Stream", "Window", "as_json"]

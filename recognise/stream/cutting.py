@@ -1,0 +1,29 @@
+"""Windows with a hop, cut from rows as they come; at most one window of rows is kept."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Cutter:
+    """State: the rows that a later window needs, and the number of the first of them."""
+
+    def __init__(self, window_steps: int, hop: int, columns: int) -> None:
+        self._steps, self._hop = window_steps, hop
+        self._rest: NDArray[np.float32] = np.empty((0, columns), np.float32)
+        self._first = 0
+        self._begin = 0
+
+    def push(self, rows: NDArray[np.float32]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Each window that ends in these rows, float32 (window_steps, columns), after the number of its last row."""
+        held = np.concatenate([self._rest, rows])
+        found = []
+        while self._begin + self._steps <= self._first + len(held):
+            start = self._begin - self._first
+            found.append((self._begin + self._steps - 1, held[start : start + self._steps].copy()))
+            self._begin += self._hop
+        past = min(self._begin - self._first, len(held))
+        self._rest = held[past:].copy()
+        self._first += past
+        return iter(found)

@@ -1,0 +1,112 @@
+"""The stream core: readings with times in, windows of the model's channels and faults out.
+
+It has no clock: time is what the readings say. Its memory is one window of rows, the filters' state and one reading.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cluster.data.filters import CHANNELS, CausalFilters
+from cluster.errors import UsageError
+from recognise.stream.cutting import Cutter
+from recognise.stream.events import Fault
+from recognise.stream.intake import Intake, Run, Samples
+from recognise.stream.resampling import Resampler
+from recognise.stream.settings import ACCELERATION_UNITS, ROTATION_UNITS, Settings
+
+MOST_READINGS = 4096
+"""Of one call, which bounds what it may return."""
+SPARSE = 2.02
+"""Steps between the readings around a sample, on average over a window: 2 is half of the model's rate."""
+PLAUSIBLE_G = 0.3, 4.0
+"""Mean magnitude over a window. At rest it is 1; m/s^2 taken for g give 9.8, and g taken for m/s^2 give 0.1."""
+_FIRST_TOTAL = CHANNELS.index("total_acc_x")
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window.
+
+    at, centre: seconds of its last sample and of its middle; channels: float32 (window_steps, 9); begins: the first one
+    since the windows began anew, so no vote before it counts.
+    """
+
+    at: float
+    centre: float
+    channels: NDArray[np.float32]
+    begins: bool
+
+
+class Stream:
+    """See the module. The same readings give the same windows and faults, in chunks of any length."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        factors = [ACCELERATION_UNITS[settings.acceleration_unit]] * 3 + [ROTATION_UNITS[settings.rotation_unit]] * 3
+        self._factors = np.array(factors)
+        self._intake = Intake(settings.longest_gap_seconds)
+        self._anew()
+
+    def push(self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike) -> Sequence[Window | Fault]:
+        """Windows and faults of the next readings, in order: times (n,) in seconds, the others (n, 3).
+
+        Raises UsageError for other shapes, or more readings than `MOST_READINGS`.
+        """
+        seconds = np.asarray(times, np.float64)
+        values = np.concatenate(
+            [_three(acceleration, len(seconds), "acceleration"), _three(angular_velocity, len(seconds), "rotation")],
+            axis=1,
+        )
+        if seconds.ndim != 1 or len(seconds) > MOST_READINGS:
+            raise UsageError(f"times: expected up to {MOST_READINGS} numbers, got shape {seconds.shape}; send fewer")
+        found: list[Window | Fault] = []
+        for item in self._intake.take(seconds, values * self._factors):
+            if isinstance(item, Fault):
+                found.append(item)
+            else:
+                found += self._of(item)
+        return found
+
+    def _anew(self) -> None:
+        settings = self.settings
+        self._resampler = Resampler(settings.sampling_hz, settings.source_hz)
+        self._filters = CausalFilters()
+        # The last column is the seconds between two readings: it tells how many readings a window has.
+        self._cutter = Cutter(settings.window_steps, settings.hop, len(CHANNELS) + 1)
+        self._begins = True
+
+    def _of(self, run: Run) -> Sequence[Window | Fault]:
+        if run.begins:
+            self._anew()
+        samples, between = self._resampler.push(run.times, run.values)
+        channels = self._filters.push(samples[:, :3], samples[:, 3:])
+        rows = np.concatenate([channels, between[:, np.newaxis].astype(np.float32)], axis=1)
+        return [self._judged(last, window) for last, window in self._cutter.push(rows)]
+
+    def _judged(self, last: int, rows: NDArray[np.float32]) -> Window | Fault:
+        at = self._resampler.time_of(last)
+        channels = np.ascontiguousarray(rows[:, :-1])
+        between = float(rows[:, -1].mean(dtype=np.float64))
+        magnitude = float(np.linalg.norm(channels[:, _FIRST_TOTAL:].astype(np.float64), axis=1).mean())
+        fault = None
+        if between * self.settings.sampling_hz > SPARSE:
+            rate = f"{1.0 / between:.1f} readings a second, the model has {self.settings.sampling_hz:g}"
+            fault = Fault("sparse", at, f"{rate}; no label")
+        elif not PLAUSIBLE_G[0] <= magnitude <= PLAUSIBLE_G[1]:
+            unit = self.settings.acceleration_unit
+            fault = Fault("implausible", at, f"mean acceleration {magnitude:.2f} g; is the unit {unit}? no label")
+        if fault is not None:
+            self._begins = True
+            return fault
+        begins, self._begins = self._begins, False
+        return Window(at, at - self.settings.window_steps // 2 / self.settings.sampling_hz, channels, begins)
+
+
+def _three(values: ArrayLike, count: int, name: str) -> Samples:
+    found = np.asarray(values, np.float64)
+    if found.shape != (count, 3):
+        raise UsageError(f"{name}: expected ({count}, 3) numbers as there are times, got shape {found.shape}; send all")
+    return found

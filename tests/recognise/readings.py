@@ -1,0 +1,56 @@
+"""Invented readings for the tests of the stream."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recognise.stream import Fault, Settings, Stream, Window
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Readings:
+    """times: seconds, (n,); acceleration in g and rotation in rad/s, (n, 3)."""
+
+    times: Numbers
+    acceleration: Numbers
+    rotation: Numbers
+
+    def rows(self, rows: slice | NDArray[np.intp]) -> "Readings":
+        return Readings(self.times[rows], self.acceleration[rows], self.rotation[rows])
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+def walk(count: int, *, seed: int = 0, hz: float = 50.0, begin: float = 0.0) -> Readings:
+    """Gravity, a stride of 2 Hz and noise."""
+    random = np.random.default_rng(seed)
+    times = begin + np.arange(count) / hz
+    stride = np.sin(2 * np.pi * 2.0 * (times - begin))[:, np.newaxis] * [0.3, 0.1, 0.2]
+    acceleration = np.array([0.0, 0.0, 1.0]) + stride + random.normal(0, 0.05, (count, 3))
+    return Readings(times, acceleration, random.normal(0, 0.5, (count, 3)))
+
+
+def heard(settings: Settings, readings: Readings, sizes: list[int]) -> list[Window | Fault]:
+    """Windows and faults of a fresh stream that gets chunks of these sizes, again and again."""
+    stream, start, turn = Stream(settings), 0, 0
+    found: list[Window | Fault] = []
+    while start < len(readings):
+        chunk = readings.rows(slice(start, start + sizes[turn % len(sizes)]))
+        found += stream.push(chunk.times, chunk.acceleration, chunk.rotation)
+        start, turn = start + sizes[turn % len(sizes)], turn + 1
+    return found
+
+
+def same(left: list[Window | Fault], right: list[Window | Fault]) -> bool:
+    """Whether both are equal, windows to the bit."""
+    return [_comparable(item) for item in left] == [_comparable(item) for item in right]
+
+
+def _comparable(item: Window | Fault) -> object:
+    if isinstance(item, Fault):
+        return item
+    return item.at, item.centre, item.begins, item.channels.tobytes()
