@@ -39,10 +39,10 @@ class Patience:
 USUAL = Patience()
 
 
-class _Connection(H11Protocol):
+class Connection(H11Protocol):
     """uvicorn's, with what `Entrance` has to know of it."""
 
-    def __init__(self, lost: Callable[["_Connection"], None], since: float, **given: Any) -> None:
+    def __init__(self, lost: Callable[["Connection"], None], since: float, **given: Any) -> None:
         super().__init__(**given)
         self._lost = lost
         self.since = since
@@ -73,10 +73,18 @@ class _Connection(H11Protocol):
 class Entrance:
     """Accepts for a uvicorn server that listens nowhere itself, within one event loop."""
 
-    def __init__(self, door: Door, server: uvicorn.Server, endless: str, patience: Patience = USUAL) -> None:
-        """`endless` is the path whose answers have no end."""
+    def __init__(
+        self,
+        door: Door,
+        server: uvicorn.Server,
+        endless: str,
+        patience: Patience = USUAL,
+        protocol: type[Connection] = Connection,
+    ) -> None:
+        """`endless` is the path whose answers have no end; `protocol` makes the connections."""
+        self._protocol = protocol
         self._door, self._server, self._endless, self._patience = door, server, endless, patience
-        self._connections: set[_Connection] = set()
+        self._connections: set[Connection] = set()
         self._opening: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(door.listener, self._accept)
@@ -111,7 +119,7 @@ class Entrance:
             yield accepted
 
     def _take(self, accepted: socket.socket) -> None:
-        connection = _Connection(
+        connection = self._protocol(
             self._connections.discard, self._loop.time(), config=self._server.config,
             server_state=self._server.server_state, app_state={}, _loop=self._loop,
         )  # fmt: skip
@@ -120,7 +128,7 @@ class Entrance:
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
-    async def _open(self, connection: _Connection, accepted: socket.socket) -> None:
+    async def _open(self, connection: Connection, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, accepted)
         except OSError:  # it has gone already
@@ -135,7 +143,7 @@ class Entrance:
         self._end(min(idle, key=lambda one: one.since))
         return True
 
-    def _end(self, connection: _Connection) -> None:
+    def _end(self, connection: Connection) -> None:
         self._connections.discard(connection)
         connection.transport.abort()
 

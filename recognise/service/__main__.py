@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin(Speaker("service"), LogSettings())
     logging.getLogger("recognise").setLevel(logging.INFO)
     raise_limit()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it once more when it has ended
     try:
         limits = replace(
             Limits(),

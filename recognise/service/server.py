@@ -1,6 +1,7 @@
 """The service on its port, in the main thread, until a signal ends it."""
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import Callable, Collection
@@ -9,11 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import h11
 import uvicorn
 
 from cluster.control.door import Door, listening
 from cluster.errors import ClusterError
-from cluster.pages.entrance import Entrance, Patience
+from cluster.pages.entrance import Connection, Entrance, Patience
 from recognise.service.application import Application
 from recognise.service.guard import Guarded
 from recognise.service.limits import Limits
@@ -30,6 +32,22 @@ STALL_MILLISECONDS = 20_000
 LONGEST_ANSWER_SECONDS = 60.0
 """From the head of a request to the end of its answer; the limits of the parts end before."""
 CLOSE_SECONDS = 5
+
+
+class _Connection(Connection):
+    """uvicorn's, with the protocol's error object for what is no HTTP."""
+
+    def send_400_response(self, msg: str) -> None:
+        """See uvicorn."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()  # an answer is under way
+            return
+        words = f"expected a request of HTTP/1.1 with a head of at most {self.config.h11_max_incomplete_event_size} bytes"
+        body = json.dumps({"error": words}).encode()
+        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 @dataclass(frozen=True)
@@ -74,7 +92,7 @@ async def serve(
         following = asyncio.create_task(serving.follow())
         door = Door(listener, "the service", limits.connections)
         patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)
-        entrance = Entrance(door, server, endless="", patience=patience)
+        entrance = Entrance(door, server, endless="", patience=patience, protocol=_Connection)
         ready(listener.getsockname()[1], serving.current.number)
         try:
             await server.serve(sockets=[])  # which come through the entrance
