@@ -58,7 +58,7 @@ def _export(flags: Flags) -> Sequence[str]:
 
 
 def _in_foreground(command: Sequence[str]) -> int:
-    """Run the service until it ends or an interrupt does. Raises KeyboardInterrupt once it has ended. Main thread only."""
+    """Run the service until it ends; an interrupt ends it, and is raised again then. Main thread only."""
     with interruptible():
         service = subprocess.Popen(
             command,

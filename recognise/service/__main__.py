@@ -19,6 +19,7 @@ from cluster.logs.lines import LogSettings, Speaker, begin
 from cluster.logs.terminal import say
 from recognise.service import state
 from recognise.service.limits import Limits
+from recognise.service.memory import give_back_large_blocks
 from recognise.service.versions import Versions
 
 HOST = "127.0.0.1"
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin(Speaker("service"), LogSettings())
     logging.getLogger("recognise").setLevel(logging.INFO)
     raise_limit()
+    give_back_large_blocks()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it once more when it has ended
     try:
         limits = replace(

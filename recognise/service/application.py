@@ -6,6 +6,7 @@ that is not 200 is its error object, `{"error": WORDS}`.
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from starlette.applications import Starlette
@@ -41,8 +42,13 @@ class Application:
     def __init__(self, serving: Serving, metrics: ServiceMetrics, limits: Limits) -> None:
         self._serving, self._metrics, self._limits = serving, metrics, limits
         self._budget = Budget(limits.held_bytes)
-        self._parsing = asyncio.Lock()
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")
+        """One thread: the objects of one large body at a time."""
         self._log = RateLimitedLog(log, logging.ERROR)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._parser.shutdown()
 
     def starlette(self) -> Starlette:
         """The ASGI application."""
@@ -107,8 +113,8 @@ class Application:
         if len(body) <= _INLINE_BYTES:
             asked = question(body, header_bytes, shape, self._limits)
         else:
-            async with self._parsing:  # the objects of one large body at a time
-                asked = await asyncio.to_thread(question, body, header_bytes, shape, self._limits)
+            parsing = question, body, header_bytes, shape, self._limits
+            asked = await asyncio.get_running_loop().run_in_executor(self._parser, *parsing)
         seconds = min(self._limits.compute_seconds, asked.timeout_seconds or self._limits.compute_seconds)
         try:
             async with asyncio.timeout(seconds):

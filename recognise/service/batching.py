@@ -89,8 +89,8 @@ class Batcher:
         return batch
 
     async def _run(self, batch: list[_Waiting]) -> None:
-        windows = batch[0].windows if len(batch) == 1 else np.concatenate([one.windows for one in batch])
         try:
+            windows = batch[0].windows if len(batch) == 1 else np.concatenate([one.windows for one in batch])
             logits = await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, windows)
         except Exception as problem:
             for one in batch:

@@ -50,7 +50,9 @@ async def whole_body(request: Request, budget: Budget, limits: Limits) -> AsyncI
                         taken = size
                     chunks.append(chunk)
         except TimeoutError:
-            raise RefusedError(408, f"expected the whole body within {limits.body_seconds:g} s, got {size} bytes") from None
+            raise RefusedError(
+                408, f"expected the whole body within {limits.body_seconds:g} s, got {size} bytes"
+            ) from None
         except ClientDisconnect:
             raise RefusedError(400, "the connection ended within the body") from None
         yield b"".join(chunks)

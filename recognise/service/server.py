@@ -42,7 +42,9 @@ class _Connection(Connection):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()  # an answer is under way
             return
-        words = f"expected a request of HTTP/1.1 with a head of at most {self.config.h11_max_incomplete_event_size} bytes"
+        words = (
+            f"expected a request of HTTP/1.1 with a head of at most {self.config.h11_max_incomplete_event_size} bytes"
+        )
         body = json.dumps({"error": words}).encode()
         headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
         for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
@@ -86,8 +88,9 @@ async def serve(
     with listener, ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool:
         serving = Serving(name, Versions(folder), pool, limits, metrics)
         await serving.begin()
-        application = Application(serving, metrics, limits).starlette()
-        server = uvicorn.Server(_configuration(Guarded(application, place.names, place.token, metrics), limits))
+        application = Application(serving, metrics, limits)
+        guarded = Guarded(application.starlette(), place.names, place.token, metrics)
+        server = uvicorn.Server(_configuration(guarded, limits))
         server.config.load()
         following = asyncio.create_task(serving.follow())
         door = Door(listener, "the service", limits.connections)
@@ -99,6 +102,7 @@ async def serve(
         finally:
             following.cancel()
             entrance.close()
+            application.close()
             with suppress(asyncio.CancelledError):
                 await following
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The versions that a running service answers with: it follows the pointer and takes a new version over when it is warm.
+"""The versions that a running service answers with: it follows the pointer, and takes a new version over once warm.
 
 A request holds the version that it began with, so a take-over drops none. The version before stays open: a client that
 names it in its path still gets it.

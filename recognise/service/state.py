@@ -35,7 +35,9 @@ def token(folder: Path) -> str:
     try:
         return kept_token(made(folder))
     except OSError as problem:
-        raise ClusterError(f"{folder}: the token cannot be kept ({reason_of(problem)}): work in another folder") from None
+        raise ClusterError(
+            f"{folder}: the token cannot be kept ({reason_of(problem)}): work in another folder"
+        ) from None
 
 
 def versions_of(folder: Path, name: str) -> Path:

@@ -90,7 +90,9 @@ class Versions:
             try:
                 partial.mkdir(mode=0o700, parents=True)
                 for name in (NAME, description.file):
-                    (partial / name).write_bytes(read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16)))
+                    (partial / name).write_bytes(
+                        read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16))
+                    )
                 if open_for_service(partial).description != description:
                     raise UsageError(f"{export}: it changed while it was copied: promote it again")
                 partial.rename(self.path(number))
@@ -151,7 +153,9 @@ class Versions:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as problem:
-            raise ClusterError(f"{self.folder}: cannot be written ({reason_of(problem)}): work in another folder") from None
+            raise ClusterError(
+                f"{self.folder}: cannot be written ({reason_of(problem)}): work in another folder"
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -15,7 +15,8 @@ _leaf = st.one_of(
     st.sampled_from(["windows", "FP32", "logits", "data", "\ud7ff", "\x00"]),
 )  # fmt: skip
 _json = st.recursive(
-    _leaf, lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=8), inner, max_size=5)),
+    _leaf,
+    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=8), inner, max_size=5)),
     max_leaves=20,
 )  # fmt: skip
 _tensor = st.fixed_dictionaries(
@@ -54,7 +55,9 @@ def requests(token: str) -> st.SearchStrategy[bytes]:
         return head(path, token, *lines, method=method) + body
 
     name = st.text("abcdefgh-_ :\t", min_size=1, max_size=12)
-    line = st.tuples(name, st.text(st.characters(codec="latin-1"), max_size=30)).map(lambda pair: f"{pair[0]}: {pair[1]}")
+    line = st.tuples(name, st.text(st.characters(codec="latin-1"), max_size=30)).map(
+        lambda pair: f"{pair[0]}: {pair[1]}"
+    )
     known = st.sampled_from([
         "Transfer-Encoding: chunked", "Content-Length: 5", "Content-Length: -1", "Content-Length: x",
         "Content-Encoding: gzip", "Expect: 100-continue", "Connection: upgrade\r\nUpgrade: websocket", "Host: other",

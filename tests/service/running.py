@@ -1,6 +1,5 @@
 """A real service in a process of its own, for as long as a block runs."""
 
-import os
 import re
 import signal
 import subprocess
@@ -63,7 +62,8 @@ def service(folder: Path, *words: str) -> Iterator[Service]:
     """A service with its state below `folder`; it must end with 0 and say nothing on stderr but log lines."""
     state = state_of(folder)
     with subprocess.Popen(
-        command(state, *words), env=environment_for_any_folder(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(state, *words), env=environment_for_any_folder(), text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
             assert process.stdout is not None
@@ -94,11 +94,3 @@ def as_json(windows: np.ndarray, **more: object) -> dict[str, object]:
     """A request with JSON tensors."""
     tensor = {"name": "windows", "shape": list(windows.shape), "datatype": "FP32", "data": windows.ravel().tolist()}
     return {"inputs": [tensor], **more}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
