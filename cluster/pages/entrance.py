@@ -67,7 +67,9 @@ class Connection(H11Protocol):
     @property
     def kept(self) -> bool:
         """Whether it has had an answer and no byte of another request."""
-        return self.cycle is not None and self.idle and not self.conn.trailing_data[0]
+        return (
+            cast(RequestResponseCycle | None, self.cycle) is not None and self.idle and not self.conn.trailing_data[0]
+        )
 
 
 class Entrance:

@@ -20,7 +20,7 @@ def answer(
 ) -> tuple[bytes, dict[str, str]]:
     """The body of the answer and its headers. `logits` has the shape (windows, classes).
 
-    Raises RefusedError where the logits are not finite: huge numbers in, nothing to tell.
+    Raises RefusedError where the logits are not finite: huge numbers went in.
     """
     if not np.isfinite(logits).all():
         raise bad("the model's logits for these windows are not finite: expected acceleration and rotation, not these")
@@ -51,7 +51,8 @@ def answer(
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     """The softmax of each row, without overflow."""
     raised: NDArray[np.float32] = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return (raised / raised.sum(axis=1, keepdims=True)).astype(np.float32)
+    raised /= raised.sum(axis=1, keepdims=True)
+    return raised
 
 
 def outputs_of(classes: int) -> list[dict[str, object]]:

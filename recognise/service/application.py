@@ -113,8 +113,8 @@ class Application:
         if len(body) <= _INLINE_BYTES:
             asked = question(body, header_bytes, shape, self._limits)
         else:
-            parsing = question, body, header_bytes, shape, self._limits
-            asked = await asyncio.get_running_loop().run_in_executor(self._parser, *parsing)
+            loop = asyncio.get_running_loop()
+            asked = await loop.run_in_executor(self._parser, question, body, header_bytes, shape, self._limits)
         seconds = min(self._limits.compute_seconds, asked.timeout_seconds or self._limits.compute_seconds)
         try:
             async with asyncio.timeout(seconds):

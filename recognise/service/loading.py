@@ -1,4 +1,4 @@
-"""An export as the service uses it: opened once a thread, warmed up, held against the version before it."""
+"""An export as the service uses it: opened once a thread, warmed up, compared with the version before it."""
 
 import queue
 from pathlib import Path

@@ -186,7 +186,7 @@ def _wanted(request: _Request) -> tuple[Wanted, ...]:
     usual = _flag(request.parameters, "binary_data_output", False)
     if request.outputs is None or not request.outputs:
         return tuple(Wanted(name, usual) for name in OUTPUTS)
-    found = []
+    found: list[Wanted] = []
     for output in request.outputs:
         if output.name not in OUTPUTS:
             raise bad(f"outputs: expected {', '.join(OUTPUTS)}, got {output.name!r:.60}")

@@ -1,4 +1,4 @@
-"""Small exports whose answers tell them apart: logits are the mean over time of a window times `kernel * factor`."""
+"""Small exports with answers of their own: logits are the mean over time of a window times `kernel * factor`."""
 
 import hashlib
 from dataclasses import replace

@@ -50,7 +50,7 @@ def requests(token: str) -> st.SearchStrategy[bytes]:
     def with_header(parts: tuple[bytes, str]) -> bytes:
         return post(INFER, token, parts[0], f"Inference-Header-Content-Length: {parts[1]}")
 
-    def with_lines(parts: tuple[Any, ...]) -> bytes:
+    def with_lines(parts: tuple[str, str, list[str], bytes]) -> bytes:
         method, path, lines, body = parts
         return head(path, token, *lines, method=method) + body
 

@@ -1,4 +1,4 @@
-"""What waits is computed together, and nobody gets another one's answer."""
+"""What waits is computed together, and each request gets its own answer."""
 
 import asyncio
 import threading

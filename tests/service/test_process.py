@@ -135,7 +135,7 @@ def test_fab_serve_ends_its_service_however_it_ends(tmp_path: Path, number: sign
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process computes; nobody may have taken the exit code of an orphan yet."""
+    """Whether the process computes; the exit code of an orphan may still wait for init."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

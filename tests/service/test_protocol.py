@@ -33,7 +33,8 @@ def client(running: Service) -> Iterator[httpx.Client]:
 
 def softmax(given: np.ndarray) -> np.ndarray:
     raised: np.ndarray = np.exp(given - given.max(1, keepdims=True))
-    return raised / raised.sum(1, keepdims=True)
+    likely: np.ndarray = raised / raised.sum(1, keepdims=True)
+    return likely
 
 
 def test_what_the_server_and_the_model_are(client: httpx.Client) -> None:
