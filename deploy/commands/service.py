@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
+from cluster.errors import UsageError
 from deploy.commands.edge import end_as_the_job_did, takes
 from deploy.commands.flags import Flags, whole_number
 from deploy.common.interrupts import interruptible
@@ -17,11 +19,13 @@ END_SECONDS = 20.0
 """The service has five for what it answers at the moment."""
 
 LAST_PORT = 65_535
+EXPORT = "export"
+"""In a run's folder: what `--run` serves."""
 
 
-@takes("export port listen no_token called")
+@takes("export run port listen no_token called")
 def serve(flags: Flags) -> None:
-    """Serve a model over HTTP until Ctrl-C: `fab serve --model EXPORT`, else the promoted version."""
+    """Serve a model over HTTP until Ctrl-C: `fab serve --run RUN` or `--model EXPORT`, else the promoted version."""
     port = whole_number("--port", flags.port, 0, LAST_PORT)
     words = ["--name", flags.called, "--port", str(port), "--listen", flags.listen]
     words += ["--no-token"] if flags.no_token else []
@@ -29,9 +33,9 @@ def serve(flags: Flags) -> None:
     end_as_the_job_did(_in_foreground(module_command("recognise.service", *words, *export)))
 
 
-@takes("export called")
+@takes("export run called")
 def promote(flags: Flags) -> None:
-    """Make a version of an export and serve it from now on; a service that runs takes it over."""
+    """Make a version of a run or an export and serve it from now on; a service that runs takes it over."""
     _manage("promote", "--name", flags.called, *_export(flags))
 
 
@@ -53,14 +57,24 @@ def _manage(*words: str) -> None:
 
 
 def _export(flags: Flags) -> Sequence[str]:
-    """`--model FOLDER` of the export to serve; nothing without one."""
-    return ("--model", os.path.abspath(os.path.expanduser(flags.export))) if flags.export else ()
+    """`--model FOLDER` of the export to serve; nothing without one. Exports a run that has no export yet."""
+    if flags.export and flags.run:
+        raise UsageError("--model and --run: give one of them")
+    if not flags.run:
+        return ("--model", os.path.abspath(os.path.expanduser(flags.export))) if flags.export else ()
+    run = Path(os.path.abspath(os.path.expanduser(flags.run)))
+    run = run if run.is_dir() else Path("runs", flags.run).absolute()
+    export = run / EXPORT
+    if not export.exists():
+        words = (f"--run={run}", "--to=onnx", f"--out={export}", "--quiet")
+        end_as_the_job_did(_in_foreground(module_command("cluster.export", *words)))
+    return ("--model", str(export))
 
 
 def _in_foreground(command: Sequence[str]) -> int:
-    """Run the service until it ends; an interrupt ends it, and is raised again then. Main thread only."""
+    """Run a process until it ends; an interrupt ends it, and is raised again then. Main thread only."""
     with interruptible():
-        service = subprocess.Popen(
+        child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             env=environment_for_any_folder(),
@@ -68,20 +82,20 @@ def _in_foreground(command: Sequence[str]) -> int:
             preexec_fn=die_with_parent(),
         )
         try:
-            return service.wait()
+            return child.wait()
         finally:
-            if service.poll() is None:
-                service.send_signal(signal.SIGINT)
-                _wait_or_kill(service)
+            if child.poll() is None:
+                child.send_signal(signal.SIGINT)
+                _wait_or_kill(child)
 
 
-def _wait_or_kill(service: "subprocess.Popen[bytes]") -> None:
+def _wait_or_kill(child: "subprocess.Popen[bytes]") -> None:
     """A second interrupt, or too long a wait, kills it."""
     try:
-        service.wait(END_SECONDS)
+        child.wait(END_SECONDS)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        service.kill()
-        service.wait()
+        child.kill()
+        child.wait()
 
 
 SERVICE_ACTIONS = (promote, rollback, list_)

@@ -1,7 +1,6 @@
 """Strategies of wrong requests: each is bytes for one connection."""
 
 import json
-from typing import Any
 
 from hypothesis import strategies as st
 

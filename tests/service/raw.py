@@ -21,14 +21,19 @@ class Answer:
         return found
 
 
-def exchange(port: int, *parts: bytes, seconds: float = 30.0) -> Answer | None:
-    """Send the parts on one connection and read one answer; None where the service closes without one."""
+def exchange(port: int, *parts: bytes, ends: bool = False, seconds: float = 30.0) -> Answer | None:
+    """Send the parts on one connection and read one answer; None where the service closes without one.
+
+    With `ends` the service sees that nothing more comes.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
         except (BrokenPipeError, ConnectionResetError):
             pass  # it answered before it had everything
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
         return read(connection)
 
 

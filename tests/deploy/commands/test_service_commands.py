@@ -59,6 +59,33 @@ def test_a_service_gets_its_port_and_address(tmp_path: Path, fab: Fab, monkeypat
     ]  # fmt: skip
 
 
+def test_a_run_is_exported_once_into_its_own_folder(
+    tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch, played: Played
+) -> None:
+    run = tmp_path / "runs" / "walk"
+    run.mkdir(parents=True)
+
+    def export(command: tuple[str, ...]) -> int:
+        assert command[2:] == ("cluster.export", f"--run={run}", "--to=onnx", f"--out={run / 'export'}", "--quiet")
+        (run / "export").mkdir()
+        return 0
+
+    monkeypatch.setattr(service, "_in_foreground", export)
+    assert fab("service promote --run walk").code == 0
+    assert fab("service promote --run runs/walk").code == 0  # no second export: `export` would fail
+    promoted = ("recognise.service.manage", "promote", "--name", "har", "--model", str(run / "export"))
+    assert played.commands == [promoted, promoted]
+    assert fab("service promote --run walk --model mine").code == 2
+
+
+def test_a_run_that_cannot_be_exported_is_not_served(
+    fab: Fab, monkeypatch: pytest.MonkeyPatch, played: Played
+) -> None:  # fmt: skip
+    monkeypatch.setattr(service, "_in_foreground", lambda _: 2)
+    assert fab("service promote --run nowhere").code == 2
+    assert played.commands == []
+
+
 @pytest.mark.parametrize("port", ["abc", "-1", "65536"])
 def test_another_port_is_one_line(fab: Fab, played: Played, port: str) -> None:
     done = fab(f"serve --port={port}")
