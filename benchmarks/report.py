@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 
@@ -19,12 +19,16 @@ def machine() -> dict[str, Any]:
     except (OSError, StopIteration):
         model = platform.processor()
     package = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
+    try:
+        tensorflow = version(package)
+    except PackageNotFoundError:  # `benchmarks.inference` runs without it
+        tensorflow = None
     return {
         "processor": model,
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "tensorflow": version(package),
+        "tensorflow": tensorflow,
         "load_average": os.getloadavg()[0],
     }
 

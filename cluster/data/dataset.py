@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data.archive import file_digest
+from cluster.data.recordings import FILTERS
 from cluster.errors import DataError
 
 FORMAT_VERSION = 2
@@ -84,6 +85,7 @@ class Dataset:
     standardizes each channel, which is the last axis; where it is false models get them as they are.
     `targets` are classes, int32 of shape () or one at each position, (positions,); labels, uint8 of shape (labels,),
     each 0 or 1; or float32 numbers.
+    `filters` says how the recordings were filtered, `two-way` or `causal`, None where the source does not say.
     `sha256` is over the prepared content, `source_sha256` over the bytes it was made from.
     """
 
@@ -101,6 +103,7 @@ class Dataset:
     task: str = CLASSIFICATION
     weights: Array | None = None
     held_out: HeldOut = NOT_SAID
+    filters: str | None = None
 
     @property
     def rows(self) -> int:
@@ -268,6 +271,7 @@ def open_prepared(folder: Path) -> Dataset:
             task=str(fields["task"]),
             weights=None if fields["weights"] is None else _array(fields["weights"]),
             held_out=_held_out(fields.get("held_out", {})),
+            filters=_filters(fields.get("preparation", {})),
         )
         _refuse_unknown(dataset)
         expected = {array.file: str(fields["files"][array.file]) for array in dataset.arrays}
@@ -280,6 +284,13 @@ def open_prepared(folder: Path) -> Dataset:
 def _held_out(fields: Any) -> HeldOut:
     groups = tuple(str(name) for name in fields.get("groups", ()))
     return HeldOut(str(fields.get("by", "")), groups, str(fields.get("leak", "")), str(fields.get("note", "")))
+
+
+def _filters(preparation: Any) -> str | None:
+    found = preparation.get("filters")
+    if found not in (None, *FILTERS):
+        raise ValueError(f"filters {found!r:.40}")
+    return None if found is None else str(found)
 
 
 def _array(fields: Any) -> Array:

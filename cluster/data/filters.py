@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, signal
 
+from cluster.data.recordings import CAUSAL
+
 SAMPLE_RATE_HZ = 50.0
 NOISE_CUTOFF_HZ = 20.0
 GRAVITY_CUTOFF_HZ = 0.3
@@ -23,9 +25,6 @@ FILTER_ORDER = 3
 
 CHANNELS = tuple(f"{signal_name}_{axis}" for signal_name in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 """Order of the channels: body acceleration (g), angular velocity (rad/s), total acceleration (g), each x, y, z."""
-
-TWO_WAY, CAUSAL = "two-way", "causal"
-DIRECTIONS = (TWO_WAY, CAUSAL)
 
 SHORTEST_RECORDING_STEPS = 32
 """Both filters run forwards and backwards over padded ends, which shorter recordings cannot provide."""
@@ -43,6 +42,11 @@ def nine_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[n
 def causal_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
     """The same channels of a whole recording, filtered forwards only; no step depends on a later one."""
     return CausalFilters().push(acceleration, angular_velocity)
+
+
+def channels_by(direction: str, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+    """The channels of a whole recording, filtered `two-way` or `causal`."""
+    return (causal_channels if direction == CAUSAL else nine_channels)(acceleration, angular_velocity)
 
 
 class CausalFilters:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data.archive import Tree
-from cluster.data.filters import SHORTEST_RECORDING_STEPS, nine_channels
+from cluster.data.filters import SHORTEST_RECORDING_STEPS, channels_by
 from cluster.data.reader import Reader
 from cluster.data.recordings import Cutting, Recordings, Report, check_window, cut
 from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
@@ -56,7 +56,7 @@ def read(tree: Tree, cutting: Cutting, report: Report, *, all_activities: bool =
     train = _training_subjects(tree, recordings)
     pieces: dict[bool, list[tuple[NDArray[np.float32], Segment]]] = {True: [], False: []}
     for done, ((experiment, subject), segments) in enumerate(recordings.items(), start=1):
-        samples = read_recording(tree, experiment, subject)
+        samples = read_recording(tree, experiment, subject, cutting.filters)
         for segment in segments:
             if segment.stop > len(samples):
                 raise DataError(
@@ -101,8 +101,8 @@ def read_segments(tree: Tree, activities: int) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def read_recording(tree: Tree, experiment: int, subject: int) -> NDArray[np.float32]:
-    """Filtered channels, float32 (steps, 9), of one recording."""
+def read_recording(tree: Tree, experiment: int, subject: int, filters: str) -> NDArray[np.float32]:
+    """Channels, float32 (steps, 9), of one recording, filtered `two-way` or `causal`."""
     names = [f"RawData/{sensor}_exp{experiment:02d}_user{subject:02d}.txt" for sensor in ("acc", "gyro")]
     acceleration, angular_velocity = (parse_table(tree.read(name), 3, f"{tree.where}: {name}") for name in names)
     if len(acceleration) != len(angular_velocity):
@@ -115,7 +115,7 @@ def read_recording(tree: Tree, experiment: int, subject: int) -> NDArray[np.floa
             f"{tree.where}: {names[0]}: expected at least {SHORTEST_RECORDING_STEPS} rows, got {len(acceleration)}; "
             f"remove the recording and its labels"
         )
-    return nine_channels(acceleration, angular_velocity)
+    return channels_by(filters, acceleration, angular_velocity)
 
 
 def _recordings(tree: Tree, segments: Sequence[Segment]) -> dict[tuple[int, int], list[Segment]]:
@@ -163,6 +163,6 @@ class Hapt(Reader):
     marker = "RawData/"
     suffix = None
     usual_names = ("HAPT Data Set.zip", "HAPT Data Set")
-    settings = ("window_steps", "window_stride")
+    settings = ("window_steps", "window_stride", "filters")
     wanted = staticmethod(wanted)
     read = staticmethod(read)

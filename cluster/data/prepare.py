@@ -16,7 +16,7 @@ from cluster.data.dataset import MANIFEST, Dataset, open_prepared
 from cluster.data.examples import written
 from cluster.data.npz_windows import DEFAULT_WINDOW_STEPS
 from cluster.data.reader import READERS, open_set
-from cluster.data.recordings import Cutting, Recordings, Report, check, silent
+from cluster.data.recordings import CAUSAL, TWO_WAY, Cutting, Recordings, Report, check, silent
 from cluster.data.source import PREPARED, Source
 from cluster.data.store import SHORT_KEY, Origin, short_name, store
 from cluster.errors import DataError
@@ -49,6 +49,11 @@ def prepare(
         return open_published(source.path, cutting)
     where, report = str(source.path or source.kind), progress or silent
     reader = READERS[source.kind]
+    if cutting.filters == CAUSAL and "filters" not in reader.settings:
+        raise DataError(
+            f"{where}: jobs.train.data.filters: recordings of kind {source.kind} are not filtered here, so {CAUSAL} "
+            f"would change nothing; set {TWO_WAY}, or use the raw HAPT recordings"
+        )
     settings = {setting: _plain(getattr(cutting, setting)) for setting in reader.settings}
     named = source.path is not None and (reader.suffix or not reader.marker)
     name = (source.path.stem or source.kind) if source.path is not None and named else source.kind
@@ -82,6 +87,11 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
     if not isinstance(settings, dict):
         raise DataError(f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again")
     wanted = {field.name: _plain(getattr(cutting, field.name)) for field in fields(cutting)}
+    if cutting.filters == CAUSAL and "filters" not in settings:
+        raise DataError(
+            f"{folder}: does not say that it was prepared with filters {CAUSAL}; prepare and publish the data for this "
+            f"job, or change the job"
+        )
     if not settings and dataset.holds_windows and cutting.window_steps != DEFAULT_WINDOW_STEPS:
         # The source came cut into windows of one length, which no setting chose.
         settings = {"window_steps": dataset.window_steps}

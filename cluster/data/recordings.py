@@ -12,6 +12,10 @@ from cluster.errors import DataError
 NO_SUBJECT = -1
 """The subject of a window whose source names none."""
 
+TWO_WAY, CAUSAL = "two-way", "causal"
+FILTERS = (TWO_WAY, CAUSAL)
+"""How recordings are filtered: forwards and backwards, or forwards only, as a live stream has to be."""
+
 Report = Callable[[str, int, int], None]
 """Reports progress: the stage (`hashing`, `reading`, `writing`), the completed part and the total."""
 
@@ -44,7 +48,7 @@ class Cutting:
     and width in pixels, None for those that the images have; image_channels: 3 for RGB, 1 for grey; clip_seconds:
     length of a sound, None for that of the longest; columns: of a table; groups: whether `user` or `device` is the
     group of a window; split: whether the test gets whole `groups` or `random` windows; null_class: whether readings
-    without an activity are a class.
+    without an activity are a class; filters: `two-way` or `causal`, see cluster/data/filters.py.
     """
 
     window_steps: int
@@ -57,6 +61,7 @@ class Cutting:
     groups: str = "user"
     split: str = "groups"
     null_class: bool = True
+    filters: str = TWO_WAY
 
     @classmethod
     def of(cls, window_steps: int, window_stride: int, seed: int, options: Mapping[str, Any]) -> "Cutting":

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from cluster.data.filters import SAMPLE_RATE_HZ, nine_channels
+from cluster.data.filters import SAMPLE_RATE_HZ, channels_by
 from cluster.data.reader import Reader
 from cluster.data.recordings import Cutting, Recordings, Report, check_window, cut
 from cluster.errors import DataError
@@ -88,7 +88,8 @@ def read(opened: None, cutting: Cutting, report: Report) -> Recordings:
         person = person_of(random, ACTIVITIES)
         for index, activity in enumerate(ACTIVITIES):
             for _ in range(BOUTS):
-                pieces.append(cut(_bout(person, activity, person.leans[index], random), cutting))
+                readings = _bout(person, activity, person.leans[index], random)
+                pieces.append(cut(channels_by(cutting.filters, *readings), cutting))
         report("reading", subject, people)
     windows_per_bout = len(pieces[0])
     windows_per_person = windows_per_bout * BOUTS * len(ACTIVITIES)
@@ -114,14 +115,17 @@ def person_of(random: np.random.Generator, activities: Sequence[Activity]) -> Pe
     )
 
 
-def _bout(person: Person, activity: Activity, lean: float, random: np.random.Generator) -> NDArray[np.float32]:
-    """Channels, float32 (BOUT_STEPS, 9): x up, y to the left and z forward of the wearer, turned by lean and phone."""
+def _bout(person: Person, activity: Activity, lean: float, random: np.random.Generator) -> tuple[Samples, Samples]:
+    """Acceleration in g and rotation in rad/s, each (BOUT_STEPS, 3), with noise.
+
+    x is up, y to the left and z forward of the wearer, turned by lean and phone.
+    """
     acceleration, angular_velocity = movement(person, activity, random)
     acceleration[:, 0] += 1.0
     trunk = Rotation.from_euler("y", lean + random.normal(0, 5), degrees=True)
     put_back = Rotation.from_rotvec(np.radians(random.normal(0, 3, size=3)))
     turned = put_back * person.phone * trunk
-    return nine_channels(
+    return (
         turned.apply(acceleration) + random.normal(0, ACCELERATION_NOISE, size=acceleration.shape),
         turned.apply(angular_velocity) + random.normal(0, ANGULAR_NOISE, size=acceleration.shape),
     )
@@ -174,5 +178,5 @@ class Synthetic(Reader):
     marker = None
     suffix = None
     usual_names = ()
-    settings = ("window_steps", "window_stride", "seed")
+    settings = ("window_steps", "window_stride", "seed", "filters")
     read = staticmethod(read)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cluster.data.archive import Tree
 from cluster.data.filters import CHANNELS
 from cluster.data.reader import Reader
-from cluster.data.recordings import Cutting, Recordings, Report
+from cluster.data.recordings import TWO_WAY, Cutting, Recordings, Report
 from cluster.data.table import ACTIVITIES, activity_labels, lines_of_rows, parse_integers, parse_table
 from cluster.errors import DataError
 
@@ -39,6 +39,11 @@ def read(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
         raise DataError(
             f"{tree.where}: window_steps: this set comes cut into windows of {WINDOW_STEPS} steps, got "
             f"{cutting.window_steps}; use {WINDOW_STEPS}, or the raw HAPT recordings, which can be cut to any length"
+        )
+    if cutting.filters != TWO_WAY:
+        raise DataError(
+            f"{tree.where}: filters: this set comes filtered {TWO_WAY}, got {cutting.filters}; use {TWO_WAY}, or the "
+            f"raw HAPT recordings"
         )
     labels = activity_labels(tree)
     sets = [_read_set(tree, part, len(labels), report) for part in SETS]
@@ -97,6 +102,6 @@ class UciHar(Reader):
     marker = "train/Inertial Signals/"
     suffix = None
     usual_names = ("UCI HAR Dataset.zip", "UCI HAR Dataset")
-    settings = ("window_steps", "window_stride")
+    settings = ("window_steps", "window_stride", "filters")
     wanted = staticmethod(wanted)
     read = staticmethod(read)

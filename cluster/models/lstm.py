@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from cluster.models.kernels import for_xla
+from cluster.models.kernels import for_xla, other_lstm
 from cluster.models.xla_lstm import xla_lstm
 
 Operands = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
@@ -165,4 +165,5 @@ def lstm(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, *, backward: boo
     run = block_lstm if kernel.shape.num_elements() <= BLOCK_LIMIT else split_gradient_lstm
     if for_xla():
         run = xla_lstm
+    run = other_lstm() or run
     return tf.reverse(run(tf.reverse(inputs, [0]), kernel, bias), [0]) if backward else run(inputs, kernel, bias)

@@ -90,10 +90,10 @@ def _of_signals(signals: Any) -> Iterator[Any]:
     yield tf.reduce_min(signals, 1)
     yield tf.reduce_mean(tf.square(signals), 1)
     spectrum = _log_spectrum(centred)
-    for begin, end in _bands(steps):
+    for begin, end in bands(steps):
         yield tf.reduce_mean(spectrum[:, begin:end], 1)
     yield tf.reduce_max(spectrum[:, 1:], 1)
-    for lag in _lags(steps):
+    for lag in lags(steps):
         together = tf.reduce_mean(centred[:, lag:] * centred[:, :-lag], 1)
         yield together / (variance + SMALL)
 
@@ -104,20 +104,20 @@ def _log_spectrum(centred: Any) -> Any:
     stretches, bins = centred.shape[1] // stretch, stretch // 2 + 1
     cut = tf.reshape(centred[:, : stretches * stretch], [-1, stretch, centred.shape[2]])
     rows = tf.reshape(tf.transpose(cut, [0, 2, 1]), [-1, stretch])
-    waves = tf.matmul(rows, tf.constant(_waves(stretch, bins)))
-    power = tf.square(waves[:, :bins]) + tf.square(waves[:, bins:])
+    turns = tf.matmul(rows, tf.constant(waves(stretch, bins)))
+    power = tf.square(turns[:, :bins]) + tf.square(turns[:, bins:])
     power = tf.reduce_mean(tf.reshape(power, [-1, stretches, centred.shape[2], bins]), 1)
     return tf.transpose(tf.math.log1p(power), [0, 2, 1])
 
 
-def _waves(steps: int, bins: int) -> Any:
+def waves(steps: int, bins: int) -> Any:
     """Float32 (steps, 2 * bins): cosines, then sines, of whole periods in `steps`."""
     turns = np.outer(np.arange(steps), np.arange(bins)) % steps
     angles = 2.0 * np.pi * turns / steps
     return np.concatenate([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
 
 
-def _bands(steps: int) -> list[tuple[int, int]]:
+def bands(steps: int) -> list[tuple[int, int]]:
     """Begin and end of each band, as bins of a window of `steps`; bands narrower than a bin fall together."""
     stretch = min(steps, LONGEST_SPECTRUM)
     bins, scale = stretch // 2 + 1, stretch / REFERENCE_STEPS
@@ -125,7 +125,7 @@ def _bands(steps: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(borders))
 
 
-def _lags(steps: int) -> list[int]:
+def lags(steps: int) -> list[int]:
     """Steps that a signal of `steps` is moved by, each once."""
     scale = max(1.0, steps / REFERENCE_STEPS)
     return sorted({round(lag * scale) for lag in LAGS if round(lag * scale) < steps // 2 + 1})
@@ -133,7 +133,7 @@ def _lags(steps: int) -> list[int]:
 
 def _count_of(steps: int) -> int:
     """Statistics of one signal."""
-    return 7 + len(_bands(steps)) + len(_lags(steps))
+    return 7 + len(bands(steps)) + len(lags(steps))
 
 
 def _correlation(first: Any, second: Any) -> Any:

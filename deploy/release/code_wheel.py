@@ -41,7 +41,7 @@ def uv_executable() -> Path:
 
 NAME = "pscluster"
 REQUIRES_PYTHON = ">=3.11,<3.14"
-PACKAGES = ("cluster", "deploy", "ps_node", "pscluster", "worker_node")
+PACKAGES = ("cluster", "deploy", "ps_node", "pscluster", "recognise", "worker_node")
 _VERSION = re.compile(r'^__version__ = "([0-9.]+)"$', re.MULTILINE)
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*~", "*.orig", "*.rej", "#*#")
 

@@ -17,7 +17,7 @@ from cluster.jobs.roles import MOST_LINES, role_metrics
 from deploy.jobs.node_job.role_restart import RestartPatience, restart_roles
 from tests.server.processes import HANG_SECONDS, PROJECT, free_ports
 
-PRODUCT = ("cluster", "deploy", "ps_node", "worker_node")
+PRODUCT = ("cluster", "deploy", "ps_node", "recognise", "worker_node")
 OTHER_CLIENTS = re.compile(r"urllib\.(request|error)|http\.client|HTTPConnection|urlopen|import (requests|httpx)")
 OTHER_SUPERVISOR_CLIENTS = re.compile(r"""json\.dumps\(\{["']verb""")
 Play = Callable[[socket.socket, threading.Event], None]

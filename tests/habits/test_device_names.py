@@ -7,7 +7,7 @@ import ast
 
 from tests.habits.leaks import PROJECT
 
-PRODUCT = ("cluster", "deploy", "ps_node", "worker_node")
+PRODUCT = ("cluster", "deploy", "ps_node", "recognise", "worker_node")
 
 
 def short_names(source: str) -> list[str]:

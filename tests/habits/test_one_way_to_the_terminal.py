@@ -8,7 +8,7 @@ import pytest
 
 from deploy.common.project import ROOT
 
-ROOMS = ("cluster", "deploy", "ps_node", "worker_node")
+ROOMS = ("cluster", "deploy", "ps_node", "recognise", "worker_node")
 TERMINAL, SCREEN = Path("cluster/logs/terminal.py"), Path("cluster/logs/screen.py")
 OF_RICH = {"rich.console.Console", "rich.text.Text", "rich.markup", "rich.status", "rich.print", "rich.prompt"}
 ON_A_NODE = Path("deploy/rooted")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.habits.leaks import PROJECT
 
-PRODUCT = ("cluster", "deploy", "ps_node", "worker_node")
+PRODUCT = ("cluster", "deploy", "ps_node", "recognise", "worker_node")
 OWNER = "cluster/engine/runtime.py"
 
 

@@ -1,0 +1,138 @@
+"""One window at a time through exports of one run, in turn: milliseconds, memory, size, and how logits differ.
+
+`python -m benchmarks.inference EXPORT... [--run RUN]` runs on any node. Each export answers in a process of its own, in
+the runtime of its format; with `--run`, and where TensorFlow is installed, TensorFlow's traced function of the same run
+answers beside them. Every round asks each of them for some windows, so that other work of the machine meets them all.
+"""
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.asking import Asked
+from benchmarks.report import arguments, publish
+from cluster.errors import UsageError
+from cluster.exported import Description, read
+
+DEADLINE_SECONDS = 300.0
+TENSORFLOW = "tensorflow"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One process to be asked; `description` is that of its export, of TensorFlow's first."""
+
+    name: str
+    command: tuple[str, ...]
+    description: Description
+
+
+def contestants(exports: Sequence[Path], run: Path | None, threads: int) -> list[Contestant]:
+    """All that take part. Raises UsageError for exports of different inputs or runs, which no ratio compares."""
+    described = {folder: read(folder) for folder in exports}
+    first = described[exports[0]]
+    for folder, each in described.items():
+        if (each.input.shape, each.run.parameters_sha256) != (first.input.shape, first.run.parameters_sha256):
+            raise UsageError(f"{folder}: expected an export of {first.run.folder} as the first, got {each.run.folder}")
+    python = (sys.executable, "-m")
+    found = [
+        Contestant(_named(folder, each), (*python, "benchmarks.inference.in_runtime", str(folder), str(threads)), each)
+        for folder, each in described.items()
+    ]
+    if run is not None:
+        if not _has_tensorflow():
+            print("tensorflow is not installed: the exports run without it", file=sys.stderr)
+        else:
+            words = ("benchmarks.inference.in_tensorflow", str(exports[0]), str(run), str(threads))
+            found.append(Contestant(TENSORFLOW, (*python, *words), first))
+    return found
+
+
+def _has_tensorflow() -> bool:
+    try:
+        return find_spec("tensorflow") is not None
+    except ImportError:
+        return False
+
+
+def _named(folder: Path, description: Description) -> str:
+    return f"{description.format} {description.quantized or 'float32'} ({folder.name})"
+
+
+def measured(asked: Sequence[Contestant], rounds: int, windows: int) -> list[dict[str, Any]]:
+    """A row for each contestant. Raises NoAnswerError when one of them ends or hangs."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(Asked(each.name, each.command, DEADLINE_SECONDS)) for each in asked]
+        facts = [process.ask({"open": True}) for process in processes]
+        for process in processes:
+            process.ask({"windows": windows})  # warm-up
+        times: list[list[list[float]]] = [[] for _ in asked]
+        for turn in range(rounds):
+            order = range(len(processes)) if turn % 2 == 0 else range(len(processes) - 1, -1, -1)
+            for place in order:
+                times[place].append(processes[place].ask({"windows": windows})["milliseconds"])
+    reference = np.array(facts[-1]["logits"] if asked[-1].name == TENSORFLOW else facts[0]["logits"])
+    return [_row(each, fact, found, reference) for each, fact, found in zip(asked, facts, times, strict=True)]
+
+
+def _row(
+    contestant: Contestant, facts: Mapping[str, Any], times: list[list[float]], reference: np.ndarray
+) -> dict[str, Any]:
+    every = [value for values in times for value in values]
+    logits = np.array(facts["logits"])
+    is_export = contestant.name != TENSORFLOW
+    return {
+        "name": contestant.name,
+        "runtime": facts["runtime"],
+        "quantized": contestant.description.quantized if is_export else None,
+        "bytes": contestant.description.bytes if is_export else None,
+        "median_ms": statistics.median(every),
+        "p99_ms": float(np.quantile(every, 0.99)),
+        "windows": len(every),
+        "process_mb": facts["process_mb"],
+        "model_and_runtime_mb": facts["model_and_runtime_mb"],
+        "first_answer_seconds": facts["first_answer_seconds"],
+        "greatest_difference": float(np.abs(logits - reference).max()),
+        "same_labels": float((logits.argmax(1) == reference.argmax(1)).mean()),
+        "round_medians_ms": [statistics.median(values) for values in times],
+    }
+
+
+def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How many times as long each contestant takes as the first: the median of the rounds' ratios."""
+    first = rows[0]["round_medians_ms"]
+    over = {
+        row["name"]: statistics.median(one / other for one, other in zip(row["round_medians_ms"], first, strict=True))
+        for row in rows[1:]
+    }
+    return {"first": rows[0]["name"], "over_first": over}
+
+
+def main() -> int:
+    """Measure, and print the object."""
+    parser = arguments("inference", "One window through exports of a run, in turn.")
+    parser.add_argument("exports", nargs="+", type=Path, metavar="EXPORT", help="folders that `fab export` wrote")
+    parser.add_argument("--run", type=Path, help="their run's folder: TensorFlow's traced function beside them")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--windows", type=int, default=40, help="of one round")
+    given = parser.parse_args()
+    try:
+        asked = contestants([folder.absolute() for folder in given.exports], given.run, given.threads)
+    except UsageError as problem:
+        print(problem, file=sys.stderr)
+        return int(problem.exit_code)
+    rows = measured(asked, 3 if given.quick else given.rounds, given.windows)
+    publish("inference", rows, {**summarize(rows), "threads": given.threads}, as_json=given.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""`python -m cluster.export --run FOLDER --to FORMAT --out FOLDER`: a trained run as a file for other runtimes.
+
+For `fab export`, which knows no TensorFlow.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.apps.copy import kept
+from cluster.apps.environments import continue_in, local_environments
+from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.export.trained_run import folder_of, read_result
+from cluster.export.wish import Wish, checked
+from cluster.exported.description import NAME
+from cluster.logs.bars import bar
+from cluster.logs.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from cluster.exported.description import Description
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Export; the last line says what was written. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m cluster.export", description=__doc__)
+    parser.add_argument("--run", required=True, help="folder of a finished training, or its name below ./runs")
+    parser.add_argument("--to", required=True, help="onnx, litert, savedmodel or keras")
+    parser.add_argument("--out", required=True, help="the folder to make")
+    parser.add_argument("--quantize", help="dynamic: weights as int8")
+    parser.add_argument("--data", help="the run's recordings, where they lie elsewhere now")
+    parser.add_argument("--json", action="store_true", help="export.json itself on standard output")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    given = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        description = _exported(given, words)
+    except ClusterError as problem:
+        say(problem, error=True)
+        return int(problem.exit_code)
+    except KeyboardInterrupt:
+        return ExitCode.CANCELLED
+    _show(description, Path(given.out), as_json=given.json)
+    return ExitCode.DONE
+
+
+def _exported(given: argparse.Namespace, words: Sequence[str]) -> "Description":
+    if given.quantize not in (None, "dynamic"):
+        raise UsageError(f"--quantize: expected dynamic, or no --quantize, got {given.quantize!r:.80}")
+    wish = Wish(given.to, given.quantize is not None, Path(os.path.abspath(given.out)))
+    checked(wish)
+    trained = read_result(folder_of(given.run))
+    app = kept(trained.folder)
+    if app is not None and app.environment:
+        continue_in(local_environments(), app.environment, ["cluster.export", *words])
+    # TensorFlow takes seconds to import: not before what can be refused without it is.
+    from cluster.engine.environment import loading_quietly
+
+    with loading_quietly():
+        from cluster.export.examples import examples_of, read_model
+        from cluster.export.export import export
+        from cluster.export.graph import one_thread
+    one_thread()
+    model = read_model(trained)
+    with bar(quiet=given.quiet) as report:
+        examples = examples_of(trained, model, given.data, report)
+        return export(wish, trained, model, examples, report)
+
+
+def _show(description: "Description", out: Path, *, as_json: bool) -> None:
+    if as_json:
+        say_json({**asdict(description), "path": str(out)})
+        return
+    check, timing = description.check, description.timing
+    same = "" if check.same_labels is None else f", {check.same_labels:.2%} of the labels the same"
+    say(
+        f"checked: {check.windows:,} test windows, logits within {check.greatest_difference:.2g} of TensorFlow's"
+        f"{same}; one window {timing.median_ms:.2f} ms, p99 {timing.p99_ms:.2f} ms on one thread"
+    )
+    if description.data.licence:
+        say(f"data: {description.data.licence}")
+    say(f"export: {out / description.file} ({description.bytes:,} bytes), {NAME}")
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # TensorFlow's threads have nothing left to do

@@ -1,0 +1,9 @@
+"""The formats of `fab export`, one module each: how a model is written, and how what was written answers."""
+
+EXTENSIONS = {
+    "onnx": "onnx_file:OnnxFile",
+    "litert": "litert_file:LiteRtFile",
+    "savedmodel": "saved_model:SavedModel",
+    "keras": "keras_file:KerasFile",
+}
+"""By the name a person types: module and class, in the order of the tables."""

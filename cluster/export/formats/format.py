@@ -1,0 +1,59 @@
+"""What every format of an export is."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from cluster.errors import ClusterError
+from cluster.export.graph import INPUT, Answers
+from cluster.export.networks.writing import NETWORKS, Layers
+from cluster.export.writer import Tensor, Writer
+from cluster.exported.description import Description
+from cluster.models.network import BuiltIn
+from cluster.registry import Registry
+
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
+
+
+class ExportRefused(ClusterError):
+    """A model cannot become this format, or answers otherwise than TensorFlow."""
+
+
+class Format(ABC):
+    """Writes a model as one file or folder, and opens it for the comparison with TensorFlow."""
+
+    name: ClassVar[str]
+    quantizable: ClassVar[bool]
+    """Whether `--quantize dynamic` has a meaning."""
+    packages: ClassVar[dict[str, str]]
+    """Optional packages by the module that is imported: what pip calls them."""
+
+    @staticmethod
+    @abstractmethod
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
+        """Write the model at `path`. Raises ExportRefused."""
+
+    @staticmethod
+    @abstractmethod
+    def opened(path: Path, description: Description) -> Answers:
+        """What was written at `path`, as a function of raw windows, with one thread."""
+
+
+FORMATS: Registry[Format] = Registry("format", "cluster.export.formats", Format)  # type: ignore[type-abstract]
+
+
+def written(writer: Writer, model: "StoredModel") -> Tensor:
+    """The logits of a built-in network, written from the raw windows on. Raises UsageError for one without a module."""
+    network, standardization = model.network, model.standardization
+    assert isinstance(network, BuiltIn)
+    centred = writer.each("subtract", writer.windows, standardization.mean)
+    windows = writer.each("divide", centred, standardization.deviation)
+    layers = Layers(writer, network.layout.unpack(model.vector))
+    return NETWORKS[network.name].logits(layers, network, windows)
+
+
+def of_shape(model: "StoredModel") -> tuple[str, int, int]:
+    """What a writer is made with: the name of the input, steps and channels."""
+    problem = model.network.problem
+    return INPUT, problem.window_steps, problem.channels

@@ -1,0 +1,68 @@
+"""`model.keras`: layers and operations of Keras alone, so that `keras.models.load_model` opens it without pscluster."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.errors import UsageError, reason_of
+from cluster.export.formats.format import ExportRefused, Format, of_shape, written
+from cluster.export.graph import INPUT, OUTPUT, Answers
+from cluster.exported.description import Description
+from cluster.lazy import tf
+from cluster.models.network import BuiltIn
+
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
+
+
+class KerasFile(Format):
+    """See the module."""
+
+    name = "keras"
+    quantizable = False
+    packages = {}  # noqa: RUF012  the registry asks for a plain fact
+
+    @staticmethod
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
+        """See Format."""
+        del quantized
+        made = keras_model(model)
+        try:
+            made.save(path)
+        except OSError:
+            raise
+        except Exception as problem:  # whatever a layer of an app raises where it says how it is made
+            raise ExportRefused(
+                f"--to keras: the app's model cannot be written ({reason_of(problem):.200}): give its classes "
+                "get_config() and @keras.saving.register_keras_serializable()"
+            ) from None
+
+    @staticmethod
+    def opened(path: Path, description: Description) -> Answers:
+        """See Format."""
+        import keras
+
+        loaded = keras.models.load_model(path, compile=False)
+        traced = tf.function(lambda windows: loaded(windows, training=False), autograph=False)
+        return lambda windows: traced(tf.constant(windows))
+
+
+def keras_model(model: "StoredModel") -> Any:
+    """The model as a `keras.Model` of raw windows. Raises UsageError for an app without Keras."""
+    import keras
+
+    from cluster.apps.keras_network import KerasNetwork
+    from cluster.export.keras_writer import KerasWriter
+
+    network = model.network
+    if isinstance(network, BuiltIn):
+        writer = KerasWriter(*of_shape(model))
+        return writer.model(written(writer, model), OUTPUT)
+    if not isinstance(network, KerasNetwork):
+        raise UsageError("--to keras: the app's model is no Keras model: use --to savedmodel")
+    problem, standardization = network.problem, model.standardization
+    inputs = keras.Input(problem.input_shape, dtype=problem.input_dtype, name=INPUT)
+    found = inputs
+    if len(standardization.mean):
+        found = keras.ops.divide(keras.ops.subtract(found, standardization.mean), standardization.deviation)
+    answer = network.filled(model.vector)(found)
+    return keras.Model(inputs, keras.layers.Identity(name=OUTPUT)(answer), name="pscluster")

@@ -1,0 +1,46 @@
+"""`saved_model/`: the traced function with constants, for TensorFlow and what serves its format."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.export.formats.format import Format
+from cluster.export.graph import INPUT, OUTPUT, Answers, answering
+from cluster.exported.description import Description
+from cluster.lazy import tf
+
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
+
+SIGNATURE = "serving_default"
+
+
+class SavedModel(Format):
+    """See the module."""
+
+    name = "savedmodel"
+    quantizable = False
+    packages = {}  # noqa: RUF012  the registry asks for a plain fact
+
+    @staticmethod
+    def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
+        """See Format."""
+        del quantized
+        problem, answer, module = model.network.problem, answering(model), tf.Module()
+
+        def named(windows: Any) -> dict[str, Any]:
+            return {OUTPUT: answer(windows)}
+
+        spec = tf.TensorSpec((None, *problem.input_shape), problem.input_dtype, INPUT)
+        module.serve = tf.function(named, autograph=False, input_signature=[spec])
+        tf.saved_model.save(module, str(path), {SIGNATURE: module.serve.get_concrete_function()})
+
+    @staticmethod
+    def opened(path: Path, description: Description) -> Answers:
+        """See Format."""
+        loaded = tf.saved_model.load(str(path))
+        signature = loaded.signatures[SIGNATURE]
+
+        def answers(windows: Any, _kept: Any = loaded) -> Any:
+            return signature(**{INPUT: tf.constant(windows)})[OUTPUT]
+
+        return answers

@@ -1,0 +1,20 @@
+"""`spectral` as it is exported."""
+
+from cluster.export.networks.statistics import standardized_statistics
+from cluster.export.networks.writing import Layers, WrittenNetwork
+from cluster.export.writer import Tensor
+from cluster.models.network import BuiltIn
+
+
+class Spectral(WrittenNetwork):
+    """See `cluster.models.spectral`."""
+
+    name = "spectral"
+
+    @staticmethod
+    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+        """See WrittenNetwork."""
+        found = standardized_statistics(layers, network.problem, "statistics", windows)
+        if network.config.hidden:
+            found = layers.dense_relu("hidden", found)
+        return layers.dense("head", found)

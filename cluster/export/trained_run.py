@@ -1,0 +1,81 @@
+"""A finished run as its folder says: what was trained, how, on what. Without TensorFlow."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from cluster.errors import UsageError, reason_of
+from cluster.exported.files import read_bytes
+
+RESULT, MODEL, CONFIGURATION = "result.json", "model", "model.json"
+LARGEST_RESULT_BYTES = 64 << 20
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What `result.json` of a finished run says."""
+
+    folder: Path
+    job: str
+    seed: int
+    window_steps: int
+    window_stride: int
+    options: Mapping[str, Any]
+    """What readers know besides windows, by name."""
+    named: str | None
+    """The recordings that the job named."""
+    source: str
+    """Where they lay; `synthetic` for invented ones."""
+
+
+def folder_of(named: str) -> Path:
+    """The folder of a run, or its name below ./runs. Raises UsageError if there is none."""
+    for place in (Path(named), Path(RUNS, named)):
+        if named and place.is_dir():
+            return place.resolve()
+    raise UsageError(f"--run: expected the folder of a run, or its name below ./{RUNS}, found no {named!r:.200}")
+
+
+def read_result(folder: Path) -> Trained:
+    """What the run says of itself. Raises UsageError for one that is not finished, or has no model."""
+    path = folder / RESULT
+    try:
+        found = json.loads(read_bytes(path, LARGEST_RESULT_BYTES))
+        job, status = str(found["job"]), str(found["status"])
+        if status != "done":
+            raise UsageError(f"{folder}: expected a finished run, got one that is {status}: resume it first")
+        if not (folder / MODEL / CONFIGURATION).exists():
+            raise UsageError(f"{folder}: a run of {job} without a model: export a training, `fab job train` leaves one")
+        return _trained(folder, job, found)
+    except FileNotFoundError:
+        raise UsageError(f"{folder}: expected a finished run, found no {RESULT} in it: resume it first") from None
+    except (OSError, ValueError, KeyError, TypeError, ValidationError, RecursionError) as problem:
+        raise UsageError(
+            f"{path}: expected the result of a training, got {reason_of(problem)}: name another run with --run"
+        ) from None
+
+
+_TRAINED: TypeAdapter[Trained] = TypeAdapter(Trained)
+
+
+def _trained(folder: Path, job: str, found: Any) -> Trained:
+    settings = found["settings"]
+    options = dict(settings["data"])
+    named, steps, stride = (options.pop(key) for key in ("source", "window_steps", "window_stride"))
+    return _TRAINED.validate_python(
+        {
+            "folder": folder,
+            "job": job,
+            "seed": settings["seed"],
+            "window_steps": steps,
+            "window_stride": stride,
+            "options": options,
+            "named": named,
+            "source": found["dataset"]["source"],
+        }
+    )

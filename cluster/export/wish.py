@@ -1,0 +1,53 @@
+"""What a person asked for, refused in one line where it cannot be: before TensorFlow is loaded."""
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from cluster.errors import UsageError
+from cluster.export.formats.format import FORMATS, Format
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asked for."""
+
+    to: str
+    quantized: bool
+    out: Path
+
+
+def checked(wish: Wish) -> type[Format]:
+    """The format. Raises UsageError for what cannot be written, before anything is loaded."""
+    found = FORMATS[wish.to]
+    if wish.quantized and not found.quantizable:
+        able = " or ".join(name for name, each in FORMATS.items() if each.quantizable)
+        raise UsageError(f"--quantize: expected --to {able}, got --to {wish.to}, which keeps float32")
+    missing = [package for module, package in found.packages.items() if not _is_there(module)]
+    if missing:
+        raise UsageError(
+            f"--to {wish.to}: needs the packages {', '.join(missing)}: install them with `pip install "
+            f"{' '.join(missing)}`, or all of them with `pip install 'pscluster[export]'`"
+        )
+    refuse_taken(wish.out)
+    return found
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def refuse_taken(out: Path) -> None:
+    """Raises UsageError unless `out` is free: not there, or an empty folder."""
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise UsageError(f"--out: expected a new folder, got {out}, which is something else: name another one")
+    if out.is_dir() and any(out.iterdir()):
+        raise UsageError(f"--out: expected a new or an empty folder, {out} holds something: name another one")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out: expected a folder in one that is there, found no {out.parent}: make it first")
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--out: {out.parent}: cannot be written: make it writable, or name another folder")
