@@ -55,7 +55,7 @@ class Application:
         model = "/v2/models/{model}"
         version = model + "/versions/{version}"
         both = [(model, ""), (version, "")]
-        return Starlette(
+        made = Starlette(
             routes=[
                 Route("/v2", self._server),
                 Route("/v2/health/live", self._health),
@@ -67,6 +67,8 @@ class Application:
             ],
             exception_handlers={RefusedError: _refused, HTTPException: _http, Exception: self._broken},
         )
+        made.router.redirect_slashes = False  # a redirect would repeat the Host that a client made up
+        return made
 
     async def _server(self, _request: Request) -> Response:
         return JSONResponse({"name": SERVER, "version": __version__, "extensions": list(EXTENSIONS)})
