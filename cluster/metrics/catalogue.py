@@ -13,8 +13,8 @@ LABELS = ("role", "task")
 """Labels of every metric."""
 
 Kind = Literal["gauge", "counter", "histogram"]
-Exporter = Literal["every process", "every job", "training", "pi", "program", "sweep"]
-"""Which process exports it: all of them, or the coordinator while such a job runs."""
+Exporter = Literal["every process", "every job", "training", "pi", "program", "sweep", "service"]
+"""Which process exports it: all of them, the coordinator while such a job runs, or a service by itself."""
 
 UNITS = ("seconds", "bytes", "celsius", "ratio")
 """Base units. A name ends in one (before `_total`); a metric whose name ends in none counts things."""
@@ -233,7 +233,26 @@ _SWEEP = (
                  where="once a run has a speed"),
 )  # fmt: skip
 
-CATALOGUE: tuple[Metric, ...] = (*_EVERY_PROCESS, *_EVERY_JOB, *_TRAINING, *_PI, *_PROGRAM, *_SWEEP)
+_service_gauge = partial(Metric, kind="gauge", exporter="service")
+_service_counter = partial(Metric, kind="counter", exporter="service")
+_service_histogram = partial(Metric, kind="histogram", exporter="service")
+
+CODES = ("200", "400", "401", "403", "404", "405", "408", "413", "415", "421", "500", "503", "504")
+LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+_SERVICE = (
+    _service_counter("service_requests_total", labels={"code": CODES}, help="Requests answered, by HTTP status"),
+    _service_histogram("service_request_seconds", buckets=LATENCY_BUCKETS,
+                       help="Time of a request for an inference, from its head to its answer, refused ones included"),
+    _service_histogram("service_batch_windows", buckets=BATCH_BUCKETS, help="Windows computed together"),
+    _service_gauge("service_waiting_windows", help="Windows that no thread computes yet"),
+    _service_gauge("service_model_version", help="Number of the version that is served"),
+    _service_counter("service_takeovers_total", labels={"result": ("taken", "refused")},
+                     help="Promotions and rollbacks that this service took over, or refused"),
+)  # fmt: skip
+
+CATALOGUE: tuple[Metric, ...] = (*_EVERY_PROCESS, *_EVERY_JOB, *_TRAINING, *_PI, *_PROGRAM, *_SWEEP, *_SERVICE)
 
 _BY_NAME = {entry.name: entry for entry in CATALOGUE}
 

@@ -22,6 +22,11 @@ TITLES: dict[Exporter, tuple[str, str]] = {
     "pi": ("Pi", "The coordinator, while `pi` runs."),
     "program": ("Program", "The coordinator, while `run` runs a program: `member` is `chief` or e.g. `worker:1`."),
     "sweep": ("Sweep", "The coordinator, while `sweep` runs; each run of a sweep by itself exports nothing."),
+    "service": (
+        "Service",
+        'A [service](service.md) on its own port, behind its token, with `role="service"` and `task="0"`. No '
+        "Prometheus of a cluster asks it by itself.",
+    ),
 }
 
 

@@ -7,6 +7,7 @@ short (2,048 lines of log a second).
 import asyncio
 import socket
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import uvicorn
@@ -25,14 +26,27 @@ ANSWER_SECONDS = 30.0
 SWEEP_SECONDS = 0.5
 
 
-class _Connection(H11Protocol):
+@dataclass(frozen=True)
+class Patience:
+    """How long a connection may take, in seconds."""
+
+    request: float = REQUEST_SECONDS
+    answer: float = ANSWER_SECONDS
+    between: float = REQUEST_SECONDS
+    """From an answer to the first byte of the next request."""
+
+
+USUAL = Patience()
+
+
+class Connection(H11Protocol):
     """uvicorn's, with what `Entrance` has to know of it."""
 
-    def __init__(self, lost: Callable[["_Connection"], None], since: float, **given: Any) -> None:
+    def __init__(self, lost: Callable[["Connection"], None], since: float, **given: Any) -> None:
         super().__init__(**given)
         self._lost = lost
         self.since = since
-        self.seen: tuple[bool, object] = (True, None)
+        self.seen: tuple[bool, bool, object] = (True, False, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""
@@ -50,14 +64,29 @@ class _Connection(H11Protocol):
         cycle = cast(RequestResponseCycle | None, self.cycle)  # before the first request there is none
         return cycle is None or cycle.response_complete
 
+    @property
+    def kept(self) -> bool:
+        """Whether it has had an answer and no byte of another request."""
+        return (
+            cast(RequestResponseCycle | None, self.cycle) is not None and self.idle and not self.conn.trailing_data[0]
+        )
+
 
 class Entrance:
     """Accepts for a uvicorn server that listens nowhere itself, within one event loop."""
 
-    def __init__(self, door: Door, server: uvicorn.Server, endless: str) -> None:
-        """`endless` is the path whose answers have no end."""
-        self._door, self._server, self._endless = door, server, endless
-        self._connections: set[_Connection] = set()
+    def __init__(
+        self,
+        door: Door,
+        server: uvicorn.Server,
+        endless: str,
+        patience: Patience = USUAL,
+        protocol: type[Connection] = Connection,
+    ) -> None:
+        """`endless` is the path whose answers have no end; `protocol` makes the connections."""
+        self._protocol = protocol
+        self._door, self._server, self._endless, self._patience = door, server, endless, patience
+        self._connections: set[Connection] = set()
         self._opening: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(door.listener, self._accept)
@@ -92,7 +121,7 @@ class Entrance:
             yield accepted
 
     def _take(self, accepted: socket.socket) -> None:
-        connection = _Connection(
+        connection = self._protocol(
             self._connections.discard, self._loop.time(), config=self._server.config,
             server_state=self._server.server_state, app_state={}, _loop=self._loop,
         )  # fmt: skip
@@ -101,7 +130,7 @@ class Entrance:
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
-    async def _open(self, connection: _Connection, accepted: socket.socket) -> None:
+    async def _open(self, connection: Connection, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, accepted)
         except OSError:  # it has gone already
@@ -116,18 +145,19 @@ class Entrance:
         self._end(min(idle, key=lambda one: one.since))
         return True
 
-    def _end(self, connection: _Connection) -> None:
+    def _end(self, connection: Connection) -> None:
         self._connections.discard(connection)
         connection.transport.abort()
 
     def _sweep(self) -> None:
         now = self._loop.time()
         for connection in [one for one in self._connections if one.made]:
-            seen = connection.idle, connection.cycle
+            seen = connection.idle, connection.kept, connection.cycle
             if seen != connection.seen:
                 connection.seen, connection.since = seen, now
             endless = not connection.idle and connection.scope["path"] == self._endless
-            limit = REQUEST_SECONDS if connection.idle else ANSWER_SECONDS
+            limit = self._patience.request if connection.idle else self._patience.answer
+            limit = self._patience.between if connection.kept else limit
             if not endless and now - connection.since > limit:
                 self._end(connection)
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)

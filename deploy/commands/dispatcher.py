@@ -22,6 +22,7 @@ from deploy.commands.flags import Known
 from deploy.commands.init import init
 from deploy.commands.jobs import JOB_ACTIONS, report
 from deploy.commands.programs import run_
+from deploy.commands.service import SERVICE_ACTIONS, serve
 from deploy.commands.sweeps import sweep
 
 
@@ -70,12 +71,13 @@ def _dispatcher(name: str, actions: Mapping[str, Command]) -> Task[Command]:
 
 
 def namespace() -> Collection:
-    """`deploy ACTION`, `job ACTION`, `app ACTION`, `data ACTION`, `init`, `report`, `sweep` and `export`."""
+    """`deploy`, `job`, `app`, `data` and `service` with an ACTION; `init`, `report`, `serve`, `sweep`, `export`."""
     made = Collection()
     made.add_collection(collection("deploy", ACTIONS))
     made.add_collection(collection("job", (*JOB_ACTIONS, run_)))
     made.add_collection(collection("app", APP_ACTIONS))
     made.add_collection(collection("data", DATA_ACTIONS))
-    for body in (init, report, sweep, export):
+    made.add_collection(collection("service", SERVICE_ACTIONS))
+    for body in (init, report, serve, sweep, export):
         made.add_task(as_task(body, body.__name__, flags_of(body)))
     return made

@@ -110,6 +110,11 @@ class Flags:
     report: str | None = _flag(
         "the file to write; else report.html in the run's folder, or with several runs ./comparison.html", typed="out"
     )
+    export: str | None = _flag("folder that `fab export` wrote: the model to serve", typed="model")
+    called: str = _flag("name of the served model, in its paths and among the versions", "har", typed="name")
+    port: str = _flag("where clients connect; 0 is any free port", "8470")
+    listen: str = _flag("address of this machine where clients connect; loopback alone is the default", "127.0.0.1")
+    no_token: bool = _flag("answer without a token, on loopback alone", False)
 
     @property
     def wanted(self) -> bool | None:

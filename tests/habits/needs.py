@@ -6,6 +6,7 @@ A run ends with one line that lists the missing tools, and the command that gets
 import os
 import re
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -88,6 +89,34 @@ def network_namespace() -> None:
     tools("unshare", "ip")
     root("network namespaces")
     possible(_refused("unshare", "--net", "ip", "link", "set", "lo", "up"))
+
+
+PROJECT = Path(__file__).resolve().parents[2]
+_UNREACHABLE = re.compile("failed to fetch|error sending request|dns error|connection refused|timed out", re.IGNORECASE)
+
+
+def packages(folder: Path, *requirements: str) -> Path:
+    """The Python of an environment with these packages, made in `folder` by uv; skips where PyPI is out of reach.
+
+    For programs whose packages contradict those of the lock.
+    """
+    __tracebackhide__ = True
+    found = subprocess.run(
+        ["sh", "tools/make_venv.sh", "--uv"], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        skip(f"needs uv: {found.stderr.strip()[-200:]}")
+    uv = str(PROJECT / found.stdout.strip())
+    python = folder / "bin" / "python"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+    done = subprocess.run(
+        [uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *requirements],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode and _UNREACHABLE.search(done.stderr):
+        skip(f"needs PyPI for {', '.join(requirements)}: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
+    assert done.returncode == 0, done.stderr
+    return python
 
 
 def possible(why_not: str) -> None:

@@ -68,7 +68,9 @@ def test_series_are_the_names_that_expressions_use() -> None:
     assert metric("train_step_seconds").series == tuple(
         f"pscluster_train_step_seconds_{part}" for part in ("bucket", "sum", "count")
     )
-    assert set(exported_by("every process", "every job", "training", "pi", "program", "sweep")) == set(CATALOGUE)
+    assert set(exported_by("every process", "every job", "training", "pi", "program", "sweep", "service")) == set(
+        CATALOGUE
+    )
 
 
 def test_the_page_in_the_repository_is_up_to_date() -> None:

@@ -1,0 +1,101 @@
+"""`fab serve` and `fab service`: a trained model answers over HTTP on this machine, a version at a time.
+
+The service is a process of its own room, without TensorFlow. It ends with its command and dies with it.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.errors import UsageError
+from deploy.commands.edge import end_as_the_job_did, takes
+from deploy.commands.flags import Flags, whole_number
+from deploy.common.interrupts import interruptible
+from deploy.common.project import die_with_parent, environment_for_any_folder, module_command
+
+END_SECONDS = 20.0
+"""The service has five for what it answers at the moment."""
+
+LAST_PORT = 65_535
+EXPORT = "export"
+"""In a run's folder: what `--run` serves."""
+
+
+@takes("export run port listen no_token called")
+def serve(flags: Flags) -> None:
+    """Serve a model over HTTP until Ctrl-C: `fab serve --run RUN` or `--model EXPORT`, else the promoted version."""
+    port = whole_number("--port", flags.port, 0, LAST_PORT)
+    words = ["--name", flags.called, "--port", str(port), "--listen", flags.listen]
+    words += ["--no-token"] if flags.no_token else []
+    export = _export(flags)
+    end_as_the_job_did(_in_foreground(module_command("recognise.service", *words, *export)))
+
+
+@takes("export run called")
+def promote(flags: Flags) -> None:
+    """Make a version of a run or an export and serve it from now on; a service that runs takes it over."""
+    _manage("promote", "--name", flags.called, *_export(flags))
+
+
+@takes("called")
+def rollback(flags: Flags) -> None:
+    """Serve the version before the current one again."""
+    _manage("rollback", "--name", flags.called)
+
+
+@takes("called json_")
+def list_(flags: Flags) -> None:
+    """Show the versions, each compared with its hash."""
+    _manage("list", "--name", flags.called, *(["--json"] if flags.json_ else []))
+
+
+def _manage(*words: str) -> None:
+    command = module_command("recognise.service.manage", *words)
+    end_as_the_job_did(subprocess.run(command, env=environment_for_any_folder()).returncode)
+
+
+def _export(flags: Flags) -> Sequence[str]:
+    """`--model FOLDER` of the export to serve; nothing without one. Exports a run that has no export yet."""
+    if flags.export and flags.run:
+        raise UsageError("--model and --run: give one of them")
+    if not flags.run:
+        return ("--model", os.path.abspath(os.path.expanduser(flags.export))) if flags.export else ()
+    run = Path(os.path.abspath(os.path.expanduser(flags.run)))
+    run = run if run.is_dir() else Path("runs", flags.run).absolute()
+    export = run / EXPORT
+    if not export.exists():
+        words = (f"--run={run}", "--to=onnx", f"--out={export}", "--quiet")
+        end_as_the_job_did(_in_foreground(module_command("cluster.export", *words)))
+    return ("--model", str(export))
+
+
+def _in_foreground(command: Sequence[str]) -> int:
+    """Run a process until it ends; an interrupt ends it, and is raised again then. Main thread only."""
+    with interruptible():
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            env=environment_for_any_folder(),
+            process_group=0,  # a terminal's Ctrl-C does not reach it: this process ends it, once
+            preexec_fn=die_with_parent(),
+        )
+        try:
+            return child.wait()
+        finally:
+            if child.poll() is None:
+                child.send_signal(signal.SIGINT)
+                _wait_or_kill(child)
+
+
+def _wait_or_kill(child: "subprocess.Popen[bytes]") -> None:
+    """A second interrupt, or too long a wait, kills it."""
+    try:
+        child.wait(END_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        child.kill()
+        child.wait()
+
+
+SERVICE_ACTIONS = (promote, rollback, list_)

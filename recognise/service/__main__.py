@@ -1,0 +1,106 @@
+"""`python -m recognise.service`: one service in the foreground; `fab serve` starts it."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from cluster.control.door import raise_limit
+from cluster.control.rules import is_ours
+from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.logs.lines import LogSettings, Speaker, begin
+from cluster.logs.terminal import say
+from recognise.service import state
+from recognise.service.limits import Limits
+from recognise.service.memory import give_back_large_blocks
+from recognise.service.versions import Versions
+
+HOST = "127.0.0.1"
+PORT = 8470
+NAME = "har"
+MOST_THREADS = 64
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+Number = TypeVar("Number", int, float)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until Ctrl-C or SIGTERM; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    begin(Speaker("service"), LogSettings())
+    logging.getLogger("recognise").setLevel(logging.INFO)
+    raise_limit()
+    give_back_large_blocks()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it once more when it has ended
+    try:
+        limits = replace(
+            Limits(),
+            threads=_within("--threads", given.threads, 1, MOST_THREADS),
+            batch_seconds=_within("--batch-milliseconds", given.batch_milliseconds, 0, 1000) / 1000,
+        )
+        _within("--port", given.port, 0, 65_535)
+        if given.no_token and given.listen not in _LOOPBACK:
+            raise UsageError(f"--no-token: expected it with {HOST} alone, got --listen {given.listen}")
+        if not is_ours(given.listen, _LOOPBACK):
+            raise UsageError(f"--listen: expected an address of this machine, got {given.listen!r:.80}")
+        folder = Path(given.state)
+        versions = Versions(state.versions_of(folder, given.name))
+        if given.model:
+            versions.promote(Path(given.model))
+        return _serve(given, folder, versions, limits)
+    except ClusterError as problem:
+        say(str(problem), error=True)
+        return problem.exit_code
+    except KeyboardInterrupt:  # SIGINT is how a service ends
+        return ExitCode.DONE
+
+
+def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: Limits) -> int:
+    from recognise.service.server import Place, serve
+
+    token = None if given.no_token else state.token(folder)
+    host = socket.gethostname()
+    place = Place(given.listen.replace("localhost", HOST), given.port, (host, f"{host}.local"), token)
+    where = "no token is asked" if token is None else f"token: {os.path.relpath(folder / 'token')}"
+
+    def ready(port: int, version: int) -> None:
+        address = f"[{place.host}]" if ":" in place.host else place.host
+        say(f"serving {given.name} version {version} at http://{address}:{port} ({where}; Ctrl-C ends it)")
+
+    asyncio.run(serve(given.name, versions.folder, place, limits, ready))
+    return ExitCode.DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m recognise.service", description="Serve a model over HTTP.")
+    parser.add_argument("--state", default=str(state.FOLDER), metavar="FOLDER", help="of the token and the versions")
+    parser.add_argument("--name", default=NAME, help=f"of the model in paths; {NAME}")
+    parser.add_argument("--model", metavar="EXPORT", help="promote this export first")
+    parser.add_argument("--listen", default=HOST, metavar="ADDRESS", help=f"where clients connect; {HOST}")
+    parser.add_argument("--port", type=int, default=PORT, help=f"0 is any free one; {PORT}")
+    parser.add_argument("--no-token", action="store_true", help="answer everybody who reaches the port")
+    parser.add_argument("--threads", type=int, default=Limits.threads, help="batches at one time")
+    parser.add_argument(
+        "--batch-milliseconds", type=float, default=1000 * Limits.batch_seconds, metavar="MS",
+        help="how long a request waits for others",
+    )  # fmt: skip
+    return parser
+
+
+def _within(flag: str, value: Number, low: int, high: int) -> Number:
+    if not low <= value <= high:
+        raise UsageError(f"{flag}: expected {low} to {high}, got {value}")
+    return value
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.exit(code)

@@ -1,0 +1,80 @@
+"""The answer to a question: logits, probabilities and labels as JSON or as binary tensors. Pure."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pydantic_core
+from numpy.typing import NDArray
+
+from recognise.service.refusals import bad
+from recognise.service.tensors import FLOAT, LABELS, LOGITS, PROBABILITIES, Question
+
+HEADER_LENGTH = "Inference-Header-Content-Length"
+JSON, BINARY = "application/json", "application/octet-stream"
+
+
+def answer(
+    asked: Question, logits: NDArray[np.float32], labels: Sequence[str], model: str, version: int
+) -> tuple[bytes, dict[str, str]]:
+    """The body of the answer and its headers. `logits` has the shape (windows, classes).
+
+    Raises RefusedError where the logits are not finite: huge numbers went in.
+    """
+    if not np.isfinite(logits).all():
+        raise bad("the model's logits for these windows are not finite: expected acceleration and rotation, not these")
+    outputs: list[dict[str, Any]] = []
+    binary: list[bytes] = []
+    for wanted in asked.wanted:
+        datatype, values = _values(wanted.name, logits, labels)
+        output: dict[str, Any] = {"name": wanted.name, "datatype": datatype}
+        if isinstance(values, np.ndarray):
+            output["shape"] = list(values.shape)
+            data: Any = values.astype("<f4").tobytes() if wanted.binary else values.ravel().tolist()
+        else:
+            output["shape"] = [len(values)]
+            data = b"".join(_counted(value) for value in values) if wanted.binary else values
+        if wanted.binary:
+            output["parameters"] = {"binary_data_size": len(data)}
+            binary.append(data)
+        else:
+            output["data"] = data
+        outputs.append(output)
+    named = {"id": asked.id} if asked.id is not None else {}
+    head = pydantic_core.to_json({"model_name": model, "model_version": str(version), **named, "outputs": outputs})
+    if not binary:
+        return head, {"content-type": JSON}
+    return b"".join((head, *binary)), {"content-type": BINARY, HEADER_LENGTH: str(len(head))}
+
+
+def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The softmax of each row, without overflow."""
+    raised: NDArray[np.float32] = np.exp(logits - logits.max(axis=1, keepdims=True))
+    raised /= raised.sum(axis=1, keepdims=True)
+    return raised
+
+
+def outputs_of(classes: int) -> list[dict[str, object]]:
+    """The outputs as the model's metadata name them."""
+    return [
+        {"name": LOGITS, "datatype": FLOAT, "shape": [-1, classes]},
+        {"name": PROBABILITIES, "datatype": FLOAT, "shape": [-1, classes]},
+        {"name": LABELS, "datatype": "BYTES", "shape": [-1]},
+    ]
+
+
+def _values(
+    name: str, logits: NDArray[np.float32], labels: Sequence[str]
+) -> tuple[str, NDArray[np.float32] | list[str]]:
+    if name == LOGITS:
+        return FLOAT, logits
+    if name == PROBABILITIES:
+        return FLOAT, probabilities(logits)
+    return "BYTES", [labels[index] for index in logits.argmax(axis=1)]
+
+
+def _counted(text: str) -> bytes:
+    """A string as Triton's binary tensors have it: its length in four bytes, little-endian, and its UTF-8."""
+    content = text.encode()
+    return struct.pack("<I", len(content)) + content

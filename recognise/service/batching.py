@@ -1,0 +1,109 @@
+"""What waits is computed together: requests of one version, in a small pool of threads."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recognise.service.limits import Limits
+from recognise.service.refusals import RefusedError
+
+Windows = NDArray[np.float32]
+Compute = Callable[[Windows], Windows]
+"""Logits (n, classes) of windows (n, samples, channels); runs in a thread of the pool."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    windows: Windows
+    since: float
+    answer: "asyncio.Future[Windows]"
+
+
+class Batcher:
+    """Collects requests within one event loop.
+
+    A batch begins as soon as a thread is free and either `batch_windows` wait or the oldest request has waited
+    `batch_seconds`. Requests whose client has gone, or whose time is over, are left out.
+    """
+
+    def __init__(
+        self, compute: Compute, pool: Executor, limits: Limits, computed: Callable[[int], None] = lambda windows: None
+    ) -> None:
+        """`computed` gets the number of windows of each batch."""
+        self._compute, self._pool, self._limits, self._computed = compute, pool, limits, computed
+        self._waiting: deque[_Waiting] = deque()
+        self._running = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._batches: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting_windows(self) -> int:
+        """Windows that no thread computes yet."""
+        return sum(len(one.windows) for one in self._waiting)
+
+    async def logits(self, windows: Windows) -> Windows:
+        """The logits of `windows`. Raises RefusedError when too many windows wait already."""
+        if self.waiting_windows + len(windows) > self._limits.waiting_windows:
+            raise RefusedError(503, f"more than {self._limits.waiting_windows} windows wait already: ask again later")
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(windows, loop.time(), loop.create_future())
+        self._waiting.append(waiting)
+        self._begin()
+        return await waiting.answer
+
+    def _begin(self) -> None:
+        """Start the batches that are due, and look again when the next one is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._running < self._limits.threads:
+            due = self._waiting[0].since + self._limits.batch_seconds
+            if self.waiting_windows < self._limits.batch_windows and loop.time() < due:
+                self._timer = loop.call_at(due, self._begin)
+                return
+            batch = self._taken()
+            if batch:
+                self._running += 1
+                task = loop.create_task(self._run(batch))
+                self._batches.add(task)
+                task.add_done_callback(self._batches.discard)
+
+    def _taken(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        count = 0
+        while self._waiting:
+            following = self._waiting[0]
+            if following.answer.done():  # the client has gone, or its time is over
+                self._waiting.popleft()
+                continue
+            if batch and count + len(following.windows) > self._limits.batch_windows:
+                break
+            batch.append(self._waiting.popleft())
+            count += len(following.windows)
+        return batch
+
+    async def _run(self, batch: list[_Waiting]) -> None:
+        try:
+            windows = batch[0].windows if len(batch) == 1 else np.concatenate([one.windows for one in batch])
+            logits = await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, windows)
+        except Exception as problem:
+            for one in batch:
+                if not one.answer.done():
+                    one.answer.set_exception(problem)
+        else:
+            self._computed(len(windows))
+            start = 0
+            for one in batch:
+                end = start + len(one.windows)
+                if not one.answer.done():
+                    one.answer.set_result(logits[start:end])
+                start = end
+        finally:
+            self._running -= 1
+            self._begin()

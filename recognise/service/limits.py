@@ -1,0 +1,35 @@
+"""The limits of the service: sizes, times and numbers. Each refusal names the limit that it is about."""
+
+from dataclasses import dataclass
+
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one service takes. The defaults fit a Raspberry Pi with 1 GB."""
+
+    head_bytes: int = 16_384
+    """Request line and headers."""
+    body_bytes: int = 16 * MEBIBYTE
+    """One request's body."""
+    held_bytes: int = 48 * MEBIBYTE
+    """All bodies that are read or wait for an answer at one time."""
+    header_bytes: int = 65_536
+    """The JSON part of a request with binary tensors."""
+    windows: int = 1024
+    """Windows of one request."""
+    waiting_windows: int = 4096
+    """Windows of all requests that wait for a thread."""
+    batch_windows: int = 64
+    """Windows that are computed together; one request is never split."""
+    batch_seconds: float = 0.002
+    """How long a request waits for others to be computed with."""
+    threads: int = 2
+    """Batches that are computed at one time, each with one thread of the runtime."""
+    body_seconds: float = 10.0
+    """From the head of a request to the end of its body."""
+    compute_seconds: float = 10.0
+    """From the body to the answer."""
+    connections: int = 128
+    """Open connections; the oldest one without a request makes room for the next."""

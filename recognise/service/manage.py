@@ -1,0 +1,77 @@
+"""`python -m recognise.service.manage`: promote, roll back and list versions; `fab service` starts it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.logs.terminal import say, say_json
+from recognise.service import state
+from recognise.service.__main__ import NAME
+from recognise.service.versions import Version, Versions
+
+_SHORT = 12
+ROW = "{:>7}  {:<7}  {:<12}  {:>12}  {}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Change or show the versions of one model; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m recognise.service.manage", description="Versions of a model.")
+    parser.add_argument("action", choices=("promote", "rollback", "list"))
+    parser.add_argument("--state", default=str(state.FOLDER), metavar="FOLDER", help="of the token and the versions")
+    parser.add_argument("--name", default=NAME, help=f"of the model; {NAME}")
+    parser.add_argument("--model", metavar="EXPORT", help="promote: the folder of the export")
+    parser.add_argument("--json", action="store_true", help="list: one JSON object")
+    given = parser.parse_args(arguments)
+    try:
+        versions = Versions(state.versions_of(Path(given.state), given.name))
+        if given.action == "list":
+            _list(versions.listed(), as_json=given.json)
+            return ExitCode.DONE
+        if given.action == "promote" and not given.model:
+            raise UsageError("promote: expected --model EXPORT or --run RUN")
+        version = versions.promote(Path(given.model)) if given.action == "promote" else versions.rollback()
+        run = "" if version.description is None else f" (run {version.description.run.folder})"
+        say(f"{given.name}: version {version.number}{run} is to be served; a service that runs takes it over")
+        return ExitCode.DONE
+    except ClusterError as problem:
+        say(str(problem), error=True)
+        return problem.exit_code
+
+
+def _list(found: Sequence[Version], *, as_json: bool) -> None:
+    if as_json:
+        say_json({"versions": [_described(version) for version in found]})
+        return
+    if not found:
+        say("no version yet: `fab service promote --model EXPORT` makes the first one")
+        return
+    say(ROW.format("version", "", "sha256", "bytes", "run"))
+    for version in found:
+        if version.description is None:
+            say(f"{version.number:>7}  damaged: {version.problem}")
+            continue
+        known = version.description
+        served = "current" if version.current else ""
+        say(ROW.format(version.number, served, known.sha256[:_SHORT], f"{known.bytes:,}", known.run.folder))
+
+
+def _described(version: Version) -> dict[str, object]:
+    known = version.description
+    return {
+        "version": version.number,
+        "current": version.current,
+        "folder": os.path.abspath(version.folder),
+        "sha256": None if known is None else known.sha256,
+        "bytes": None if known is None else known.bytes,
+        "run": None if known is None else known.run.folder,
+        "problem": version.problem or None,
+    }
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.exit(code)

@@ -1,0 +1,21 @@
+"""Memory of large requests goes back to the system when they end."""
+
+import ctypes
+from contextlib import suppress
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Of mallopt(3)."""
+LARGE_BYTES = 1 << 18
+ARENAS = 2
+
+
+def give_back_large_blocks() -> None:
+    """Have glibc map each block of 256 KiB and more by itself, and keep two arenas.
+
+    By default it raises that threshold to the largest block it has seen, 32 MiB at most, and each thread then keeps
+    such blocks in an arena of its own. Another C library has no mallopt, and needs none.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(_M_ARENA_MAX, ARENAS)

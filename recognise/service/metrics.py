@@ -1,0 +1,51 @@
+"""What the service counts, under the names of the catalogue."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from cluster.metrics.instruments import Identity, counter, gauge, histogram
+
+IDENTITY = Identity("service", 0)
+
+
+class ServiceMetrics:
+    """The instruments of one service, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        at = IDENTITY.values
+        self._requests = counter("service_requests_total", self.registry)
+        self._seconds = histogram("service_request_seconds", self.registry).labels(*at)
+        self._batch = histogram("service_batch_windows", self.registry).labels(*at)
+        self._version = gauge("service_model_version", self.registry).labels(*at)
+        self._takeovers = counter("service_takeovers_total", self.registry)
+        self._waiting = gauge("service_waiting_windows", self.registry).labels(*at)
+
+    def answered(self, code: int, seconds: float | None) -> None:
+        """One request was answered with this status; `seconds` where it was an inference."""
+        self._requests.labels(*IDENTITY.values, str(code)).inc()
+        if seconds is not None:
+            self._seconds.observe(seconds)
+
+    def batch(self, windows: int) -> None:
+        """One batch was computed."""
+        self._batch.observe(windows)
+
+    def version(self, number: int) -> None:
+        """This version is served now."""
+        self._version.set(number)
+
+    def taken_over(self, result: str) -> None:
+        """A new version was `taken` or `refused`."""
+        self._takeovers.labels(*IDENTITY.values, result).inc()
+
+    def waiting(self, windows: Callable[[], float]) -> None:
+        """Where the number of waiting windows comes from."""
+        self._waiting.set_function(windows)
+
+    def exposition(self, accepted: str) -> tuple[bytes, str]:
+        """The text of `/metrics` in the format that the header Accept prefers, and its content type."""
+        encode, content_type = choose_encoder(accepted)
+        return encode(self.registry), content_type

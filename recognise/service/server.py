@@ -1,0 +1,126 @@
+"""The service on its port, in the main thread, until a signal ends it."""
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import h11
+import uvicorn
+
+from cluster.control.door import Door, listening
+from cluster.errors import ClusterError
+from cluster.pages.entrance import Connection, Entrance, Patience
+from recognise.service.application import Application
+from recognise.service.guard import Guarded
+from recognise.service.limits import Limits
+from recognise.service.metrics import ServiceMetrics
+from recognise.service.serving import Serving
+from recognise.service.versions import Versions
+
+log = logging.getLogger(__name__)
+
+KEEP_SECONDS = 75
+"""A connection may stay without a request for so long: clients keep theirs, and a race with the end costs a request."""
+STALL_MILLISECONDS = 20_000
+"""What the kernel waits for a client that takes nothing (TCP_USER_TIMEOUT)."""
+LONGEST_ANSWER_SECONDS = 60.0
+"""From the head of a request to the end of its answer; the limits of the parts end before."""
+CLOSE_SECONDS = 5
+
+
+class _Connection(Connection):
+    """uvicorn's, with the protocol's error object for what is no HTTP."""
+
+    def send_400_response(self, msg: str) -> None:
+        """See uvicorn."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()  # an answer is under way
+            return
+        words = (
+            f"expected a request of HTTP/1.1 with a head of at most {self.config.h11_max_incomplete_event_size} bytes"
+        )
+        body = json.dumps({"error": words}).encode()
+        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the service listens, and what it asks of a client."""
+
+    host: str
+    port: int
+    names: Collection[str] = ()
+    token: str | None = None
+
+
+def bound(place: Place) -> socket.socket:
+    """The socket that listens. Raises ClusterError in one line when the port is taken."""
+    try:
+        listener = listening(place.host, place.port)
+    except (OSError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise ClusterError(
+            f"port {place.port} of {place.host} cannot be opened ({reason}): end what listens there, or choose another "
+            "with --port"
+        ) from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
+    return listener
+
+
+async def serve(
+    name: str, folder: Path, place: Place, limits: Limits, ready: Callable[[int, int], None]
+) -> None:  # fmt: skip
+    """Answer until SIGINT or SIGTERM. `ready` gets the port and the version once clients get answers.
+
+    Raises ClusterError when the port or the model cannot be opened.
+    """
+    listener = bound(place)
+    metrics = ServiceMetrics()
+    with listener, ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool:
+        serving = Serving(name, Versions(folder), pool, limits, metrics)
+        await serving.begin()
+        application = Application(serving, metrics, limits)
+        guarded = Guarded(application.starlette(), place.names, place.token, metrics)
+        server = uvicorn.Server(_configuration(guarded, limits))
+        server.config.load()
+        following = asyncio.create_task(serving.follow())
+        door = Door(listener, "the service", limits.connections)
+        patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)
+        entrance = Entrance(door, server, endless="", patience=patience, protocol=_Connection)
+        ready(listener.getsockname()[1], serving.current.number)
+        try:
+            await server.serve(sockets=[])  # which come through the entrance
+        finally:
+            following.cancel()
+            entrance.close()
+            application.close()
+            with suppress(asyncio.CancelledError):
+                await following
+            await asyncio.sleep(0)
+
+
+def _configuration(application: Guarded, limits: Limits) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=limits.head_bytes,
+        timeout_keep_alive=KEEP_SECONDS,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
+    )

@@ -1,0 +1,47 @@
+"""Where a service keeps its token and its versions: `.pscluster/_service/` below a folder, for its owner alone.
+
+No cluster's name begins with `_`, so that no cluster has this folder.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from cluster.control.token import STATE, kept_token
+from cluster.errors import ClusterError, UsageError, reason_of
+
+FOLDER = Path(STATE, "_service")
+_MODELS = "models"
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+
+def made(folder: Path) -> Path:
+    """Makes `folder` for its owner only. Raises ClusterError where that cannot be, or where it is another's."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
+            raise ClusterError(f"{folder}: expected a folder of this account: work in another folder")
+        folder.chmod(0o700)
+        ignore = folder.parent / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("# made by pscluster: state of running clusters\n*\n")
+    except OSError as problem:
+        raise ClusterError(f"{folder}: cannot be made ({reason_of(problem)}): work in another folder") from None
+    return folder
+
+
+def token(folder: Path) -> str:
+    """The token of the services here, made at the first start. Raises ClusterError."""
+    try:
+        return kept_token(made(folder))
+    except OSError as problem:
+        raise ClusterError(
+            f"{folder}: the token cannot be kept ({reason_of(problem)}): work in another folder"
+        ) from None
+
+
+def versions_of(folder: Path, name: str) -> Path:
+    """Where the versions of the model `name` are. Raises UsageError for what is no name."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"--name: expected letters, digits, `-`, `_` and `.`, at most 63, got {name!r:.80}")
+    return made(folder) / _MODELS / name

@@ -1,0 +1,163 @@
+"""The versions of one model on disk, and the one pointer to that which is served.
+
+    FOLDER/current.json   the history of what was served, the last one now; replaced as a whole
+    FOLDER/versions/3/    a copy of an export
+
+A promotion copies an export, verifies the copy, opens it, and then moves the pointer. So a reader of the pointer never
+finds half a version, and an export that changes afterwards changes nothing here.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+
+from cluster.atomic_write import PARTIAL, atomic_write
+from cluster.errors import ClusterError, UsageError, reason_of
+from cluster.exported.description import NAME, Description, read
+from cluster.exported.files import read_bytes
+from recognise.service.loading import compatible, open_for_service
+
+CURRENT = "current.json"
+VERSIONS = "versions"
+LOCK = "lock"
+KEPT = 10
+"""Versions that stay on disk; the oldest ones beyond go, that which is served never does."""
+_LARGEST_POINTER = 65_536
+
+
+class _Pointer(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    schema_: int = Field(1, alias="schema", ge=1, le=1)
+    history: tuple[PositiveInt, ...] = Field((), max_length=1000, strict=False)
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version: its number, its export, and whether it is the one that is served."""
+
+    number: int
+    folder: Path
+    description: Description | None
+    """None where its files are not what its `export.json` says: `problem` says why."""
+    current: bool = False
+    problem: str = ""
+
+
+class Versions:
+    """The versions of one model in `folder`, which belongs to one account."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def current(self) -> int | None:
+        """The number of the version to serve; None before the first promotion. Raises UsageError."""
+        history = self._history()
+        return history[-1] if history else None
+
+    def path(self, number: int) -> Path:
+        """Where a version lies."""
+        return self.folder / VERSIONS / str(number)
+
+    def listed(self) -> list[Version]:
+        """Every version, by number, each compared with its hash."""
+        current = self.current()
+        return [self._version(number, number == current) for number in self._numbers()]
+
+    def promote(self, export: Path) -> Version:
+        """Make a version of an export and serve it from now on. The same export as the current one changes nothing.
+
+        Raises UsageError for an export that is damaged, cannot be opened, or answers to other inputs.
+        """
+        description = open_for_service(export).description
+        with self._locked():
+            current = self.current()
+            if current is not None:
+                now = read(self.path(current), check_model=False)
+                if now == description:
+                    return self._version(current, current=True)
+                compatible(now, description, export)
+            number = max([*self._numbers(), *self._history()], default=0) + 1
+            partial = self.folder / VERSIONS / f".{number}{PARTIAL}"
+            shutil.rmtree(partial, ignore_errors=True)
+            try:
+                partial.mkdir(mode=0o700, parents=True)
+                for name in (NAME, description.file):
+                    (partial / name).write_bytes(
+                        read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16))
+                    )
+                if open_for_service(partial).description != description:
+                    raise UsageError(f"{export}: it changed while it was copied: promote it again")
+                partial.rename(self.path(number))
+            except OSError as problem:
+                raise ClusterError(f"{partial}: cannot be written ({reason_of(problem)}): free some space") from None
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+            self._point((*self._history(), number))
+            self._prune()
+        return Version(number, self.path(number), description, current=True)
+
+    def rollback(self) -> Version:
+        """Serve the version before the current one. Raises UsageError without one, or where its files are damaged."""
+        with self._locked():
+            history = self._history()
+            if len(history) < 2:
+                raise UsageError("there is no version before this one: `fab service list` shows what there is")
+            description = open_for_service(self.path(history[-2])).description
+            self._point(history[:-1])
+        return Version(history[-2], self.path(history[-2]), description, current=True)
+
+    def _version(self, number: int, current: bool) -> Version:
+        try:
+            return Version(number, self.path(number), read(self.path(number)), current)
+        except UsageError as problem:
+            return Version(number, self.path(number), None, current, str(problem))
+
+    def _numbers(self) -> list[int]:
+        folder = self.folder / VERSIONS
+        names = os.listdir(folder) if folder.is_dir() else []
+        return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+
+    def _history(self) -> tuple[int, ...]:
+        path = self.folder / CURRENT
+        try:
+            return _Pointer.model_validate(json.loads(read_bytes(path, _LARGEST_POINTER))).history
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, RecursionError, ValidationError) as problem:
+            raise UsageError(
+                f"{path}: expected the history of promotions, got {reason_of(problem)}: remove the file and promote"
+            ) from None
+
+    def _point(self, history: tuple[int, ...]) -> None:
+        content = {"schema": 1, "history": history[-KEPT:]}
+        atomic_write(self.folder / CURRENT, json.dumps(content).encode() + b"\n")
+
+    def _prune(self) -> None:
+        history = self._history()
+        for number in self._numbers()[:-KEPT]:
+            if number not in history:
+                shutil.rmtree(self.path(number), ignore_errors=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One promotion or rollback at a time. Raises ClusterError where the folder cannot be written."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as problem:
+            raise ClusterError(
+                f"{self.folder}: cannot be written ({reason_of(problem)}): work in another folder"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,142 @@
+"""The service as a process: what it imports and holds, its token, its port, its end."""
+
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.common.project import environment_for_any_folder
+from recognise.service.limits import MEBIBYTE
+from tests.service.exports import export, windows
+from tests.service.raw import exchange, post
+from tests.service.running import PATH, as_json, command, service, state_of
+
+AT_REST_KB = 120_000
+"""What the documentation promises, VmRSS."""
+
+
+def ended(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """A service that must end by itself."""
+    return subprocess.run(
+        command(state_of(folder), *words), env=environment_for_any_folder(), capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_at_rest_it_is_small_and_has_no_tensorflow(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    with service(tmp_path, "--model", str(tmp_path / "export")) as running:
+        with running.client() as client:
+            assert client.post(f"{PATH}/infer", json=as_json(windows(1))).status_code == 200
+        maps = Path(f"/proc/{running.process.pid}/maps").read_text()
+        assert "onnxruntime" in maps
+        assert "tensorflow" not in maps
+        assert running.status("VmRSS") < AT_REST_KB
+
+
+def test_its_memory_stays_flat_over_large_refused_requests(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    large = [
+        b"[" * (8 * MEBIBYTE),
+        b'{"inputs":["' + b"x" * (8 * MEBIBYTE) + b'"]}',
+        b"[" + b"{}," * 2 * MEBIBYTE + b"1]",
+    ]  # fmt: skip
+    with service(tmp_path, "--model", str(tmp_path / "export")) as running:
+        figures = []
+        for _ in range(6):
+            for body in large:
+                answer = exchange(running.port, post(f"{PATH}/infer", running.token, body))
+                assert answer is not None
+                assert answer.status == 400
+            figures.append(running.status("VmRSS"))
+        assert figures[-1] <= figures[1] + 8 * 1024, figures  # less than one body more
+
+
+def test_the_token_is_made_once_for_its_owner_alone_and_stays(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    state = state_of(tmp_path)
+    with service(tmp_path, "--model", str(tmp_path / "export")) as first:
+        token = first.token
+    assert ((state / "token").stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert (state.parent / ".gitignore").read_text().endswith("*\n")
+    with service(tmp_path) as second, second.client() as client:
+        assert second.token == token
+        assert client.get("/v2").status_code == 200
+
+
+def test_without_a_token_on_loopback_alone(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    with service(tmp_path, "--model", str(tmp_path / "export"), "--no-token") as running:
+        assert not (running.folder / "token").exists()
+        with running.client() as client:
+            assert client.post(f"{PATH}/infer", json=as_json(windows(1))).status_code == 200
+    refused = ended(tmp_path, "--no-token", "--listen", "0.0.0.0")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "--no-token: expected it with 127.0.0.1 alone, got --listen 0.0.0.0\n",
+    )
+
+
+def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = ended(tmp_path, "--model", str(tmp_path / "export"), "--port", str(port))
+    assert refused.returncode == 1
+    words = "(Address already in use): end what listens there, or choose another with --port"
+    assert refused.stderr == f"port {port} of 127.0.0.1 cannot be opened {words}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "no version of this model was promoted yet: add --model EXPORT or --run RUN"),
+        (("--model", "nowhere"), "nowhere: expected a folder that `fab export` wrote"),
+        (("--listen", "example.org"), "--listen: expected an address of this machine, got 'example.org'"),
+        (("--threads", "0"), "--threads: expected 1 to 64, got 0"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(tmp_path: Path, words: tuple[str, ...], line: str) -> None:
+    refused = ended(tmp_path, *words)
+    assert refused.returncode in (1, 2)
+    assert refused.stderr == f"{line}\n"
+
+
+def test_sigterm_ends_it_like_ctrl_c(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    with service(tmp_path, "--model", str(tmp_path / "export")) as running:
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(30) == 0
+
+
+def fab(*words: str) -> list[str]:
+    from deploy.common.project import ROOT
+
+    return [str(ROOT / ".venv/bin/fab"), "-r", str(ROOT), *words]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_fab_serve_ends_its_service_however_it_ends(tmp_path: Path, number: signal.Signals) -> None:
+    export(tmp_path / "export")
+    words = fab("serve", "--model", "export", "--port", "0")
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
+        assert command.stdout is not None
+        line = command.stdout.readline()
+        assert line.startswith("serving har version 1 at http://127.0.0.1:"), command.communicate()
+        assert "(token: .pscluster/_service/token; Ctrl-C ends it)" in line
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
+        assert len(children) == 1
+        command.send_signal(number)
+        _, errors = command.communicate(timeout=60)  # the service has the same pipes, so it has ended too
+        assert command.returncode == (130 if number != signal.SIGKILL else -signal.SIGKILL), errors
+    assert not is_running(int(children[0]))
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process computes; the exit code of an orphan may still wait for init."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
