@@ -26,6 +26,9 @@ from tests.deploy.converge.pi import thesis
         ("job run --on workers", "job run --on workers"),
         ("job train --epochs 3", "job train --epochs 3"),
         ("deploy start", "deploy start"),
+        ("deploy render kubernetes --out x", "deploy render --kind kubernetes --out x"),
+        ("deploy.render --out x kubernetes", "deploy.render --out x --kind kubernetes"),
+        ("deploy render --kind kubernetes", "deploy render --kind kubernetes"),
     ],
 )
 def test_the_program_may_stand_anywhere(typed: str, read: str) -> None:

@@ -69,10 +69,9 @@ def test_the_shipped_manifests_are_those_of_the_shipped_inventory(tmp_path: Path
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("extra", ["", READERS, "storage: {external: 'nas.local:/volume1/x'}\n"])
-def test_every_manifest_has_the_schema_of_kubernetes(version: str, extra: str, thesis: Inventory) -> None:
-    shipped = manifests(thesis, BYTES, 8)
-    for document in documents(of(MINIMAL + extra)) + documents(shipped):
+def test_every_manifest_has_the_schema_of_kubernetes(version: str) -> None:
+    """With every part that an inventory may add; a larger inventory only has more services."""
+    for document in documents(of(MINIMAL + READERS + "storage: {external: 'nas.local:/volume1/x'}\n")):
         kubernetes_validate.validate(document, version, strict=True)
 
 
