@@ -8,7 +8,7 @@ BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links metrics_cost
 python := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-tools test-long lab check format lint types imports lengths lock rules requirements docs bench clean lab-kernel
+.PHONY: help .venv run test test-tools test-long lab check format lint types imports lengths lock rules requirements docs bench clean lab-kernel image
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.m
 
 lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/kernel-lab.md
 	@$(python) -m tests.lab_kernel prove
+
+image: .venv  ## the container image: root, buildah and mmdebstrap, see docs/containers.md (ARGS="--save pscluster.tar")
+	@$(python) -m tools.build_image $(ARGS)
 
 check: lint types imports lengths lock rules docs  ## all static checks: style, types, imports, lengths, lock, rules, docs
 

@@ -13,6 +13,8 @@ from cluster.control.token import own_token
 
 DRAIN, RESTART, RUN = "/drain/", "/restart", "/run/"
 _OWN_PAGE = (None, "none", "same-origin")
+BY_TOKEN = "token"
+"""In the place of the coordinator's address: its pod has none that is known before it starts."""
 
 Refusal = tuple[HTTPStatus, str]
 
@@ -21,9 +23,10 @@ Refusal = tuple[HTTPStatus, str]
 class Rules:
     """What a process knows of its callers.
 
-    `coordinator` is the address of the coordinator's node, where this process takes requests from it. `names` are hosts
-    that this process answers to besides `localhost` and any address. `token()` is the cluster's token at present; None
-    without one, and then the address alone decides.
+    `coordinator` is the address of the coordinator's node, where this process takes requests from it. With BY_TOKEN it
+    takes them from every address, and the cluster's token alone decides. `names` are hosts that this process answers to
+    besides `localhost` and any address. `token()` is the cluster's token at present; None without one, and then the
+    address alone decides.
     """
 
     coordinator: str | None = None
@@ -36,7 +39,10 @@ class Rules:
         Every caller that reaches the port may read, under any name: a Prometheus may know this machine by a name that
         this process does not, and a browser shows no page of another site what it read. A browser may change nothing.
         """
+        token = self.token()
         coordinator = () if self.coordinator is None else (self.coordinator,)
+        if self.coordinator == BY_TOKEN:
+            coordinator = () if token is None else (request.client,)
         known: tuple[str, ...]
         if request.method == "GET":
             return None
@@ -56,7 +62,6 @@ class Rules:
             return HTTPStatus.FORBIDDEN, "this is not for the pages of a browser: expected no Origin"
         if request.header(MARK_HEADER) != "1":
             return HTTPStatus.FORBIDDEN, f"expected the header {MARK_HEADER}: 1, which no page of a browser can send"
-        token = self.token()
         given = request.header(TOKEN_HEADER) or ""
         if token is not None and not hmac.compare_digest(token.encode(), given.encode(errors="replace")):
             return HTTPStatus.FORBIDDEN, f"expected the cluster's token in the header {TOKEN_HEADER}"

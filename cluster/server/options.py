@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from cluster.control.rules import BY_TOKEN
+from cluster.control.token import VARIABLE, own_token
 from cluster.errors import UsageError
 from cluster.logs.lines import LogSettings, add_flags, given_or
 from cluster.server.accounts import account_for_roles
@@ -33,7 +35,7 @@ class RoleOptions:
     server: str
     intra_op_threads: int
     coordinator: str | None = None
-    """Address of the node whose coordinator may restart this process."""
+    """Address of the node whose coordinator may restart this process, or BY_TOKEN."""
     shared: str | None = None
     """The folder that all nodes share."""
     logging: LogSettings = LogSettings()  # noqa: RUF009  frozen
@@ -87,7 +89,8 @@ def parser(role: RoleName) -> argparse.ArgumentParser:
         "--coordinator",
         type=_address,
         metavar="ADDRESS",
-        help="of the node that may, like this one, POST /restart to the metrics port; without it there is no /restart",
+        help="of the node that may, like this one, POST /restart to the metrics port; `token`: any address may that "
+        f"shows the token of ${VARIABLE}; without it there is no /restart",
     )
     result.add_argument(
         "--device",
@@ -155,10 +158,14 @@ def logging_flags(settings: LogSettings) -> tuple[str, ...]:
 
 
 def _address(text: str) -> str:
+    if text == BY_TOKEN:
+        if own_token() is None:
+            raise argparse.ArgumentTypeError(f"`token` needs the cluster's token in ${VARIABLE}, which is not set")
+        return text
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected an IP address, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected an IP address or `token`, got {text!r}") from None
 
 
 def _device(text: str) -> str:

@@ -16,6 +16,7 @@ from deploy.commands.jobs import OF_DATA, OF_LOGS, with_overrides
 from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh, storage, trust
 from deploy.commands.opened import OpenCluster
 from deploy.commands.opening import open_cluster
+from deploy.commands.render import render
 from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_data
 
@@ -248,4 +249,4 @@ def _order(opened: OpenCluster, flags: Flags) -> "Order":
     return Order("start", names, publications=publications)
 
 
-ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, monitor, ssh)
+ACTIONS = (check, plan, push, storage, start, stop, restart, status, logs, rollback, reset, trust, monitor, render, ssh)

@@ -36,6 +36,7 @@ class Flags:
     """
 
     program: str | None = _flag("the program's file, which may stand without this flag")
+    kind: str | None = _flag("what `render` writes, which may stand without this flag: kubernetes")
     requirements: str | None = _flag("file of further packages for the program, as pip reads it")
     on: str = _flag("where a program runs: chief (once, beside the coordinator) or workers (once for each)", "chief")
     restarts: str = _flag("how often a program is started again when it is killed or a server is lost", "5")
@@ -98,8 +99,8 @@ class Flags:
     hosts: str | None = _flag("a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31")
     user: str = _flag("account on every host", "pi")
     out: str | None = _flag(
-        "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`, `data fetch`, `export`), "
-        "an HTML page (`data show`)"
+        "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`, `deploy render`, "
+        "`data fetch`, `export`), an HTML page (`data show`)"
     )
     sha256: str | None = _flag("the hash that the fetched file must have, in the place of the pinned one")
     each: str = _flag("how many windows of each class are drawn, 0 to 9", "1")

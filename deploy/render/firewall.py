@@ -35,7 +35,7 @@ def ruleset(inventory: "Inventory") -> str:
     the loaded table.
     """
     metrics, graphs, closed = (
-        _list(ports) for ports in (_metrics_ports(inventory), _graph_ports(inventory), closed_ports(inventory))
+        _list(ports) for ports in (metrics_ports(inventory), graph_ports(inventory), closed_ports(inventory))
     )
     body = filled(
         "render/firewall.nft.j2",
@@ -59,14 +59,16 @@ def ruleset(inventory: "Inventory") -> str:
 
 def closed_ports(inventory: "Inventory") -> frozenset[int]:
     """The ports of the table, the same on every node: only nodes and readers reach them."""
-    return frozenset(_graph_ports(inventory) | {NFS_PORT} | _metrics_ports(inventory))
+    return frozenset(graph_ports(inventory) | {NFS_PORT} | metrics_ports(inventory))
 
 
-def _graph_ports(inventory: "Inventory") -> set[int]:
+def graph_ports(inventory: "Inventory") -> set[int]:
+    """The ports that run graphs and programs: only nodes reach them."""
     return {task.port for task in inventory.tasks()} | set(inventory.ports.of_programs)
 
 
-def _metrics_ports(inventory: "Inventory") -> set[int]:
+def metrics_ports(inventory: "Inventory") -> set[int]:
+    """The ports that only show something: nodes and readers reach them."""
     tasks = inventory.tasks()
     pages = {task.page_port for task in tasks if task.page_port and inventory.page.listen == "cluster"}
     monitor = {inventory.monitor.port} if inventory.monitor_node is not None else set()

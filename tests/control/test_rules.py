@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.control.client import MARK_HEADER, TOKEN_HEADER
-from cluster.control.rules import Rules
+from cluster.control.rules import BY_TOKEN, Rules
 from tests.control.asked import asked
 
 OURS = {"Host": "127.0.0.1:9202", MARK_HEADER: "1"}
@@ -71,6 +71,27 @@ def test_the_address_decides_first(target: str, client: str, expected: int) -> N
 )
 def test_where_there_is_a_token_it_is_asked_for(token: str, given: dict[str, str], expected: int) -> None:
     assert status("/restart", {**OURS, **given}, Rules(token=lambda: token)) == expected
+
+
+@pytest.mark.parametrize("target", ["/restart", "/run/x"])
+@pytest.mark.parametrize(
+    ("token", "given", "expected"),
+    [
+        ("s3cret", {TOKEN_HEADER: "s3cret"}, 200),
+        ("s3cret", {TOKEN_HEADER: "other"}, 403),
+        ("s3cret", {}, 403),
+        (None, {}, 403),
+        (None, {TOKEN_HEADER: ""}, 403),
+    ],
+)
+def test_in_pods_the_token_alone_decides(target: str, token: str | None, given: dict[str, str], expected: int) -> None:
+    rules = Rules(BY_TOKEN, token=lambda: token)
+    assert status(target, {**OURS, **given}, rules, client="10.42.0.9") == expected
+
+
+def test_by_token_nobody_else_may_drain() -> None:
+    rules = Rules(BY_TOKEN, token=lambda: "s3cret")
+    assert status("/drain/worker:0", {**OURS, TOKEN_HEADER: "s3cret"}, rules, client="10.42.0.9") == 403
 
 
 def test_reading_is_for_all_who_reach_the_port() -> None:

@@ -22,6 +22,9 @@ PACKAGE_OF = {
 }
 """Debian package by the command that is needed from it."""
 
+OF_CONTAINERS = ("buildah", "podman", "crun")
+"""Commands and packages alike, for the tests of containers alone: a lab does not need them."""
+
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """The keyring of the image's packages."""
 
@@ -43,7 +46,7 @@ def install() -> None:
     Raises:
         LabError: apt-get failed.
     """
-    packages = missing()
+    packages = [*missing(), *(name for name in OF_CONTAINERS if shutil.which(name) is None)]
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", environment=environment)

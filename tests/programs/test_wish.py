@@ -7,7 +7,7 @@ import pytest
 
 from cluster.errors import UsageError
 from cluster.programs.wish import ProgramWish, program_file
-from deploy.commands.typed import with_program_as_flag
+from deploy.commands.typed import with_word_as_flag
 from deploy.jobs.program_files import FOLDER, packed
 from deploy.jobs.request import needs_roles, request_of
 from deploy.jobs.run_archive import unpack
@@ -26,10 +26,13 @@ from tests.deploy.converge.pi import thesis
         ("job run --on workers", "job run --on workers"),
         ("job train --epochs 3", "job train --epochs 3"),
         ("deploy start", "deploy start"),
+        ("deploy render kubernetes --out x", "deploy render --kind kubernetes --out x"),
+        ("deploy.render --out x kubernetes", "deploy.render --out x --kind kubernetes"),
+        ("deploy render --kind kubernetes", "deploy render --kind kubernetes"),
     ],
 )
 def test_the_program_may_stand_anywhere(typed: str, read: str) -> None:
-    assert with_program_as_flag(typed.split()) == read.split()
+    assert with_word_as_flag(typed.split()) == read.split()
 
 
 def test_a_wish_arrives_as_it_was() -> None:

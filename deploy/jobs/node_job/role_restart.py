@@ -79,12 +79,27 @@ def restart_roles(
 
     `say` receives a line about roles that are not. Raises ClusterError when the ready ones are too few for a job.
     """
-    if not roles:
+    _until_ready({name: RestartingRole(address) for name, address in roles.items()}, say, patience)
+
+
+def await_roles(
+    roles: Mapping[str, str],
+    say: Callable[[str], None],
+    patience: RestartPatience = RestartPatience(),  # noqa: B008  frozen
+) -> None:
+    """Return once enough of the roles are ready, for a job that starts while they do. Otherwise as `restart_roles`."""
+    starting = {name: RestartingRole(address, RestartStep.RESTARTING) for name, address in roles.items()}
+    _until_ready(starting, say, patience)
+
+
+def _until_ready(
+    asked: Mapping[str, RestartingRole], say: Callable[[str], None], patience: RestartPatience
+) -> None:  # fmt: skip
+    if not asked:
         return
-    asked = {name: RestartingRole(address) for name, address in roles.items()}
     begun = time.monotonic()
     end = begun + patience.deadline_seconds
-    with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(roles)), thread_name_prefix="restart") as pool:
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(asked)), thread_name_prefix="restart") as pool:
         while True:
             asked = dict(zip(asked, pool.map(lambda one: _advance(one, end), asked.values()), strict=True))
             verdict = patience.decide({name: one.step for name, one in asked.items()}, time.monotonic() - begun)

@@ -1,0 +1,129 @@
+"""`python -m deploy.jobs.pod_job JOB --inventory FILE`: one job of a cluster of containers, from its data to its end.
+
+It does in a pod what `fab` and a job's unit do on machines: it prepares the recordings, waits for the roles, and starts
+the coordinator again in the same run. The volume of the runs outlives the pod, so the next pod of the Job resumes.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from cluster.atomic_write import atomic_write
+from cluster.control.door import raise_limit
+from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.inventory import Inventory, load
+from cluster.logs.terminal import say
+from deploy.common.project import environment_for_any_folder, module_command
+from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
+from deploy.jobs.node_job.role_restart import await_roles, restart_roles
+from deploy.jobs.request import RESUMABLE, needs_data, needs_roles
+
+JOBS = ("train", "cv", "evaluate", "pi")
+HOLDER = ".pod-job"
+"""In the folder of the runs: the identity of the pod job that has the cluster, until it ends in order."""
+RUN_FILE = ".pod-job-run"
+MOST_BYTES = 4096
+_PREPARING = "cluster.data.publish"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.jobs.pod_job", description="Run one job from a container.")
+    parser.add_argument("job", choices=JOBS)
+    parser.add_argument("--inventory", required=True, help="the cluster's file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
+    parser.add_argument(
+        "--identity", default="", metavar="TEXT", help="of the Job: its next pod, which has the same, resumes its run"
+    )
+    given = parser.parse_args(arguments)
+    raise_limit()
+    try:
+        inventory = load(given.inventory, given.set)
+        if needs_data(given.job):
+            given.set.append(f"jobs.train.data.source={json.dumps(prepared(inventory))}")
+        return run(inventory, given.job, given.set, given.identity)
+    except ClusterError as problem:
+        say(problem, error=True)
+        return problem.exit_code
+
+
+def prepared(inventory: Inventory) -> str:
+    """The folder with the prepared windows of `jobs.train.data`, made where it is missing. Raises ClusterError."""
+    train = inventory.jobs.train
+    words = [] if train.data.source is None else ["--source", train.data.source]
+    words += ["--window-steps", str(train.data.window_steps), "--window-stride", str(train.data.window_stride)]
+    words += ["--options", json.dumps(train.data.options()), "--seed", str(train.seed)]
+    asked = subprocess.run(
+        module_command(_PREPARING, *words),
+        env=environment_for_any_folder(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        words_of = UsageError if asked.returncode == UsageError.exit_code else ClusterError
+        raise words_of("the recordings cannot be prepared, see the line above")
+    return str(json.loads(asked.stdout.strip().splitlines()[-1])["folder"])
+
+
+def run(
+    inventory: Inventory,
+    job: str,
+    overrides: Sequence[str],
+    identity: str,
+    restarts: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
+    coordinator: Sequence[str] = module_command("cluster"),
+) -> int:
+    """Run the job on roles that hold nothing of an earlier one. Main thread only. Raises ClusterError."""
+    runs = Path(inventory.runs)
+    holder, run_file = runs / HOLDER, runs / RUN_FILE
+    runs.mkdir(parents=True, exist_ok=True)
+    roles = _roles(inventory, job)
+    before = _text(holder)
+    resumed = _text(run_file) if job in RESUMABLE and identity and before == identity else None
+    if before is None:
+        await_roles(roles, _saying(job))
+    else:  # a pod that was killed has left its variables on the servers
+        announce(f"{job}: restarting the roles first: the pod before was killed and has left its variables there")
+        restart_roles(roles, _saying(job))
+    atomic_write(holder, (identity or "a job without an identity").encode())
+    settings = [word for override in overrides for word in ("--set", override)]
+    words = (*coordinator, job, "--inventory", str(inventory.path), *settings)
+    process = JobProcess(
+        name=job,
+        inventory=inventory.path,
+        words=(*words, "--resume", resumed) if resumed else words,
+        environment=environment_for_any_folder(),
+        run_file=run_file,
+        resumable=job in RESUMABLE,
+    )
+    code = run_to_its_end(process, lambda: restart_roles(roles, _saying(job)), restarts)
+    if code in (ExitCode.DONE, ExitCode.BAD_USAGE):
+        holder.unlink(missing_ok=True)
+    return code
+
+
+def _roles(inventory: Inventory, job: str) -> Mapping[str, str]:
+    tasks = inventory.tasks() if needs_roles(inventory, job) else ()
+    return {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
+
+
+def _saying(job: str) -> Callable[[str], None]:
+    return lambda words: announce(f"{job}: {words}")
+
+
+def _text(path: Path) -> str | None:
+    """What a small file says; None without one."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES).decode().strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""Containers on one machine: the image in a store of the project's, and role processes in containers as pods are.
+
+`python -m tests.lab.containers` measures the start of a role beside one without a container.
+"""
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab.requirements import OF_CONTAINERS
+from tools import build_image
+
+STORE = build_image.Store()
+TOKEN = "0123456789abcdef" * 4
+UID = 890
+MEGABYTES = {"ps": 480, "worker": 608, "job": 736}
+ADDRESSES = {"ps": "10.77.0.1", "worker": "10.77.0.2", "job": "10.77.0.3"}
+PORTS = {"ps": (2222, 9200), "worker": (2223, 9201)}
+STATE = "/var/lib/pscluster"
+_SETTINGS = """
+[containers]
+log_driver = "passthrough"
+[engine]
+lock_type = "file"
+events_logger = "none"
+cgroup_manager = "cgroupfs"
+runtime = "crun"
+"""
+"""Nothing outside of the store's folder: no journal, no shared memory."""
+_UNIFIED = Path("/sys/fs/cgroup/unified")
+_CGROUPS = Path("/sys/fs/cgroup")
+_ENDING_SECONDS = 30.0
+
+
+def why_not() -> str:
+    """The reason why no container can run here, in one line; empty where one can."""
+    return build_image.why_not((*build_image.PACKAGES, *OF_CONTAINERS))
+
+
+@dataclass(frozen=True)
+class Box:
+    """A running container."""
+
+    kind: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def wait(self, seconds: float) -> int:
+        """The exit code of its program."""
+        return self.process.wait(seconds)
+
+
+class Boxes:
+    """Containers in one network namespace, which is theirs; all end with it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.parent = f"/{name}"
+        self._settings = folder / "containers.conf"
+        self._started: list[Box] = []
+
+    @classmethod
+    @contextmanager
+    def up(cls, folder: Path) -> Iterator["Boxes"]:
+        """Inside, the namespace is there with the addresses; afterwards neither containers nor groups are left."""
+        boxes = cls(folder, f"pscluster-boxes-{os.getpid()}")
+        boxes._settings.write_text(_SETTINGS)
+        _run("ip", "netns", "add", boxes.name)
+        try:
+            for address in ("lo", *ADDRESSES.values()):
+                words = ("link", "set", "lo", "up") if address == "lo" else ("address", "add", f"{address}/32", "dev", "lo")
+                _run("ip", "-n", boxes.name, *words)
+            yield boxes
+        finally:
+            boxes._end_all()
+            _run("ip", "netns", "delete", boxes.name)
+            boxes._remove_groups()
+
+    def role(self, role: str, *volumes: str) -> Box:
+        """Start a parameter server or a worker, with the words of its StatefulSet."""
+        port, metrics = PORTS[role]
+        flags = ("--task", "0", "--host", ADDRESSES[role], "--port", str(port), "--metrics-port", str(metrics))
+        return self.start(role, (f"{role}_node", *flags, "--peers", "16", "--guard", "none", "--coordinator", "token"), volumes)
+
+    def start(self, kind: str, words: Sequence[str], volumes: Sequence[str] = ()) -> Box:
+        """Start `python -m words` in a container of that kind: non-root, read-only, without rights, with a memory limit."""
+        podman = (
+            *("podman", *STORE.flags, "--tmpdir", str(self.folder / "podman"), "run", "--rm", "--pull", "never"),
+            *("--network", f"ns:/run/netns/{self.name}", "--cgroup-parent", self.parent),
+            *("--read-only", "--read-only-tmpfs=false", "--tmpfs", "/tmp:rw,size=256m", "--user", f"{UID}:{UID}"),
+            *("--cap-drop", "all", "--security-opt", "no-new-privileges", "--memory", f"{MEGABYTES[kind]}m"),
+            # Podman's own limits are above those that a container manager around this machine may allow.
+            *("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--env", "PSCLUSTER_TOKEN"),
+            *(word for volume in volumes for word in ("--volume", volume)),
+            *(build_image.TAG, *words),
+        )
+        log = self.folder / f"{kind}-{len(self._started)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ("unshare", "--mount", "--propagation", "private", "sh", "-c", f'{_pure_groups()}exec "$@"', "sh", *podman),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, "CONTAINERS_CONF": str(self._settings), "PSCLUSTER_TOKEN": TOKEN},
+            )  # fmt: skip
+        self._started.append(Box(kind, process, log))
+        return self._started[-1]
+
+    def status_of(self, method: str, role: str, path: str, *headers: str) -> int:
+        """The HTTP status of a request from within the namespace; 0 without an answer."""
+        url = f"http://{ADDRESSES[role]}:{PORTS[role][1]}{path}"
+        program = "import sys,tests.lab.containers as c; print(c.asked(*sys.argv[1:]))"
+        said = _run("ip", "netns", "exec", self.name, sys.executable, "-c", program, method, url, *headers)
+        return int(said.split()[-1])
+
+    def processes(self, kind: str) -> list[Path]:
+        """The folders in /proc of the processes in containers of that kind."""
+        found = []
+        for path in Path("/proc").iterdir():
+            with suppress(OSError):
+                if path.name.isdigit() and f"{kind}_node".encode() in (path / "cmdline").read_bytes().split(b"\0"):
+                    if self.name in (path / "cgroup").read_text():
+                        found.append(path)
+        return found
+
+    def first(self, kind: str) -> Box:
+        """The container of that kind that was started first."""
+        return next(box for box in self._started if box.kind == kind)
+
+    def log_of(self, kind: str) -> str:
+        """What the first container of that kind has printed."""
+        return self.first(kind).log.read_text()
+
+    def kill(self, kind: str) -> None:
+        """SIGKILL to every process in containers of that kind, as where a node is lost."""
+        for box in self._started:
+            if box.kind == kind and box.process.poll() is None:
+                for group in _CGROUPS.glob(f"pids/{self.name}/libpod-*"):
+                    pids = [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+                    if any(b"deploy.jobs.pod_job" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids):
+                        for pid in pids:
+                            os.kill(pid, signal.SIGKILL)
+
+    def memory_limits(self) -> set[int]:
+        """The limits of all containers, in bytes."""
+        pattern = f"**/{self.name}/libpod-*/memory.limit_in_bytes"
+        found = [*_CGROUPS.glob(pattern), *_CGROUPS.glob(f"**/{self.name}/libpod-*/memory.max")]
+        return {int(path.read_text()) for path in found if "conmon" not in path.parent.name}
+
+    def _end_all(self) -> None:
+        for box in self._started:
+            box.process.send_signal(signal.SIGTERM)
+        for box in self._started:
+            try:
+                box.process.wait(_ENDING_SECONDS)
+            except subprocess.TimeoutExpired:
+                box.process.kill()
+                box.process.wait()
+
+    def _remove_groups(self) -> None:
+        end = time.monotonic() + _ENDING_SECONDS
+        for group in sorted(_CGROUPS.glob(f"**/{self.name}"), reverse=True):
+            while group.exists() and time.monotonic() < end:
+                for inner in (*sorted((p for p in group.rglob("*") if p.is_dir()), reverse=True), group):
+                    with suppress(OSError):  # the container's monitor is still leaving it
+                        inner.rmdir()
+
+
+def asked(method: str, url: str, *headers: str) -> int:
+    """The HTTP status; 0 without an answer."""
+    named = dict(header.split(": ", 1) for header in headers)
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method, headers=named), timeout=3) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+    except OSError:
+        return 0
+
+
+def _pure_groups() -> str:
+    """crun refuses version 1 beside version 2: the namespace of a container is without the second."""
+    return f"umount {_UNIFIED} && " if _UNIFIED.is_dir() else ""
+
+
+def _run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout

@@ -1,0 +1,115 @@
+"""The image, and a training whose three processes are containers as the manifests have them."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ExitCode
+from tests.habits import needs
+from tests.lab.containers import ADDRESSES, MEGABYTES, STATE, STORE, TOKEN, UID, Box, Boxes, why_not
+from tests.lab.waiting import eventually
+from tools import build_image
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
+
+INVENTORY = f"""\
+schema: 1
+cluster: boxes
+connection: ssh
+nodes:
+  - {{name: boxes-ps-0, address: {ADDRESSES["ps"]}, roles: [ps]}}
+  - {{name: boxes-worker-0, address: {ADDRESSES["worker"]}, roles: [worker]}}
+  - {{name: coordinator, address: boxes-coordinator, roles: [coordinator]}}
+runs: {STATE}/runs
+jobs:
+  train: {{epochs: 1, data: {{source: synthetic}}, validation_subjects: 1}}
+"""
+MARK = "X-PSCluster-Request: 1"
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    needs.possible(why_not())
+    build_image.build(STORE)
+    return build_image.TAG
+
+
+@pytest.fixture
+def boxes(image: str, tmp_path: Path) -> Iterator[Boxes]:
+    needs.network_namespace()
+    with Boxes.up(tmp_path) as boxes:
+        yield boxes
+
+
+def _folder(tmp_path: Path, name: str) -> Path:
+    folder = tmp_path / name
+    folder.mkdir()
+    os.chown(folder, UID, UID)
+    return folder
+
+
+def _training(boxes: Boxes, tmp_path: Path, data: Path, runs: Path, *words: str) -> Box:
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(INVENTORY)
+    flags = ("--inventory", "/etc/pscluster/inventory.yaml", "--set", f"nodes.coordinator.address={ADDRESSES['job']}")
+    volumes = (f"{data}:{STATE}/data", f"{runs}:{STATE}/runs", f"{inventory}:/etc/pscluster/inventory.yaml:ro")
+    return boxes.start("job", ("deploy.jobs.pod_job", "train", *flags, "--identity", "uid-1", *words), volumes)
+
+
+def _ready(boxes: Boxes, *roles: str) -> None:
+    for role in roles:
+        eventually(lambda role=role: boxes.status_of("GET", role, "/ready") == 200, f"{role} is ready", 120)
+
+
+def test_a_training_in_containers(boxes: Boxes, tmp_path: Path) -> None:
+    data, runs = _folder(tmp_path, "data"), _folder(tmp_path, "runs")
+    boxes.role("ps")
+    boxes.role("worker", f"{data}:{STATE}/data:ro")
+    training = _training(boxes, tmp_path, data, runs)  # before the roles are ready: it waits for them
+    _ready(boxes, "ps", "worker")
+    for kind in ("ps", "worker"):
+        (process,) = boxes.processes(kind)
+        status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+        assert set(status["Uid"].split()) == {str(UID)}
+        assert (status["CapEff"], status["CapBnd"]) == ("0" * 16, "0" * 16)
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        root = next(line.split() for line in (process / "mounts").read_text().splitlines() if line.split()[1] == "/")
+        assert "ro" in root[3].split(",")
+    assert {MEGABYTES[kind] << 20 for kind in ("ps", "worker")} <= boxes.memory_limits()
+    assert training.wait(600) == 0, training.log.read_text()
+    (result,) = runs.glob("*-train/result.json")
+    found = json.loads(result.read_text())
+    assert (found["status"], found["workers"], found["ps"]) == ("done", 1, 1)
+    assert result.stat().st_uid == UID
+    assert f"run {result.parent.name} begins" in boxes.log_of("worker")  # the token allowed the request
+
+
+def test_a_restart_needs_the_token(boxes: Boxes) -> None:
+    ps = boxes.role("ps")
+    _ready(boxes, "ps")
+    assert boxes.status_of("POST", "ps", "/restart", MARK) == 403
+    assert boxes.status_of("POST", "ps", "/restart", MARK, f"X-PSCluster-Token: {TOKEN[::-1]}") == 403
+    assert boxes.status_of("POST", "ps", "/restart", MARK, f"X-PSCluster-Token: {TOKEN}") == 202
+    assert ps.wait(60) == ExitCode.RESTART_ASKED
+
+
+def test_the_next_pod_of_a_job_resumes_its_run(boxes: Boxes, tmp_path: Path) -> None:
+    data, runs = _folder(tmp_path, "data"), _folder(tmp_path, "runs")
+    worker = (f"{data}:{STATE}/data:ro",)
+    boxes.role("ps")
+    boxes.role("worker", *worker)
+    first = _training(boxes, tmp_path, data, runs, "--set", "jobs.train.epochs=60")
+    eventually(lambda: any(runs.glob("*-train/checkpoints/*")), "the first checkpoint", 300)
+    boxes.kill("job")
+    assert first.wait(60) == 128 + signal.SIGKILL
+    second = _training(boxes, tmp_path, data, runs, "--set", "jobs.train.epochs=60")
+    for role, volumes in (("ps", ()), ("worker", worker)):  # as the kubelet does: the role ended with 25
+        assert boxes.first(role).wait(120) == ExitCode.RESTART_ASKED
+        boxes.role(role, *volumes)
+    run = next(runs.glob("*-train"))
+    eventually(lambda: "resuming" in second.log.read_text() or "resumed" in second.log.read_text(), "it resumes", 200)
+    assert [path.name for path in runs.glob("*-train")] == [run.name]
