@@ -211,7 +211,6 @@ class Solo(AbstractContextManager["Solo"]):
         """
         self.computing, self._cancel = tuple(computing), cancel
         self._functions: Mapping[str, Callable[..., Any]] = {}
-        one_thread_an_operation()
         metrics.serve(inventory.task("coordinator", 0))
 
     def __exit__(self, *_: object) -> None:
@@ -263,6 +262,9 @@ def connected(
 
     `computing` are the devices of this process. Raises what the two classes raise.
     """
+    # What the coordinator itself computes, such as the figures that a network measures, is the same with and without
+    # workers. On an AMD EPYC a matrix product on two threads has other last bits than on one.
+    one_thread_an_operation()
     job = inventory.jobs.train
     if job.facts.needs_roles():
         return Session(inventory, cancel, metrics, display, job.device)
