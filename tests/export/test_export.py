@@ -24,6 +24,7 @@ from cluster.jobs.train_result import load
 from deploy.common.project import ROOT, environment_for_any_folder
 from tests.export import runs
 from tests.habits import needs
+from tests.jobs.cluster import own_recordings
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "cache").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # Another test of this process may have begun to compute: TensorFlow's threads are what they are then.
     monkeypatch.setattr(graph, "one_thread", lambda: None)
@@ -59,7 +61,7 @@ def test_an_export_says_what_it_takes_and_answers_like_the_run(
     assert description.labels == model.labels
     assert (description.input.samples, description.input.channels) == (16, ("x", "y", "z"))
     assert (description.sampling_hz, description.filters, description.data.licence) == (None, None, None)
-    np.testing.assert_array_equal(np.float32(description.standardization.mean), model.standardization.mean)
+    np.testing.assert_array_equal(np.array(description.standardization.mean, np.float32), model.standardization.mean)
     assert description.check.windows == 30
     assert description.check.greatest_difference <= check.LARGEST_DIFFERENCE
     assert description.check.same_labels == 1.0
@@ -115,9 +117,9 @@ def test_what_a_killed_export_left_goes_with_the_next_one(run: Path, tmp_path: P
     for folder in (dead, alive):
         folder.mkdir()
         (folder / "model.onnx").write_bytes(b"half")
-    assert exported(run, tmp_path / "walking", "--to=onnx", "--quantize=dynamic") == ExitCode.DONE
+    assert exported(run, tmp_path / "walking", "--to=onnx") == ExitCode.DONE
     assert sorted(left(tmp_path)) == [alive.name, "walking"]
-    assert read(tmp_path / "walking").quantized == "dynamic"
+    assert read(tmp_path / "walking").quantized is None
 
 
 def test_an_interrupt_leaves_nothing(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +153,8 @@ def test_a_process_that_is_ended_leaves_no_export(run: Path, tmp_path: Path, num
 def test_recordings_other_than_those_of_the_training_are_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exported(run, tmp_path / "walking", "--to=onnx", "--data=synthetic") == ExitCode.BAD_USAGE
+    other = own_recordings(tmp_path / "cache" / "other.npz", classes=3, channels=3, steps=16, train=80, test=30)
+    assert exported(run, tmp_path / "walking", "--to=onnx", f"--data={other}") == ExitCode.BAD_USAGE
     assert "other windows than" in capsys.readouterr().err
     assert left(tmp_path) == []
 

@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from ai_edge_litert.interpreter import Interpreter
 
 from cluster.errors import UsageError
 from cluster.export.check import LARGEST_DIFFERENCE
@@ -19,9 +19,11 @@ from tests.apps.test_keras_networks import SEED, network
 from tests.export.models import SMALL, Case, case
 from worker_node.recordings import Standardization
 
+runtime: Any = import_module("ai_edge_litert.interpreter")
+
 
 def interpreter(content: bytes) -> Any:
-    made = Interpreter(model_content=content, num_threads=1)
+    made = runtime.Interpreter(model_content=content, num_threads=1)
     made.allocate_tensors()
     return made
 
@@ -82,6 +84,7 @@ def test_weights_of_onnx_have_seven_bits(tmp_path: Path) -> None:
 
 OPENED_PLAINLY = """
 import sys
+from importlib import import_module
 import keras, numpy
 assert not [name for name in ("cluster", "pscluster") if __import__("importlib.util").util.find_spec(name)]
 found = keras.models.load_model(sys.argv[1]).predict(numpy.load(sys.argv[2]), verbose=0)
@@ -117,6 +120,8 @@ def test_an_app_becomes_onnx_by_keras_alone_and_says_what_is_missing(
 ) -> None:
     monkeypatch.setattr(onnx_file, "find_spec", lambda module: None)
     app = network("windows")
-    model = StoredModel(app, app.initial(SEED), Standardization(np.empty(0), np.empty(0)), tuple("abcd"))
+    model = StoredModel(
+        app, app.initial(SEED), Standardization(np.empty(0, np.float32), np.empty(0, np.float32)), tuple("abcd")
+    )
     with pytest.raises(UsageError, match=r"`pip install tf2onnx`, or use --to litert or savedmodel"):
         onnx_file.OnnxFile.write(model, tmp_path / "model.onnx", quantized=False)
