@@ -14,7 +14,11 @@ def test_all_take_turns_and_are_compared_within_their_round() -> None:
     said: list[str] = []
 
     def answer(name: str) -> Any:
-        return lambda window: said.append(name) or window
+        def answered(window: Any) -> Any:
+            said.append(name)
+            return window
+
+        return answered
 
     found = export.interleaved({"tensorflow": answer("a"), "onnx": answer("b")}, np.zeros((4, 2, 1), np.float32), 2)
     assert said == (["a"] * export.CALLS + ["b"] * export.CALLS) * 3  # the first turn warms up
