@@ -1,4 +1,4 @@
-"""Every built-in network in every format of `fab export`: `python -m benchmarks.export --json > ...results/export.json`.
+"""Every built-in network in every format of `fab export`: `python -m benchmarks.export --json > FILE`.
 
 Each network is trained for one epoch on the real HAPT set, in one process, and exported by the product, which compares
 every test window with TensorFlow. Then one window at a time is answered on one thread: the formats and TensorFlow's
@@ -48,8 +48,8 @@ def trained(name: str, folder: Path) -> Path:
     inventory = folder / "inventory.yaml"
     inventory.write_text(local_inventory(1, 1), encoding="utf-8")
     words = [
-        str(FAB), "-r", str(PROJECT), "job", "train", "--inventory", str(inventory), "--mode", "single", "--model", name,
-        "--epochs", "1", "--set", f"runs={runs}", "--quiet",
+        str(FAB), "-r", str(PROJECT), "job", "train", "--inventory", str(inventory), "--mode", "single",
+        "--model", name, "--epochs", "1", "--set", f"runs={runs}", "--quiet",
     ]  # fmt: skip
     ended = subprocess.run(words, capture_output=True, text=True)
     if ended.returncode:

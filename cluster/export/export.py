@@ -116,5 +116,5 @@ def _draft(wish: Wish, trained: Trained, model: StoredModel, examples: Examples)
 
 
 def _short(source: str) -> str:
-    """The end of a path: the folders above it are nobody else's business."""
+    """The end of a path: the folders above it stay on this machine."""
     return Path(source).name[-LONGEST_TEXT:]

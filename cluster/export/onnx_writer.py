@@ -25,7 +25,7 @@ class OnnxWriter(Writer):
 
     def __init__(self, input_name: str, steps: int, channels: int) -> None:
         self.windows = input_name
-        self._shape = ["batch", steps, channels]
+        self._shape: list[str | int | None] = ["batch", steps, channels]
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
 

@@ -89,12 +89,15 @@ class Standardization:
 
 @dataclass(frozen=True)
 class Check:
-    """The export beside TensorFlow, over all test windows of `source`. `same_labels` is a share of them."""
+    """The export beside TensorFlow, over all test windows of `source`.
+
+    The share of equal labels and the accuracies are None for a task without one class a window.
+    """
 
     windows: Count
     source: Words
     greatest_difference: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    same_labels: Share
+    same_labels: Share | None
     accuracy_tensorflow: Share | None
     accuracy: Share | None
 

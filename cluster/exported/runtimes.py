@@ -1,6 +1,6 @@
 """An exported model, ready to answer: ONNX Runtime or LiteRT, whichever its format needs. Each is imported when used.
 
-A model computes one call at a time: whoever has several threads opens one each, or holds a lock.
+A model computes one call at a time: a program with several threads opens one for each, or holds a lock.
 """
 
 from abc import ABC, abstractmethod

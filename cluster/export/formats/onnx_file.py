@@ -3,9 +3,10 @@
 import logging
 import shutil
 import tempfile
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import UsageError, reason_of
 from cluster.export.formats.format import ExportRefused, Format, of_shape, written
@@ -71,7 +72,7 @@ def _by_keras(model: "StoredModel", path: Path) -> None:
 
 
 def _quantize(path: Path) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
+    quantization: Any = import_module("onnxruntime.quantization")
 
     logging.getLogger().addFilter(_without_advice)
     try:
@@ -79,8 +80,12 @@ def _quantize(path: Path) -> None:
             whole = Path(folder, path.name)
             shutil.copyfile(path, whole)
             # 7 bits: with 8 the sums of processors with AVX2 and no VNNI overflow, and half of the labels are wrong.
-            quantize_dynamic(
-                whole, path, op_types_to_quantize=list(QUANTIZED), weight_type=QuantType.QInt8, reduce_range=True
+            quantization.quantize_dynamic(
+                whole,
+                path,
+                op_types_to_quantize=list(QUANTIZED),
+                weight_type=quantization.QuantType.QInt8,
+                reduce_range=True,
             )
     finally:
         logging.getLogger().removeFilter(_without_advice)

@@ -1,9 +1,10 @@
 """`conv-lstm` as it is exported."""
 
+from typing import Any
+
 from cluster.export.networks.writing import Layers, WrittenNetwork
 from cluster.export.writer import Tensor
 from cluster.models.conv_lstm import STRIDE
-from cluster.models.network import BuiltIn
 
 
 def body(layers: Layers, count: int, windows: Tensor) -> Tensor:
@@ -23,7 +24,7 @@ class ConvolutionalLstm(WrittenNetwork):
     name = "conv-lstm"
 
     @staticmethod
-    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+    def logits(layers: Layers, network: Any, windows: Tensor) -> Tensor:
         """See WrittenNetwork."""
         config = network.config
         normed = layers.instance_norm(config.instance_norm, windows)

@@ -1,9 +1,10 @@
 """`dblstm` as it is exported."""
 
+from typing import Any
+
 from cluster.export.networks.writing import Layers, WrittenNetwork
 from cluster.export.writer import Tensor
 from cluster.models.dblstm import ALL_LAYERS
-from cluster.models.network import BuiltIn
 
 
 class DeepBidirectional(WrittenNetwork):
@@ -12,7 +13,7 @@ class DeepBidirectional(WrittenNetwork):
     name = "dblstm"
 
     @staticmethod
-    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+    def logits(layers: Layers, network: Any, windows: Tensor) -> Tensor:
         """See WrittenNetwork."""
         config, last = network.config, ALL_LAYERS - 1
         hidden = layers.instance_norm(config.instance_norm, windows)

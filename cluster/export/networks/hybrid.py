@@ -1,10 +1,11 @@
 """`hybrid` as it is exported."""
 
+from typing import Any
+
 from cluster.export.networks import conv_lstm, residual
 from cluster.export.networks.statistics import standardized_statistics
 from cluster.export.networks.writing import Layers, WrittenNetwork
 from cluster.export.writer import Tensor
-from cluster.models.network import BuiltIn
 
 
 class Hybrid(WrittenNetwork):
@@ -13,7 +14,7 @@ class Hybrid(WrittenNetwork):
     name = "hybrid"
 
     @staticmethod
-    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+    def logits(layers: Layers, network: Any, windows: Tensor) -> Tensor:
         """See WrittenNetwork."""
         config = network.config
         normed = layers.instance_norm(config.instance_norm, windows)

@@ -1,8 +1,9 @@
 """`kth` as it is exported."""
 
+from typing import Any
+
 from cluster.export.networks.writing import Layers, WrittenNetwork
 from cluster.export.writer import Tensor
-from cluster.models.network import BuiltIn
 
 
 class Kth(WrittenNetwork):
@@ -11,7 +12,7 @@ class Kth(WrittenNetwork):
     name = "kth"
 
     @staticmethod
-    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+    def logits(layers: Layers, network: Any, windows: Tensor) -> Tensor:
         """See WrittenNetwork."""
         config = network.config
         hidden = layers.dense_relu("projection", layers.instance_norm(config.instance_norm, windows))

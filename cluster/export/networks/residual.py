@@ -1,8 +1,9 @@
 """`residual` as it is exported."""
 
+from typing import Any
+
 from cluster.export.networks.writing import Layers, WrittenNetwork
 from cluster.export.writer import Tensor
-from cluster.models.network import BuiltIn
 
 
 def body(layers: Layers, count: int, windows: Tensor) -> Tensor:
@@ -20,7 +21,7 @@ class Residual(WrittenNetwork):
     name = "residual"
 
     @staticmethod
-    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+    def logits(layers: Layers, network: Any, windows: Tensor) -> Tensor:
         """See WrittenNetwork."""
         config = network.config
         normed = layers.instance_norm(config.instance_norm, windows)

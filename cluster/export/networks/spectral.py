@@ -1,9 +1,10 @@
 """`spectral` as it is exported."""
 
+from typing import Any
+
 from cluster.export.networks.statistics import standardized_statistics
 from cluster.export.networks.writing import Layers, WrittenNetwork
 from cluster.export.writer import Tensor
-from cluster.models.network import BuiltIn
 
 
 class Spectral(WrittenNetwork):
@@ -12,7 +13,7 @@ class Spectral(WrittenNetwork):
     name = "spectral"
 
     @staticmethod
-    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+    def logits(layers: Layers, network: Any, windows: Tensor) -> Tensor:
         """See WrittenNetwork."""
         found = standardized_statistics(layers, network.problem, "statistics", windows)
         if network.config.hidden:

@@ -1,11 +1,12 @@
 """`thesis` as it is exported."""
 
+from typing import Any
+
 import numpy as np
 
 from cluster.export.networks.writing import Layers, WrittenNetwork
 from cluster.export.writer import Tensor
 from cluster.models.layers import StepBatchNorm
-from cluster.models.network import BuiltIn
 
 
 class Thesis(WrittenNetwork):
@@ -14,7 +15,7 @@ class Thesis(WrittenNetwork):
     name = "thesis"
 
     @staticmethod
-    def logits(layers: Layers, network: BuiltIn, windows: Tensor) -> Tensor:
+    def logits(layers: Layers, network: Any, windows: Tensor) -> Tensor:
         """See WrittenNetwork."""
         config, steps, write = network.config, network.problem.window_steps, layers.write
         hidden = layers.instance_norm(config.instance_norm, windows)
