@@ -5,6 +5,7 @@ For `fab export`, which knows no TensorFlow.
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
     words = sys.argv[1:] if arguments is None else list(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what is half-written goes
     try:
         description = _exported(given, words)
     except ClusterError as problem:

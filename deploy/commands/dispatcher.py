@@ -17,6 +17,7 @@ from deploy.commands.actions import ACTIONS
 from deploy.commands.apps import APP_ACTIONS
 from deploy.commands.data import DATA_ACTIONS
 from deploy.commands.edge import Command, flags_of, signature
+from deploy.commands.exports import export
 from deploy.commands.flags import Known
 from deploy.commands.init import init
 from deploy.commands.jobs import JOB_ACTIONS, report
@@ -69,12 +70,12 @@ def _dispatcher(name: str, actions: Mapping[str, Command]) -> Task[Command]:
 
 
 def namespace() -> Collection:
-    """`deploy ACTION`, `job ACTION`, `app ACTION`, `data ACTION`, `init`, `report` and `sweep`."""
+    """`deploy ACTION`, `job ACTION`, `app ACTION`, `data ACTION`, `init`, `report`, `sweep` and `export`."""
     made = Collection()
     made.add_collection(collection("deploy", ACTIONS))
     made.add_collection(collection("job", (*JOB_ACTIONS, run_)))
     made.add_collection(collection("app", APP_ACTIONS))
     made.add_collection(collection("data", DATA_ACTIONS))
-    for body in (init, report, sweep):
+    for body in (init, report, sweep, export):
         made.add_task(as_task(body, body.__name__, flags_of(body)))
     return made

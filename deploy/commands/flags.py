@@ -87,16 +87,19 @@ class Flags:
     chaos: str | None = _flag("faults to inject, e.g. kill-worker:0.1,stop-worker:0.05")
     samples: str | None = _flag("random points of the pi job")
     run: str | None = _flag(
-        "folder of the run: of the training to evaluate or to resume, else the newest; or whose logs are meant"
+        "folder of the run: of the training to evaluate or to resume, else the newest; the one to export; "
+        "or whose logs are meant"
     )
+    to: str | None = _flag("format of the export: onnx, litert, savedmodel or keras")
+    quantize: str | None = _flag("dynamic: weights of an ONNX or LiteRT export as int8")
     local: bool = _flag("a cluster of processes on this machine", False)
     workers: str = _flag("how many workers", "2")
     ps: str = _flag("how many parameter servers", "1")
     hosts: str | None = _flag("a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31")
     user: str = _flag("account on every host", "pi")
     out: str | None = _flag(
-        "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`, `data fetch`), an HTML page "
-        "(`data show`)"
+        "where to write: a file (`init`; else it is printed), a folder (`deploy monitor`, `data fetch`, `export`), "
+        "an HTML page (`data show`)"
     )
     sha256: str | None = _flag("the hash that the fetched file must have, in the place of the pinned one")
     each: str = _flag("how many windows of each class are drawn, 0 to 9", "1")
