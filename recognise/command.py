@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return int(ExitCode.CANCELLED)
     except BrokenPipeError:
-        # Whoever reads the labels has enough. Python would try to write the rest once more at its end.
+        # The reader of the labels closed the pipe. Python would try to write the rest once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.FAILED)
 

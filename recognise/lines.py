@@ -1,6 +1,6 @@
-"""Readings as lines of text: `t,ax,ay,az,gx,gy,gz`, from a file or from whoever writes into standard input.
+"""Readings as lines of text: `t,ax,ay,az,gx,gy,gz`, from a file or from standard input.
 
-A line that is no reading is told and skipped. A line's length is bounded, so is what is kept between two blocks.
+A line that is no reading is reported and skipped. A line's length is bounded, so is what is kept between two blocks.
 """
 
 import math
@@ -40,7 +40,7 @@ class Lines:
         readings = [found for line in whole if (found := self._reading(line, problems)) is not None]
         self._rest = rest
         if len(rest) > LONGEST_LINE_BYTES:
-            # The line goes on: what is kept stays small, and its end is not taken for a reading.
+            # The line is not complete: what is kept stays small, and its end is not taken for a reading.
             self._rest, self._skipping = b"", True
         return _block(readings, problems)
 

@@ -52,7 +52,7 @@ def channels_by(direction: str, acceleration: Samples, angular_velocity: Samples
 class CausalFilters:
     """The filters with state: chunks of any length give the bits of the whole recording.
 
-    They begin as if the first sample had been there for ever. Source of that state: `scipy.signal.sosfilt_zi`.
+    Their first state is the one after an endless signal equal to the first sample: `scipy.signal.sosfilt_zi`.
     """
 
     def __init__(self) -> None:

@@ -10,10 +10,10 @@ FAULTS: Mapping[FaultKind, str] = {
     "bad_value": "a time or value that is no finite number of a sensible size; the reading is dropped",
     "doubled": "a second reading of the same time; it is dropped",
     "late": "a reading older than the one before it, by no more than the longest gap; it is dropped",
-    "gap": "a pause, or a clock that jumped ahead; filters, window and votes begin anew",
-    "clock_jump": "a clock that went back by more than the longest gap; filters, window and votes begin anew",
-    "sparse": "a window of less than half of the model's rate; it gets no label, and votes begin anew",
-    "implausible": "a window whose mean acceleration is far from 1 g, as from a wrong unit; no label, votes begin anew",
+    "gap": "a pause, or a clock that jumped ahead; filters, window and votes restart",
+    "clock_jump": "a clock that went back by more than the longest gap; filters, window and votes restart",
+    "sparse": "a window of less than half of the model's rate; it gets no label, and votes restart",
+    "implausible": "a window whose mean acceleration is far from 1 g, as from a wrong unit; no label, votes restart",
 }
 
 

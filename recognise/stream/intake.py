@@ -14,7 +14,7 @@ from recognise.stream.events import Fault
 Samples = NDArray[np.float64]
 
 LARGEST_TIME_SECONDS = 1e11
-"""Microseconds can still be told apart here; epoch milliseconds given as seconds are beyond it."""
+"""A double still separates microseconds here; epoch milliseconds given as seconds are beyond it."""
 LARGEST_VALUE = 1e4
 """In g and rad/s: no sensor measures it, and the filters stay finite."""
 _BLOCK = 256
@@ -81,9 +81,9 @@ class Intake:
         if step == 0:
             return Fault("doubled", time, "dropped a second reading of this time")
         if step > self._longest_gap:
-            return Fault("gap", last, f"no reading for {step:.3f} s; the windows begin anew")
+            return Fault("gap", last, f"no reading for {step:.3f} s; the windows restart")
         if step < -self._longest_gap:
-            return Fault("clock_jump", last, f"the time went back by {-step:.3f} s; the windows begin anew")
+            return Fault("clock_jump", last, f"the time went back by {-step:.3f} s; the windows restart")
         if step < 0:
             return Fault("late", time, f"dropped a reading that is {-step:.3f} s older than the one before it")
         return None

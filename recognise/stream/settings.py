@@ -1,4 +1,4 @@
-"""What a stream is told before its first reading."""
+"""The settings of one stream, given before its first reading."""
 
 import math
 from dataclasses import dataclass

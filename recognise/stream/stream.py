@@ -31,7 +31,7 @@ class Window:
     """One window.
 
     at, centre: seconds of its last sample and of its middle; channels: float32 (window_steps, 9); begins: the first one
-    since the windows began anew, so no vote before it counts.
+    since the windows restarted, so no vote before it counts.
     """
 
     at: float
@@ -74,7 +74,7 @@ class Stream:
         settings = self.settings
         self._resampler = Resampler(settings.sampling_hz, settings.source_hz)
         self._filters = CausalFilters()
-        # The last column is the seconds between two readings: it tells how many readings a window has.
+        # The last column is the seconds between two readings: from it follows how many readings a window has.
         self._cutter = Cutter(settings.window_steps, settings.hop, len(CHANNELS) + 1)
         self._begins = True
 
