@@ -43,7 +43,9 @@ def contestants(exports: Sequence[Path], run: Path | None, threads: int) -> list
             raise UsageError(f"{folder}: expected an export of {first.run.folder} as the first, got {each.run.folder}")
     python = (sys.executable, "-m")
     found = [
-        Contestant(_named(folder, each), (*python, "benchmarks.inference.in_runtime", str(folder), str(threads)), each)
+        Contestant(
+            _named(folder, described), (*python, "benchmarks.inference.in_runtime", str(folder), str(threads)), each
+        )
         for folder, each in described.items()
     ]
     if run is not None:
@@ -62,8 +64,11 @@ def _has_tensorflow() -> bool:
         return False
 
 
-def _named(folder: Path, description: Description) -> str:
-    return f"{description.format} {description.quantized or 'float32'} ({folder.name})"
+def _named(folder: Path, described: Mapping[Path, Description]) -> str:
+    """Format and quantization; the folder too where two exports have the same."""
+    kinds = {each: f"{about.format} {about.quantized or 'float32'}" for each, about in described.items()}
+    alone = list(kinds.values()).count(kinds[folder]) == 1
+    return kinds[folder] if alone else f"{kinds[folder]} ({folder.name})"
 
 
 def measured(asked: Sequence[Contestant], rounds: int, windows: int) -> list[dict[str, Any]]:
