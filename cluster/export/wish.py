@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 
 from cluster.errors import UsageError
 from cluster.export.formats.format import FORMATS, Format
@@ -49,5 +50,9 @@ def refuse_taken(out: Path) -> None:
         raise UsageError(f"--out: expected a new or an empty folder, {out} holds something: name another one")
     if not out.parent.is_dir():
         raise UsageError(f"--out: expected a folder in one that is there, found no {out.parent}: make it first")
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"--out: {out.parent}: cannot be written: make it writable, or name another folder")
+    try:
+        os.rmdir(mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as problem:
+        raise UsageError(
+            f"--out: {out.parent}: cannot be written ({problem.strerror}): make it writable, or name another folder"
+        ) from None

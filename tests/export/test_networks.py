@@ -21,8 +21,14 @@ def test_every_network_has_an_export_and_every_format_a_file() -> None:
     assert list(FORMATS) == list(FILES)
 
 
-@pytest.mark.parametrize("to", list(FILES))
-@pytest.mark.parametrize("name", list(SMALL))
+QUICK = {"onnx": tuple(SMALL), "litert": ("residual",), "savedmodel": ("kth",), "keras": ("kth",)}
+"""Conversions and Keras's loops take seconds each: the others are tested where time is."""
+EVERY = [
+    pytest.param(name, to, marks=() if name in QUICK[to] else pytest.mark.long) for to in FILES for name in SMALL
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "to"), EVERY)
 def test_an_export_answers_as_tensorflow_does(tmp_path: Path, name: str, to: str) -> None:
     expected = case(name)
     found = expected.exported(to, tmp_path)
@@ -43,7 +49,7 @@ def test_an_export_answers_as_tensorflow_does(tmp_path: Path, name: str, to: str
         ("spectral", {"channels": 1}),
     ],
 )
-@pytest.mark.parametrize("to", ["onnx", "keras"])
+@pytest.mark.parametrize("to", ["onnx", pytest.param("keras", marks=pytest.mark.long)])
 def test_the_other_settings_of_a_network_are_exported_too(
     tmp_path: Path, name: str, settings: dict[str, Any], to: str
 ) -> None:
@@ -73,6 +79,7 @@ def test_a_batch_of_any_size_has_the_same_answers(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, expected.logits[:size], rtol=0, atol=LARGEST_DIFFERENCE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", list(SMALL))
 def test_int8_answers_nearly_the_same(tmp_path: Path, name: str) -> None:
     expected = case(name, scale=1.0)

@@ -10,13 +10,14 @@ import onnx
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
+from cluster.errors import UsageError
 from cluster.export.check import LARGEST_DIFFERENCE
-from cluster.export.formats import litert_file
-from cluster.export.graph import traced
-from tests.export.models import CLASSES, SMALL, Case, case
-
-import tensorflow as tf  # isort: skip
-import keras  # isort: skip
+from cluster.export.formats import litert_file, onnx_file
+from cluster.export.graph import in_chunks, traced
+from cluster.jobs.train_result import StoredModel
+from tests.apps.test_keras_networks import SEED, network
+from tests.export.models import SMALL, Case, case
+from worker_node.recordings import Standardization
 
 
 def interpreter(content: bytes) -> Any:
@@ -88,6 +89,7 @@ numpy.save(sys.argv[3], found)
 """
 
 
+@pytest.mark.long
 def test_plain_keras_opens_the_file_and_predicts_the_same(tmp_path: Path) -> None:
     expected = case("hybrid")
     expected.exported("keras", tmp_path)
@@ -97,24 +99,24 @@ def test_plain_keras_opens_the_file_and_predicts_the_same(tmp_path: Path) -> Non
     np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), expected.logits, rtol=0, atol=LARGEST_DIFFERENCE)
 
 
-def keras_lstm() -> Any:
-    inputs = keras.Input((16, 3))
-    return keras.Model(inputs, keras.layers.Dense(CLASSES)(keras.layers.LSTM(8)(inputs)))
-
-
 @pytest.mark.long
-def test_a_keras_3_model_loses_its_weights_in_the_converter_and_constants_do_not() -> None:
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(CLASSES)])
-    window = np.ones(4, np.float32)
-    expected = model(window[None]).numpy()[0]
-    spec = tf.TensorSpec((1, 4), tf.float32)
-    bound = tf.function(lambda x: tf.matmul(x, tf.constant(model.get_weights()[0])), autograph=False)
-    kept = interpreter(litert_file.converted(bound.get_concrete_function(spec), quantized=False))
-    np.testing.assert_allclose(answer(kept, window, reset=True), expected, atol=1e-6)
-    lost = tf.function(model, autograph=False).get_concrete_function(spec)
-    try:
-        found = answer(interpreter(litert_file.converted(lost, quantized=False)), window, reset=True)
-    except Exception:  # a later version may refuse instead of losing them
-        return
-    assert np.abs(found - expected).max() > 1e-3
+@pytest.mark.parametrize("to", ["litert", "savedmodel", "keras"])
+def test_an_app_s_keras_model_keeps_its_weights(tmp_path: Path, to: str) -> None:
+    app = network("windows")
+    shape = app.problem.input_shape
+    standardization = Standardization(np.full(shape[-1], 0.5, np.float32), np.full(shape[-1], 2.0, np.float32))
+    model = StoredModel(app, app.initial(SEED), standardization, tuple("abcd"))
+    windows = np.random.default_rng(0).normal(size=(4, *shape)).astype(np.float32)
+    expected = Case(model, windows, in_chunks(traced(model), windows))
+    assert np.ptp(expected.logits, 0).max() > 1e-3
+    np.testing.assert_allclose(expected.exported(to, tmp_path), expected.logits, rtol=0, atol=LARGEST_DIFFERENCE)
+
+
+def test_an_app_becomes_onnx_by_keras_alone_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_file, "find_spec", lambda module: None)
+    app = network("windows")
+    model = StoredModel(app, app.initial(SEED), Standardization(np.empty(0), np.empty(0)), tuple("abcd"))
+    with pytest.raises(UsageError, match=r"`pip install tf2onnx`, or use --to litert or savedmodel"):
+        onnx_file.OnnxFile.write(model, tmp_path / "model.onnx", quantized=False)

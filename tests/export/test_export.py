@@ -1,0 +1,168 @@
+"""A run becomes an export whole, or leaves nothing; what it says of itself is true."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.data.filters import CHANNELS
+from cluster.data.source import PROJECT_ROOT, find_source
+from cluster.errors import ExitCode
+from cluster.export import __main__ as command
+from cluster.export import check, export, graph, known_sets
+from cluster.exported import open_model, read
+from cluster.exported.description import NAME
+from cluster.jobs.train_result import load
+from deploy.common.project import ROOT, environment_for_any_folder
+from tests.export import runs
+from tests.habits import needs
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runs.trained(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(autouse=True)
+def this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # Another test of this process may have begun to compute: TensorFlow's threads are what they are then.
+    monkeypatch.setattr(graph, "one_thread", lambda: None)
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def exported(run: Path, out: Path, *words: str) -> int:
+    return command.main([f"--run={run}", f"--out={out}", "--quiet", *words])
+
+
+def test_an_export_says_what_it_takes_and_answers_like_the_run(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exported(run, tmp_path / "walking", "--to=onnx", "--json") == ExitCode.DONE
+    said = json.loads(capsys.readouterr().out)
+    description, model = read(tmp_path / "walking"), load(run / "model")
+    assert said["sha256"] == description.sha256
+    assert said["path"] == str(tmp_path / "walking")
+    assert sorted(path.name for path in (tmp_path / "walking").iterdir()) == [NAME, "model.onnx"]
+    assert description.run.folder == run.name
+    assert description.run.parameters_sha256 == json.loads((run / "result.json").read_bytes())["parameters_sha256"]
+    assert description.labels == model.labels
+    assert (description.input.samples, description.input.channels) == (16, ("x", "y", "z"))
+    assert (description.sampling_hz, description.filters, description.data.licence) == (None, None, None)
+    np.testing.assert_array_equal(np.float32(description.standardization.mean), model.standardization.mean)
+    assert description.check.windows == 30
+    assert description.check.greatest_difference <= check.LARGEST_DIFFERENCE
+    assert description.check.same_labels == 1.0
+    final = json.loads((run / "result.json").read_bytes())["final"]
+    assert description.check.accuracy_tensorflow == pytest.approx(final["accuracy"])
+    assert 0 < description.timing.median_ms <= description.timing.p99_ms
+    windows = np.random.default_rng(0).normal(size=(7, 16, 3)).astype(np.float32)
+    expected = graph.in_chunks(graph.traced(model), windows)
+    np.testing.assert_allclose(open_model(tmp_path / "walking").logits(windows), expected, rtol=0, atol=1e-4)
+
+
+def test_a_person_reads_three_lines_at_most(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    assert exported(run, tmp_path / "empty", "--to=savedmodel") == ExitCode.DONE
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("checked: 30 test windows, logits within ")
+    assert last.startswith(f"export: {tmp_path / 'empty' / 'saved_model'} (")
+
+
+def left(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name != "cache"]
+
+
+def test_one_that_answers_otherwise_is_refused_and_leaves_nothing(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(*given: Any) -> Any:
+        values = graph_answering(*given)
+        return lambda windows: values(windows) + np.float32(0.01)
+
+    graph_answering = graph.answering
+    monkeypatch.setattr(graph, "answering", wrong)
+    assert exported(run, tmp_path / "wrong", "--to=onnx") == ExitCode.FAILED
+    said = capsys.readouterr().err
+    assert "expected logits within 0.0001 of TensorFlow's, got a difference of 0.01" in said
+    assert said.count("\n") == 1
+    assert left(tmp_path) == []
+
+
+def test_int8_that_loses_labels_is_refused_and_leaves_nothing(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check, "LARGEST_LOSS", -1.0)
+    assert exported(run, tmp_path / "few", "--to=onnx", "--quantize=dynamic") == ExitCode.FAILED
+    assert "leave --quantize out" in capsys.readouterr().err
+    assert left(tmp_path) == []
+
+
+def test_what_a_killed_export_left_goes_with_the_next_one(run: Path, tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead, alive = (tmp_path / f".walking.{pid}.partial" for pid in (ended.pid, os.getppid()))
+    for folder in (dead, alive):
+        folder.mkdir()
+        (folder / "model.onnx").write_bytes(b"half")
+    assert exported(run, tmp_path / "walking", "--to=onnx", "--quantize=dynamic") == ExitCode.DONE
+    assert sorted(left(tmp_path)) == [alive.name, "walking"]
+    assert read(tmp_path / "walking").quantized == "dynamic"
+
+
+def test_an_interrupt_leaves_nothing(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        assert [name for name in left(tmp_path) if name.endswith(".partial")]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "timed", interrupted)
+    assert exported(run, tmp_path / "walking", "--to=onnx") == ExitCode.CANCELLED
+    assert left(tmp_path) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, ExitCode.CANCELLED), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_process_that_is_ended_leaves_no_export(run: Path, tmp_path: Path, number: int, code: int) -> None:
+    words = [sys.executable, "-m", "cluster.export", f"--run={run}", f"--out={tmp_path / 'walking'}", "--to=litert"]
+    process = subprocess.Popen(words, cwd=ROOT, env=environment_for_any_folder(), stderr=subprocess.DEVNULL)
+    try:
+        while not list(tmp_path.glob(".walking.*.partial")):
+            assert process.poll() is None
+            os.sched_yield()
+        process.send_signal(number)
+        assert process.wait() == code
+    finally:
+        process.kill()
+        process.wait()
+    assert not (tmp_path / "walking").exists()
+    assert bool(left(tmp_path)) == (number == signal.SIGKILL)
+
+
+def test_recordings_other_than_those_of_the_training_are_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exported(run, tmp_path / "walking", "--to=onnx", "--data=synthetic") == ExitCode.BAD_USAGE
+    assert "other windows than" in capsys.readouterr().err
+    assert left(tmp_path) == []
+
+
+def test_the_licence_of_hapt_is_the_set_s_own_words() -> None:
+    source = find_source(None, {}, PROJECT_ROOT, PROJECT_ROOT / "none")
+    if source.kind != "hapt" or source.path is None or source.path.suffix != ".zip":
+        needs.skip("the HAPT set is not beside the checkout")
+    with zipfile.ZipFile(source.path) as archive:
+        readme = archive.read("README.txt").decode("latin-1")
+    quoted = known_sets.LICENCE_OF_HAPT.partition('"')[2].rstrip('"')
+    assert quoted in " ".join(readme.split())
+    assert known_sets.known("hapt", len(CHANNELS)).sampling_hz == 50.0
+    assert known_sets.known("hapt", 3).sampling_hz is None
