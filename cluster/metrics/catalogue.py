@@ -239,13 +239,14 @@ _service_histogram = partial(Metric, kind="histogram", exporter="service")
 
 CODES = ("200", "400", "401", "403", "404", "405", "408", "413", "415", "421", "500", "503", "504")
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 _SERVICE = (
     _service_counter("service_requests_total", labels={"code": CODES}, help="Requests answered, by HTTP status"),
     _service_histogram("service_request_seconds", buckets=LATENCY_BUCKETS,
                        help="Time of a request for an inference, from its head to its answer, refused ones included"),
-    _service_histogram("service_batch_windows", buckets=BATCH_BUCKETS, help="Windows computed together"),
+    _service_histogram("service_batch_windows", buckets=BATCH_BUCKETS,
+                       help="Windows of one batch; a larger request is one by itself"),
     _service_gauge("service_waiting_windows", help="Windows that no thread computes yet"),
     _service_gauge("service_model_version", help="Number of the version that is served"),
     _service_counter("service_takeovers_total", labels={"result": ("taken", "refused")},

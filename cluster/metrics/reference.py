@@ -24,8 +24,8 @@ TITLES: dict[Exporter, tuple[str, str]] = {
     "sweep": ("Sweep", "The coordinator, while `sweep` runs; each run of a sweep by itself exports nothing."),
     "service": (
         "Service",
-        'A [service](service.md) on its own port, behind its token, with `role="service"` and `task="0"`. No '
-        "Prometheus of a cluster asks it by itself.",
+        'A [service](service.md) on its own port, behind its token, with `role="service"` and\n'
+        '`task="0"`. No Prometheus of a cluster asks it by itself.',
     ),
 }
 

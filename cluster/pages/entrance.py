@@ -52,6 +52,7 @@ class Connection(H11Protocol):
         """See asyncio."""
         self._lost(self)
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn leaves the timer, and with it the connection, after a reset
 
     @property
     def made(self) -> bool:

@@ -28,7 +28,8 @@ class Batcher:
     """Collects requests within one event loop.
 
     A batch begins as soon as a thread is free and either `batch_windows` wait or the oldest request has waited
-    `batch_seconds`. Requests whose client has gone, or whose time is over, are left out.
+    `batch_seconds`. A larger request is a batch by itself. It leaves out requests whose client has
+    gone, or whose time is over.
     """
 
     def __init__(

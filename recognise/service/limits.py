@@ -17,12 +17,12 @@ class Limits:
     """All bodies that are read or wait for an answer at one time."""
     header_bytes: int = 65_536
     """The JSON part of a request with binary tensors."""
-    windows: int = 1024
+    windows: int = 512
     """Windows of one request."""
     waiting_windows: int = 4096
     """Windows of all requests that wait for a thread."""
     batch_windows: int = 64
-    """Windows that are computed together; one request is never split."""
+    """Windows that are computed together, so that a runtime keeps memory for no more of them."""
     batch_seconds: float = 0.002
     """How long a request waits for others to be computed with."""
     threads: int = 2

@@ -17,8 +17,9 @@ _WARM_WINDOWS = (1, 8)
 class Computer:
     """One model for each thread of the pool, because a model computes one call at a time."""
 
-    def __init__(self, folder: Path, threads: int) -> None:
-        """Opens and warms up. Raises UsageError."""
+    def __init__(self, folder: Path, threads: int, most: int) -> None:
+        """Opens and warms up. A model computes at most that many windows at once. Raises UsageError."""
+        self._most = most
         models = [open_for_service(folder) for _ in range(threads)]
         self.description: Description = models[0].description
         self._idle: queue.SimpleQueue[Model] = queue.SimpleQueue()
@@ -29,7 +30,8 @@ class Computer:
         """Float32 (windows, classes). Waits for an idle model."""
         model = self._idle.get()
         try:
-            return model.logits(windows)
+            parts = [model.logits(windows[at : at + self._most]) for at in range(0, len(windows), self._most)]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
         finally:
             self._idle.put(model)
 

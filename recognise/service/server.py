@@ -19,6 +19,7 @@ from cluster.pages.entrance import Connection, Entrance, Patience
 from recognise.service.application import Application
 from recognise.service.guard import Guarded
 from recognise.service.limits import Limits
+from recognise.service.memory import keep_what_there_is
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
 from recognise.service.versions import Versions
@@ -96,6 +97,7 @@ async def serve(
         door = Door(listener, "the service", limits.connections)
         patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)
         entrance = Entrance(door, server, endless="", patience=patience, protocol=_Connection)
+        keep_what_there_is()
         ready(listener.getsockname()[1], serving.current.number)
         try:
             await server.serve(sockets=[])  # which come through the entrance

@@ -92,7 +92,8 @@ class Serving:
             log.info("version %d is served now", number)
 
     async def _opened(self, number: int) -> Computer:
-        return await asyncio.to_thread(Computer, self._versions.path(number), self.limits.threads)
+        limits = self.limits
+        return await asyncio.to_thread(Computer, self._versions.path(number), limits.threads, limits.batch_windows)
 
     def _take(self, number: int, computer: Computer) -> None:
         batcher = Batcher(computer.logits, self._pool, self.limits, self.metrics.batch)

@@ -5,13 +5,16 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from recognise.service.batching import Batcher
 from recognise.service.limits import Limits
+from recognise.service.loading import Computer
 from recognise.service.refusals import RefusedError
+from tests.service.exports import export, windows
 
 LIMITS = replace(Limits(), threads=1, batch_windows=8, batch_seconds=0.0, waiting_windows=20)
 Floats = np.ndarray
@@ -128,3 +131,22 @@ def test_a_failure_reaches_each_request_of_its_batch_and_no_other() -> None:
         assert (await batcher.logits(rows(1, 4))).tolist() == [[4, 4]]
 
     play(scene, replace(LIMITS, batch_seconds=0.05))
+
+
+def test_a_model_computes_no_more_windows_at_once_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export(tmp_path / "export")
+    given = windows(150)
+    whole = Computer(tmp_path / "export", threads=1, most=150).logits(given)
+    parts = Computer(tmp_path / "export", threads=1, most=64)
+    sizes: list[int] = []
+    model = parts._idle.get()
+    once = model.logits
+
+    def counted(some: Floats) -> Floats:
+        sizes.append(len(some))
+        return once(some)
+
+    monkeypatch.setattr(model, "logits", counted)
+    parts._idle.put(model)
+    np.testing.assert_allclose(parts.logits(given), whole, rtol=1e-6)
+    assert sizes == [64, 64, 22]

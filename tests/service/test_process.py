@@ -36,6 +36,7 @@ def test_at_rest_it_is_small_and_has_no_tensorflow(tmp_path: Path) -> None:
         assert running.status("VmRSS") < AT_REST_KB
 
 
+@pytest.mark.long
 def test_its_memory_stays_flat_over_large_refused_requests(tmp_path: Path) -> None:
     export(tmp_path / "export")
     large = [

@@ -49,7 +49,12 @@ def test_a_refusal_is_the_command_s_own_exit_code(fab: Fab, played: Played) -> N
 
 def test_a_service_gets_its_port_and_address(tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
-    monkeypatch.setattr(service, "_in_foreground", lambda command: commands.append(command[2:]) or 0)
+
+    def ended(command: tuple[str, ...]) -> int:
+        commands.append(command[2:])
+        return 0
+
+    monkeypatch.setattr(service, "_in_foreground", ended)
     assert fab("serve --model mine --port 0 --no-token").code == 0
     assert fab("serve --listen 192.168.1.16 --name walk").code == 0
     assert commands == [
