@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,11 @@ def _training(boxes: Boxes, tmp_path: Path, data: Path, runs: Path, *words: str)
 
 def _ready(boxes: Boxes, *roles: str) -> None:
     for role in roles:
-        eventually(lambda role=role: boxes.status_of("GET", role, "/ready") == 200, f"{role} is ready", 120)
+        eventually(partial(_answers, boxes, role), f"{role} is ready", 120)
+
+
+def _answers(boxes: Boxes, role: str) -> bool:
+    return boxes.status_of("GET", role, "/ready") == 200
 
 
 def test_a_training_in_containers(boxes: Boxes, tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def test_the_next_pod_of_a_job_resumes_its_run(boxes: Boxes, tmp_path: Path) -> 
     boxes.role("worker", *worker)
     first = _training(boxes, tmp_path, data, runs, "--set", "jobs.train.epochs=60")
     eventually(lambda: any(runs.glob("*-train/checkpoints/*")), "the first checkpoint", 300)
-    boxes.kill("job")
+    boxes.kill("deploy.jobs.pod_job")
     assert first.wait(60) == 128 + signal.SIGKILL
     second = _training(boxes, tmp_path, data, runs, "--set", "jobs.train.epochs=60")
     for role, volumes in (("ps", ()), ("worker", worker)):  # as the kubelet does: the role ended with 25
