@@ -1,17 +1,25 @@
-"""Containers on one machine: the image in a store of the project's, and role processes in containers as pods are."""
+"""Containers on one machine: the image in a store of the project's, and role processes in containers as pods are.
+
+`python -m tests.lab.containers` measures the start of a parameter server, in a container and without one in turns.
+"""
 
 import os
+import re
 import signal
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
+from tests.lab.commands import LabError
 from tests.lab.requirements import OF_CONTAINERS
 from tools import build_image
 
@@ -86,11 +94,19 @@ class Boxes:
 
     def role(self, role: str, *volumes: str) -> Box:
         """Start a parameter server or a worker, with the words of its StatefulSet."""
-        port, metrics = PORTS[role]
-        flags = ("--task", "0", "--host", ADDRESSES[role], "--port", str(port), "--metrics-port", str(metrics))
-        return self.start(
-            role, (f"{role}_node", *flags, "--peers", "16", "--guard", "none", "--coordinator", "token"), volumes
-        )
+        return self.start(role, _role_words(role), volumes)
+
+    def bare(self) -> Box:
+        """The parameter server of `role` without a container, in the same namespace."""
+        log = self.folder / f"bare-{len(self._started)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ("ip", "netns", "exec", self.name, sys.executable, "-m", *_role_words("ps")),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, "PSCLUSTER_TOKEN": TOKEN},
+            )  # fmt: skip
+        self._started.append(Box("bare", process, log))
+        return self._started[-1]
 
     def start(self, kind: str, words: Sequence[str], volumes: Sequence[str] = ()) -> Box:
         """Start `python -m words` in a container of that kind: non-root, read-only, with a memory limit."""
@@ -159,8 +175,10 @@ class Boxes:
             try:
                 box.process.wait(_ENDING_SECONDS)
             except subprocess.TimeoutExpired:
-                box.process.kill()
-                box.process.wait()
+                for pid in self._pids():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                box.process.wait(_ENDING_SECONDS)
 
     def _remove_groups(self) -> None:
         end = time.monotonic() + _ENDING_SECONDS
@@ -183,6 +201,35 @@ def asked(method: str, url: str, *headers: str) -> int:
         return 0
 
 
+def measure(times: int = 5) -> Mapping[str, Sequence[float]]:
+    """Seconds from the call to the line `ready after`, in turns."""
+    found: dict[str, list[float]] = {"bare": [], "container": []}
+    with tempfile.TemporaryDirectory() as folder, Boxes.up(Path(folder)) as boxes:
+        for _ in range(times):
+            for name in found:
+                begun = time.time()
+                box = boxes.bare() if name == "bare" else boxes.role("ps")
+                found[name].append(_ready_at(box) - begun)
+                box.process.send_signal(signal.SIGTERM)
+                box.wait(_ENDING_SECONDS)
+    return found
+
+
+def _ready_at(box: Box) -> float:
+    end = time.monotonic() + 4 * _ENDING_SECONDS
+    while (line := re.search(r"^(\S+Z) INFO .*ready after", box.log.read_text(), re.M)) is None:
+        if time.monotonic() > end or box.process.poll() is not None:
+            raise LabError(f"the parameter server did not start: {box.log.read_text()}")
+        time.sleep(0.01)
+    return datetime.fromisoformat(line[1]).timestamp()
+
+
+def _role_words(role: str) -> tuple[str, ...]:
+    port, metrics = PORTS[role]
+    flags = ("--task", "0", "--host", ADDRESSES[role], "--port", str(port), "--metrics-port", str(metrics))
+    return (f"{role}_node", *flags, "--peers", "16", "--guard", "none", "--coordinator", "token")
+
+
 def _words_of(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -197,3 +244,9 @@ def _pure_groups() -> str:
 
 def _run(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+
+
+if __name__ == "__main__":
+    build_image.build(STORE)
+    for name, seconds in measure().items():
+        print(f"{name}: median {statistics.median(seconds):.2f} s of {', '.join(f'{one:.2f}' for one in seconds)}")
