@@ -10,7 +10,7 @@ from deploy.commands.opening import open_inventory
 
 KINDS = ("kubernetes",)
 CORES = 4
-"""Assumed for every node, because no node is asked; a Raspberry Pi has so many. They decide the memory of micro-batches `auto`."""
+"""Assumed for every node, as a Raspberry Pi has: they decide the memory of micro-batches `auto`."""
 
 
 @takes("inventory set_ kind out")
