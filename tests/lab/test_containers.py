@@ -116,5 +116,7 @@ def test_the_next_pod_of_a_job_resumes_its_run(boxes: Boxes, tmp_path: Path) -> 
     for role, volumes in (("ps", ()), ("worker", worker)):
         assert boxes.first(role).wait(120) == ExitCode.RESTART_ASKED
         boxes.role(role, *volumes)  # as the kubelet does
-    eventually(lambda: "continues from update" in second.log.read_text(), "the second pod resumes", 300)
+    (log,) = runs.glob("*-train/coordinator.log")
+    eventually(lambda: "continues from update" in log.read_text(), "the second pod resumes", 300)
+    assert second.process.poll() is None
     assert len(list(runs.glob("*-train"))) == 1
