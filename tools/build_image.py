@@ -1,4 +1,4 @@
-"""The container image of the Containerfile: `make image`. Needs root and buildah, and mmdebstrap where no BASE is given.
+"""The container image of the Containerfile: `make image`. Needs root and buildah, and mmdebstrap without --base.
 
 Its base is a Debian 12 that mmdebstrap makes with the mirrors of this machine, because many networks reach no registry.
 """
@@ -82,7 +82,15 @@ def _debian(store: Store) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     archive = folder / f"{SUITE}.tar"
     try:
-        _run("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--include=ca-certificates", SUITE, str(archive))
+        _run(
+            "mmdebstrap",
+            "--quiet",
+            "--mode=root",
+            "--variant=minbase",
+            "--include=ca-certificates",
+            SUITE,
+            str(archive),
+        )
         container = _run("buildah", *store.flags, "from", "scratch").strip()
         _run("buildah", *store.flags, "add", "--quiet", container, str(archive), "/")
         _run("buildah", *store.flags, "commit", "--quiet", "--rm", container, _DEBIAN)
@@ -102,9 +110,13 @@ def _run(*words: str) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Build, and save where asked to."""
     parser = argparse.ArgumentParser(prog="python -m tools.build_image", description=__doc__)
-    parser.add_argument("--base", help="a Debian 12 image, e.g. docker.io/library/debian:bookworm-slim; else one is made")
+    parser.add_argument(
+        "--base", help="a Debian 12 image, e.g. docker.io/library/debian:bookworm-slim; else one is made"
+    )
     parser.add_argument("--tag", default=TAG, help=f"name of the image; {TAG}")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write it as an archive too, for `k3s ctr images import`")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="write it as an archive too, for `k3s ctr images import`"
+    )
     parser.add_argument("--store", type=Path, metavar="FOLDER", help="keep it there, not in the machine's own store")
     given = parser.parse_args(arguments)
     store = Store(given.store)

@@ -10,7 +10,7 @@ from deploy.commands.opening import open_inventory
 
 KINDS = ("kubernetes",)
 CORES = 4
-"""Of a node that nobody asked: a Raspberry Pi has so many. They decide the memory of micro-batches `auto`."""
+"""Assumed for every node, as a Raspberry Pi has: they decide the memory of micro-batches `auto`."""
 
 
 @takes("inventory set_ kind out")
@@ -18,7 +18,9 @@ def render(flags: Flags) -> None:
     """Write what another system deploys the inventory with: `fab deploy render kubernetes --out FOLDER`."""
     if flags.kind not in KINDS:
         got = "nothing" if flags.kind is None else repr(flags.kind)
-        raise UsageError(f"deploy render: expected {' or '.join(KINDS)}, got {got}, e.g. `fab deploy render kubernetes`")
+        raise UsageError(
+            f"deploy render: expected {' or '.join(KINDS)}, got {got}, e.g. `fab deploy render kubernetes`"
+        )
     inventory = open_inventory(flags, as_written=True)
     from deploy.converge.deployment import minimum_workers
     from deploy.converge.memory_estimate import of_inventory

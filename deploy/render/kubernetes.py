@@ -37,7 +37,7 @@ NETWORK_POLICIES = "network-policies.yaml"
 _MEBIBYTE = 1 << 20
 _STEP_MEBIBYTES = 32
 _LIBRARIES_BYTES = 277 * 10**6
-"""Pages of TensorFlow's libraries (docs/roles.md): a limit counts them, and without room for them a role rereads them."""
+"""Pages of TensorFlow's libraries (docs/roles.md): a limit counts them, and a role without room rereads them."""
 _LARGEST_SHARE = 0.8
 
 

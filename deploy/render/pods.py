@@ -1,4 +1,4 @@
-"""How the tasks of an inventory become pods of Kubernetes: their names, the inventory that they read, the refusals. Pure.
+"""How tasks of an inventory become pods of Kubernetes: their names, the inventory that they read, refusals. Pure.
 
 A pod has no address of its own that stays. So each role gets a service of the pod's name, whose address stays, and the
 inventory of the pods names these services.

@@ -1,9 +1,10 @@
 """Containers on one machine: the image in a store of the project's, and role processes in containers as pods are.
 
-`python -m tests.lab.containers` measures the start of a role beside one without a container.
+`python -m tests.lab.containers` measures the start of a parameter server, in a container and without one in turns.
 """
 
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -12,11 +13,13 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
+from tests.lab.commands import LabError
 from tests.lab.requirements import OF_CONTAINERS
 from tools import build_image
 
@@ -40,6 +43,7 @@ runtime = "crun"
 _UNIFIED = Path("/sys/fs/cgroup/unified")
 _CGROUPS = Path("/sys/fs/cgroup")
 _ENDING_SECONDS = 30.0
+_APART = ("unshare", "--mount", "--propagation", "private")
 
 
 def why_not() -> str:
@@ -78,7 +82,9 @@ class Boxes:
         _run("ip", "netns", "add", boxes.name)
         try:
             for address in ("lo", *ADDRESSES.values()):
-                words = ("link", "set", "lo", "up") if address == "lo" else ("address", "add", f"{address}/32", "dev", "lo")
+                words = (
+                    ("link", "set", "lo", "up") if address == "lo" else ("address", "add", f"{address}/32", "dev", "lo")
+                )
                 _run("ip", "-n", boxes.name, *words)
             yield boxes
         finally:
@@ -88,12 +94,22 @@ class Boxes:
 
     def role(self, role: str, *volumes: str) -> Box:
         """Start a parameter server or a worker, with the words of its StatefulSet."""
-        port, metrics = PORTS[role]
-        flags = ("--task", "0", "--host", ADDRESSES[role], "--port", str(port), "--metrics-port", str(metrics))
-        return self.start(role, (f"{role}_node", *flags, "--peers", "16", "--guard", "none", "--coordinator", "token"), volumes)
+        return self.start(role, _role_words(role), volumes)
+
+    def bare(self) -> Box:
+        """The parameter server of `role` without a container, in the same namespace."""
+        log = self.folder / f"bare-{len(self._started)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ("ip", "netns", "exec", self.name, sys.executable, "-m", *_role_words("ps")),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, "PSCLUSTER_TOKEN": TOKEN},
+            )  # fmt: skip
+        self._started.append(Box("bare", process, log))
+        return self._started[-1]
 
     def start(self, kind: str, words: Sequence[str], volumes: Sequence[str] = ()) -> Box:
-        """Start `python -m words` in a container of that kind: non-root, read-only, without rights, with a memory limit."""
+        """Start `python -m words` in a container of that kind: non-root, read-only, with a memory limit."""
         podman = (
             *("podman", *STORE.flags, "--tmpdir", str(self.folder / "podman"), "run", "--rm", "--pull", "never"),
             *("--network", f"ns:/run/netns/{self.name}", "--cgroup-parent", self.parent),
@@ -107,7 +123,7 @@ class Boxes:
         log = self.folder / f"{kind}-{len(self._started)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                ("unshare", "--mount", "--propagation", "private", "sh", "-c", f'{_pure_groups()}exec "$@"', "sh", *podman),
+                (*_APART, "sh", "-c", f'{_pure_groups()}exec "$@"', "sh", *podman),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env={**os.environ, "CONTAINERS_CONF": str(self._settings), "PSCLUSTER_TOKEN": TOKEN},
             )  # fmt: skip
@@ -122,14 +138,9 @@ class Boxes:
         return int(said.split()[-1])
 
     def processes(self, kind: str) -> list[Path]:
-        """The folders in /proc of the processes in containers of that kind."""
-        found = []
-        for path in Path("/proc").iterdir():
-            with suppress(OSError):
-                if path.name.isdigit() and f"{kind}_node".encode() in (path / "cmdline").read_bytes().split(b"\0"):
-                    if self.name in (path / "cgroup").read_text():
-                        found.append(path)
-        return found
+        """The folders in /proc of the roles in containers of that kind."""
+        module = f"{kind}_node".encode()
+        return [Path(f"/proc/{pid}") for pid in self._pids() if module in _words_of(pid)]
 
     def first(self, kind: str) -> Box:
         """The container of that kind that was started first."""
@@ -139,15 +150,17 @@ class Boxes:
         """What the first container of that kind has printed."""
         return self.first(kind).log.read_text()
 
-    def kill(self, kind: str) -> None:
-        """SIGKILL to every process in containers of that kind, as where a node is lost."""
-        for box in self._started:
-            if box.kind == kind and box.process.poll() is None:
-                for group in _CGROUPS.glob(f"pids/{self.name}/libpod-*"):
-                    pids = [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
-                    if any(b"deploy.jobs.pod_job" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids):
-                        for pid in pids:
-                            os.kill(pid, signal.SIGKILL)
+    def kill(self, module: str) -> None:
+        """SIGKILL to the container of `python -m module`: its first process takes all others with it."""
+        for pid in self._pids():
+            if module.encode() in _words_of(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    def _pids(self) -> list[int]:
+        groups = _CGROUPS.glob(f"pids/{self.name}/libpod-*/cgroup.procs")
+        if not _UNIFIED.is_dir():
+            groups = _CGROUPS.glob(f"{self.name}/libpod-*/**/cgroup.procs")
+        return [int(pid) for group in groups for pid in group.read_text().split()]
 
     def memory_limits(self) -> set[int]:
         """The limits of all containers, in bytes."""
@@ -162,8 +175,10 @@ class Boxes:
             try:
                 box.process.wait(_ENDING_SECONDS)
             except subprocess.TimeoutExpired:
-                box.process.kill()
-                box.process.wait()
+                for pid in self._pids():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                box.process.wait(_ENDING_SECONDS)
 
     def _remove_groups(self) -> None:
         end = time.monotonic() + _ENDING_SECONDS
@@ -186,6 +201,42 @@ def asked(method: str, url: str, *headers: str) -> int:
         return 0
 
 
+def measure(times: int = 5) -> Mapping[str, Sequence[float]]:
+    """Seconds from the call to the line `ready after`, in turns."""
+    found: dict[str, list[float]] = {"bare": [], "container": []}
+    with tempfile.TemporaryDirectory() as folder, Boxes.up(Path(folder)) as boxes:
+        for _ in range(times):
+            for name in found:
+                begun = time.time()
+                box = boxes.bare() if name == "bare" else boxes.role("ps")
+                found[name].append(_ready_at(box) - begun)
+                box.process.send_signal(signal.SIGTERM)
+                box.wait(_ENDING_SECONDS)
+    return found
+
+
+def _ready_at(box: Box) -> float:
+    end = time.monotonic() + 4 * _ENDING_SECONDS
+    while (line := re.search(r"^(\S+Z) INFO .*ready after", box.log.read_text(), re.M)) is None:
+        if time.monotonic() > end or box.process.poll() is not None:
+            raise LabError(f"the parameter server did not start: {box.log.read_text()}")
+        time.sleep(0.01)
+    return datetime.fromisoformat(line[1]).timestamp()
+
+
+def _role_words(role: str) -> tuple[str, ...]:
+    port, metrics = PORTS[role]
+    flags = ("--task", "0", "--host", ADDRESSES[role], "--port", str(port), "--metrics-port", str(metrics))
+    return (f"{role}_node", *flags, "--peers", "16", "--guard", "none", "--coordinator", "token")
+
+
+def _words_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return []
+
+
 def _pure_groups() -> str:
     """crun refuses version 1 beside version 2: the namespace of a container is without the second."""
     return f"umount {_UNIFIED} && " if _UNIFIED.is_dir() else ""
@@ -193,3 +244,9 @@ def _pure_groups() -> str:
 
 def _run(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+
+
+if __name__ == "__main__":
+    build_image.build(STORE)
+    for name, seconds in measure().items():
+        print(f"{name}: median {statistics.median(seconds):.2f} s of {', '.join(f'{one:.2f}' for one in seconds)}")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,11 @@ def _training(boxes: Boxes, tmp_path: Path, data: Path, runs: Path, *words: str)
 
 def _ready(boxes: Boxes, *roles: str) -> None:
     for role in roles:
-        eventually(lambda role=role: boxes.status_of("GET", role, "/ready") == 200, f"{role} is ready", 120)
+        eventually(partial(_answers, boxes, role), f"{role} is ready", 120)
+
+
+def _answers(boxes: Boxes, role: str) -> bool:
+    return boxes.status_of("GET", role, "/ready") == 200
 
 
 def test_a_training_in_containers(boxes: Boxes, tmp_path: Path) -> None:
@@ -100,16 +105,18 @@ def test_a_restart_needs_the_token(boxes: Boxes) -> None:
 def test_the_next_pod_of_a_job_resumes_its_run(boxes: Boxes, tmp_path: Path) -> None:
     data, runs = _folder(tmp_path, "data"), _folder(tmp_path, "runs")
     worker = (f"{data}:{STATE}/data:ro",)
+    settings = ("--set", "jobs.train.epochs=500", "--set", "jobs.train.checkpoint.every_seconds=1")
     boxes.role("ps")
     boxes.role("worker", *worker)
-    first = _training(boxes, tmp_path, data, runs, "--set", "jobs.train.epochs=60")
-    eventually(lambda: any(runs.glob("*-train/checkpoints/*")), "the first checkpoint", 300)
-    boxes.kill("job")
+    first = _training(boxes, tmp_path, data, runs, *settings)
+    eventually(lambda: any(runs.glob("*-train/checkpoints/update-*.json")), "the first checkpoint", 300)
+    boxes.kill("deploy.jobs.pod_job")
     assert first.wait(60) == 128 + signal.SIGKILL
-    second = _training(boxes, tmp_path, data, runs, "--set", "jobs.train.epochs=60")
-    for role, volumes in (("ps", ()), ("worker", worker)):  # as the kubelet does: the role ended with 25
+    second = _training(boxes, tmp_path, data, runs, *settings)
+    for role, volumes in (("ps", ()), ("worker", worker)):
         assert boxes.first(role).wait(120) == ExitCode.RESTART_ASKED
-        boxes.role(role, *volumes)
-    run = next(runs.glob("*-train"))
-    eventually(lambda: "resuming" in second.log.read_text() or "resumed" in second.log.read_text(), "it resumes", 200)
-    assert [path.name for path in runs.glob("*-train")] == [run.name]
+        boxes.role(role, *volumes)  # as the kubelet does
+    (log,) = runs.glob("*-train/coordinator.log")
+    eventually(lambda: "continues from update" in log.read_text(), "the second pod resumes", 300)
+    assert second.process.poll() is None
+    assert len(list(runs.glob("*-train"))) == 1

@@ -59,8 +59,6 @@ class Played:
         return [json.loads(line)[2:] for line in (self.runs / "calls").read_text().splitlines()]
 
 
-
-
 def test_a_first_pod_waits_for_the_roles_and_restarts_none(tmp_path: Path) -> None:
     ps, worker = PlayedRole(), PlayedRole()
     with played_roles(ps_0=ps, worker_0=worker) as addresses:
@@ -118,7 +116,8 @@ def test_recordings_that_are_missing_are_one_line_and_bad_usage(
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(
         "schema: 1\ncluster: boxes\nconnection: ssh\nnodes:\n"
-        "  - {name: a, address: 10.0.0.1, roles: [ps, coordinator]}\n  - {name: b, address: 10.0.0.2, roles: [worker]}\n"
+        "  - {name: a, address: 10.0.0.1, roles: [ps, coordinator]}\n"
+        "  - {name: b, address: 10.0.0.2, roles: [worker]}\n"
         f"jobs: {{train: {{data: {{source: {tmp_path}/nothing.zip}}}}}}\n"
     )
     assert pod_job.main(["train", "--inventory", str(inventory)]) == ExitCode.BAD_USAGE

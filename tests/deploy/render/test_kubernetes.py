@@ -134,7 +134,11 @@ def test_no_container_can_gain_rights() -> None:
         assert (security["runAsNonRoot"], security["runAsUser"]) == (True, 890)
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
         own = container["securityContext"]
-        assert (own["readOnlyRootFilesystem"], own["allowPrivilegeEscalation"], own["privileged"]) == (True, False, False)
+        assert (own["readOnlyRootFilesystem"], own["allowPrivilegeEscalation"], own["privileged"]) == (
+            True,
+            False,
+            False,
+        )
         assert own["capabilities"] == {"drop": ["ALL"]}
         assert container["resources"]["limits"].keys() == {"memory"}
 
@@ -201,7 +205,10 @@ def test_no_secret_is_written() -> None:
         ({"cluster: small": f"cluster: {'a' * 41}"}, "at most 40 characters"),
         ({"cluster: small": "cluster: 16pis"}, "with a letter first"),
         ({"[worker]": "[worker, {worker: {port: 3000, metrics_port: 3001}}]"}, "expected one worker, got two"),
-        ({"[worker]": "[{worker: {port: 3000}}]"}, "expected the ports 2223 and 9201 of `ports` for worker:0, got 3000"),
+        (
+            {"[worker]": "[{worker: {port: 3000}}]"},
+            "expected the ports 2223 and 9201 of `ports` for worker:0, got 3000",
+        ),
         ({"nodes:": "jobs: {train: {device: {kind: gpu}}}\nnodes:"}, "expected cpu, got gpu"),
     ],
 )
