@@ -50,8 +50,8 @@ PATTERN = re.compile(r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BET
 PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/**/*.md", "docs/conf.py",
          "inventories/*.yaml", "tools/*.sh", ".ci/run", "cluster/pages/*.yaml",
          "cluster/pages/templates/*.html")  # fmt: skip
-PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py", "recognise/**/*.py",
-           "benchmarks/**/*.py", "tools/*.py")  # fmt: skip
+PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py",
+           "recognise/**/*.py", "benchmarks/**/*.py", "tools/*.py")  # fmt: skip
 HELPERS = ("tests/conftest.py", "tests/lab/[!t]*.py", "tests/lab_kernel/*.py", "tests/habits/[!t]*.py")
 """Modules beside the tests: a test may repeat a message of the product."""
 
