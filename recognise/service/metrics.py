@@ -1,11 +1,15 @@
 """What the service counts, under the names of the catalogue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-from cluster.metrics.instruments import Identity, counter, gauge, histogram
+from cluster.metrics.catalogue import metric
+from cluster.metrics.instruments import Identity, counter, family, gauge, histogram
+from recognise.service.drift import Figures
 
 IDENTITY = Identity("service", 0)
 
@@ -22,6 +26,12 @@ class ServiceMetrics:
         self._version = gauge("service_model_version", self.registry).labels(*at)
         self._takeovers = counter("service_takeovers_total", self.registry)
         self._waiting = gauge("service_waiting_windows", self.registry).labels(*at)
+        for made, short, label in (
+            (self._requests, "service_requests_total", "code"),
+            (self._takeovers, "service_takeovers_total", "result"),
+        ):
+            for value in metric(short).labels[label]:  # a rate counts the first one only from a zero on
+                made.labels(*at, value)
 
     def answered(self, code: int, seconds: float | None) -> None:
         """One request was answered with this status; `seconds` where it was an inference."""
@@ -45,7 +55,28 @@ class ServiceMetrics:
         """Where the number of waiting windows comes from."""
         self._waiting.set_function(windows)
 
+    def drift(self, figures: Callable[[], Mapping[int, Figures]]) -> None:
+        """Where the drift by version comes from."""
+        self.registry.register(_Drift(figures))
+
     def exposition(self, accepted: str) -> tuple[bytes, str]:
         """The text of `/metrics` in the format that the header Accept prefers, and its content type."""
         encode, content_type = choose_encoder(accepted)
         return encode(self.registry), content_type
+
+
+class _Drift(Collector):
+    """The drift as it is at each scrape."""
+
+    def __init__(self, figures: Callable[[], Mapping[int, Figures]]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        """Nothing of a version that has answered too few windows lately."""
+        low, distance = family("service_low_confidence_ratio"), family("service_input_distance_ratio")
+        for number, found in self._figures().items():
+            at = [*IDENTITY.values, str(number)]
+            low.add_metric(at, found.low_confidence)
+            for channel, value in found.distance.items():
+                distance.add_metric([*at, channel], value)
+        yield from (low, distance)
