@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,7 @@ from cluster.logs.terminal import say
 from recognise.service import state
 from recognise.service.limits import Limits
 from recognise.service.memory import give_back_large_blocks
+from recognise.service.target import announced
 from recognise.service.versions import Versions
 
 HOST = "127.0.0.1"
@@ -70,11 +72,16 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     place = Place(given.listen.replace("localhost", HOST), given.port, (host, f"{host}.local"), token)
     where = "no token is asked" if token is None else f"token: {os.path.relpath(folder / 'token')}"
 
-    def ready(port: int, version: int) -> None:
-        address = f"[{place.host}]" if ":" in place.host else place.host
-        say(f"serving {given.name} version {version} at http://{address}:{port} ({where}; Ctrl-C ends it)")
+    with ExitStack() as until_the_end:
 
-    asyncio.run(serve(given.name, versions.folder, place, limits, ready))
+        def ready(port: int, version: int) -> None:
+            address = f"[{place.host}]" if ":" in place.host else place.host
+            url = f"http://{address}:{port}"
+            if token is not None:  # Prometheus sends one to all
+                until_the_end.enter_context(announced(folder, given.name, url))
+            say(f"serving {given.name} version {version} at {url} ({where}; Ctrl-C ends it)")
+
+        asyncio.run(serve(given.name, versions.folder, place, limits, ready))
     return ExitCode.DONE
 
 

@@ -107,7 +107,7 @@ class Drift:
         self._recent: dict[int, Recent] = {}
 
     def watched(self, number: int, description: Description, compute: Compute) -> Compute:
-        """`compute` of this version, whose windows and answers are measured from now on, in the thread that computes."""
+        """`compute` of this version, with a look at its windows and answers in the thread that computes."""
         recent = self._recent[number] = Recent(description, self._clock)
 
         def watching(windows: Floats) -> Floats:
