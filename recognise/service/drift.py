@@ -21,6 +21,8 @@ CLIPPED_AT = 20.0
 """Deviations at which a standardized sample is cut off, so that one damaged window among a hundred raises no alarm."""
 MOST_CHANNELS = 64
 """The first ones are measured, the others not: each is a series for Prometheus."""
+_LEAST_DEVIATION = 1e-30
+"""One over a smaller one is no float32."""
 
 Floats = NDArray[np.float32]
 Clock = Callable[[], float]
@@ -53,8 +55,10 @@ class Recent:
         self._least = least_confidence(description.output.classes)
         self.channels = _measured(description)
         known = description.standardization
-        self._mean = np.array(known.mean[: len(self.channels)])
-        self._deviation = np.array(known.std[: len(self.channels)])
+        self._mean = np.array(known.mean[: len(self.channels)], np.float32)
+        deviation = np.maximum(known.std[: len(self.channels)], _LEAST_DEVIATION)
+        self._scale = (1 / deviation).astype(np.float32)
+        self._average = np.full(description.input.shape[0], 1 / description.input.shape[0], np.float32)
         self._next = 0
         self._since = np.full(MOST_WINDOWS, -np.inf)
         self._unsure = np.zeros(MOST_WINDOWS, bool)
@@ -64,16 +68,19 @@ class Recent:
     def add(self, windows: Floats, logits: Floats) -> None:
         """Windows (n, samples, channels) with their logits (n, classes); those without a finite answer do not count."""
         windows, logits = windows[-MOST_WINDOWS:], logits[-MOST_WINDOWS:]
-        with np.errstate(all="ignore"):  # huge numbers become infinite, and are cut off
-            standardized = (windows[..., : len(self.channels)] - self._mean) / self._deviation
-            np.clip(standardized, -CLIPPED_AT, CLIPPED_AT, out=standardized)
-            first = standardized.mean(axis=1)
-            second = np.einsum("nsc,nsc->nc", standardized, standardized) / windows.shape[1]
-            unsure = 1 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1) < self._least
+        with np.errstate(over="ignore", invalid="ignore"):  # huge numbers become infinite, and are cut off
+            standardized = windows[..., : len(self.channels)] - self._mean
+            standardized *= self._scale
+            np.minimum(np.maximum(standardized, -CLIPPED_AT, out=standardized), CLIPPED_AT, out=standardized)
+            first = self._average @ standardized
+            second = self._average @ np.square(standardized, out=standardized)
+            raised = np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
+            unsure = raised > 1 / self._least  # the greatest probability is one of so many
         answered = np.isfinite(logits).all(axis=1) & np.isfinite(first).all(axis=1)
+        count = np.count_nonzero(answered)
         with self._lock:
-            places = (self._next + np.arange(np.count_nonzero(answered))) % MOST_WINDOWS
-            self._next = (self._next + len(places)) % MOST_WINDOWS
+            places = np.arange(self._next, self._next + count) % MOST_WINDOWS
+            self._next = (self._next + count) % MOST_WINDOWS
             self._since[places] = self._clock()
             self._unsure[places] = unsure[answered]
             self._first[places], self._second[places] = first[answered], second[answered]
