@@ -77,7 +77,7 @@ class Recent:
             raised = np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
             unsure = raised > 1 / self._least  # the greatest probability is one of so many
         answered = np.isfinite(logits).all(axis=1) & np.isfinite(first).all(axis=1)
-        count = np.count_nonzero(answered)
+        count = int(np.count_nonzero(answered))
         with self._lock:
             places = np.arange(self._next, self._next + count) % MOST_WINDOWS
             self._next = (self._next + count) % MOST_WINDOWS

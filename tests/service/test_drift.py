@@ -17,6 +17,7 @@ from recognise.service.drift import (
     MOST_WINDOWS,
     Drift,
     Figures,
+    Floats,
     Recent,
     least_confidence,
 )
@@ -45,15 +46,16 @@ def described(mean: tuple[float, ...] = MEAN, deviation: tuple[float, ...] = DEV
     return replace(small.described(b""), standardization=Standardization(mean, deviation))
 
 
-def like_training(count: int, seed: int = 0) -> np.ndarray:
-    return (windows(count, seed) * DEVIATION + MEAN).astype(np.float32)
+def like_training(count: int, seed: int = 0, factor: float = 1.0) -> Floats:
+    found: Floats = (factor * (windows(count, seed) * DEVIATION + MEAN)).astype(np.float32)
+    return found
 
 
-def answers(count: int, one: tuple[float, float] = SURE) -> np.ndarray:
-    return np.tile(np.float32(one), (count, 1))
+def answers(count: int, one: tuple[float, float] = SURE) -> Floats:
+    return np.tile(np.array(one, np.float32), (count, 1))
 
 
-def after(given: np.ndarray, one: tuple[float, float] = SURE) -> Figures:
+def after(given: Floats, one: tuple[float, float] = SURE) -> Figures:
     """The figures after these windows alone."""
     recent = Recent(described())
     recent.add(given, answers(len(given), one))
@@ -89,9 +91,9 @@ def test_the_distance_is_that_of_the_moments_in_deviations_of_the_channel() -> N
 
 
 def test_a_constant_signal_is_one_deviation_of_spread_away_and_no_infinity() -> None:
-    still = np.broadcast_to(np.float32(MEAN), (ENOUGH, small.STEPS, small.CHANNELS))
+    still = np.broadcast_to(np.array(MEAN, np.float32), (ENOUGH, small.STEPS, small.CHANNELS))
     np.testing.assert_allclose(list(after(still).distance.values()), 1.0, atol=1e-3)
-    moved = still + 2 * np.float32(DEVIATION)
+    moved = still + 2 * np.array(DEVIATION, np.float32)
     np.testing.assert_allclose(list(after(moved).distance.values()), np.hypot(2, 1), atol=1e-3)
 
 
@@ -109,27 +111,27 @@ def test_an_answer_is_unsure_below_the_middle_between_guessing_and_certainty() -
 def test_few_windows_give_no_figure(count: int) -> None:
     recent = Recent(described())
     assert recent.figures() is None
-    recent.add(1e9 * like_training(count), answers(count, UNSURE))
+    recent.add(like_training(count, factor=1e9), answers(count, UNSURE))
     assert recent.figures() is None
 
 
 def test_the_last_thousand_windows_count_however_they_come() -> None:
     recent = Recent(described())
     for seed, count in enumerate((MOST_WINDOWS, 1, 63, 512)):
-        recent.add(1e3 * like_training(count, seed), answers(count, UNSURE))
+        recent.add(like_training(count, seed, 1e3), answers(count, UNSURE))
     good = like_training(MOST_WINDOWS + 7)
     for at in range(0, len(good), 64):
         part = good[at : at + 64]
         recent.add(part, answers(len(part)))
     assert same(recent.figures(), after(good[-MOST_WINDOWS:]))
-    recent.add(np.concatenate([1e3 * like_training(500), good]), answers(500 + len(good)))
+    recent.add(np.concatenate([like_training(500, factor=1e3), good]), answers(500 + len(good)))
     assert same(recent.figures(), after(good[-MOST_WINDOWS:]))
 
 
 def test_old_windows_are_forgotten() -> None:
     clock = Clock()
     recent = Recent(described(), clock)
-    recent.add(1e3 * like_training(ENOUGH), answers(ENOUGH, UNSURE))
+    recent.add(like_training(ENOUGH, factor=1e3), answers(ENOUGH, UNSURE))
     clock.now += LONGEST_SECONDS / 2
     recent.add(like_training(ENOUGH), answers(ENOUGH))
     found = recent.figures()
