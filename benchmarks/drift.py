@@ -5,6 +5,7 @@ a way in which a client gets it wrong, with the two figures, and the accuracy th
 of the measure beside that of the model, one thread each, in turn.
 """
 
+import os
 import statistics
 import sys
 import time
@@ -15,11 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.people import recordings
 from benchmarks.report import arguments, publish
+from cluster.data import Dataset, find_source, prepare
 from cluster.data.filters import CHANNELS
+from cluster.data.source import PROJECT_ROOT
 from cluster.errors import ClusterError
 from cluster.exported import Model, open_model
+from cluster.user_cache import user_cache
 from recognise.service.drift import LEAST_WINDOWS, MOST_WINDOWS, Recent
 
 Windows = NDArray[np.float32]
@@ -61,6 +64,11 @@ CHANGES: Mapping[str, Change] = {
     "no gyroscope": scaled(ROTATIONS, 0),
     "100 Hz for 50": halved,
 }
+
+
+def recordings(named: str | None) -> Dataset:
+    """The prepared windows. Raises ClusterError without recordings."""
+    return prepare(find_source(named, os.environ, PROJECT_ROOT, user_cache()), cache=user_cache() / "prepared")
 
 
 def row_of(name: str, model: Model, windows: Windows, classes: NDArray[np.int32]) -> dict[str, Any]:
