@@ -14,7 +14,9 @@ import numpy as np
 
 from deploy.common.project import environment_for_any_folder
 
-READY = re.compile(r"serving (?P<name>\S+) version (?P<version>\d+) at http://(?P<address>\S+:\d+) \((?P<rest>.*)\)\n")
+READY = re.compile(
+    r"serving (?P<name>\S+) version (?P<version>\d+) at (?P<scheme>https?)://(?P<address>\S+:\d+) \((?P<rest>.*)\)\n"
+)
 PATH = "/v2/models/har"
 
 
