@@ -27,7 +27,7 @@ EXPORT = "export"
 def serve(flags: Flags) -> None:
     """Serve a model over HTTP until Ctrl-C: `fab serve --run RUN` or `--model EXPORT`, else the promoted version."""
     port = whole_number("--port", flags.port, 0, LAST_PORT)
-    words = ["--name", flags.called, "--port", str(port), "--listen", flags.listen]
+    words = ["--name", flags.called, "--port", str(port), "--listen", flags.listen, "--link"]
     words += ["--no-token"] if flags.no_token else []
     words += ["--tls"] if flags.tls else []
     for flag, path in (("--certificate", flags.certificate), ("--key", flags.key)):

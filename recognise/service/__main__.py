@@ -18,6 +18,7 @@ from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.lines import LogSettings, Speaker, begin
 from cluster.logs.terminal import say
 from recognise.service import state
+from recognise.service.addresses import reachable
 from recognise.service.limits import Limits
 from recognise.service.memory import give_back_large_blocks
 from recognise.service.versions import Versions
@@ -72,16 +73,30 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     token = None if given.no_token else state.token(folder)
     host = socket.gethostname()
     names = host, f"{host}.local"
-    place = Place(given.listen.replace("localhost", HOST), given.port, names, token, _tls(given, folder, names))
-    scheme = "http" if place.tls is None else "https"
+    tls = _tls(given, folder, names)
+    own = tls is not None and not given.certificate
+    authority = folder / "authority.crt" if own else None
+    place = Place(given.listen.replace("localhost", HOST), given.port, names, token, tls, authority)
+    scheme = "http" if tls is None else "https"
     where = "no token is asked" if token is None else f"token: {os.path.relpath(folder / 'token')}"
 
     def ready(port: int, version: int) -> None:
         address = f"[{place.host}]" if ":" in place.host else place.host
         say(f"serving {given.name} version {version} at {scheme}://{address}:{port} ({where}; Ctrl-C ends it)")
+        if given.link:
+            _say_links(f"{scheme}://{reachable(place.host)}:{port}", token, folder if own else None)
 
     asyncio.run(serve(given.name, versions.folder, place, limits, ready))
     return ExitCode.DONE
+
+
+def _say_links(base: str, token: str | None, folder: Path | None) -> None:
+    """What a person opens on a phone. The token is in the fragment, which no browser sends."""
+    say(f"page for a phone: {base}/{f'#token={token}' if token else ''}")
+    if folder is not None:
+        from recognise.service.authority import fingerprint
+
+        say(f"certificate for phones: {base}/authority.crt (SHA-256 {fingerprint(folder)})")
 
 
 def _refuse_half_a_pair(given: argparse.Namespace) -> None:
@@ -107,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--listen", default=HOST, metavar="ADDRESS", help=f"where clients connect; {HOST}")
     parser.add_argument("--port", type=int, default=PORT, help=f"0 is any free one; {PORT}")
     parser.add_argument("--no-token", action="store_true", help="answer everybody who reaches the port")
+    parser.add_argument("--link", action="store_true", help="print the address of the page, with the token")
     parser.add_argument("--tls", action="store_true", help="HTTPS, with a certificate that the service makes itself")
     parser.add_argument("--certificate", metavar="FILE", help="HTTPS with a certificate of your own (PEM)")
     parser.add_argument("--key", metavar="FILE", help="of --certificate (PEM, without a password)")

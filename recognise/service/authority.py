@@ -6,7 +6,6 @@ its name constraints say so. A phone that trusts it trusts it for no site of the
 
 import datetime
 import fcntl
-import ipaddress
 import logging
 import os
 import socket
@@ -14,15 +13,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-import psutil
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cluster.errors import ClusterError, reason_of
+from recognise.service.addresses import PRIVATE, private_addresses
 
 log = logging.getLogger(__name__)
 
@@ -35,16 +33,6 @@ RENEW_DAYS = 30
 EARLIER = datetime.timedelta(days=1)
 """Certificates begin a day ago: a phone's clock may be behind."""
 _LOCK = ".authority.lock"
-
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-PRIVATE: tuple[Network, ...] = tuple(
-    ipaddress.ip_network(text)
-    for text in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10",
-                 "::1/128", "fc00::/7")
-)  # fmt: skip
-"""Loopback and the networks that no router of the Internet forwards."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +48,6 @@ class Signed:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         return key + self.certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def private_addresses() -> list[Address]:
-    """This machine's addresses on networks that are its own, IPv4 first and loopback last."""
-    kinds = (socket.AF_INET, socket.AF_INET6)
-    texts = {one.address for found in psutil.net_if_addrs().values() for one in found if one.family in kinds}
-    addresses = {ipaddress.ip_address(text) for text in texts if "%" not in text}
-    private = [one for one in addresses if any(one in network for network in PRIVATE)]
-    return sorted(private, key=lambda one: (one.is_loopback, one.version, int(one)))
 
 
 def server_certificate(folder: Path, names: Collection[str], now: datetime.datetime | None = None) -> Path:

@@ -80,6 +80,8 @@ class Place:
     token: str | None = None
     tls: "Tls | None" = None
     """None is plain HTTP."""
+    authority: Path | None = None
+    """The certificate that phones may install."""
 
 
 def bound(place: Place) -> socket.socket:
@@ -108,7 +110,7 @@ async def serve(
     with listener, ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool:
         serving = Serving(name, Versions(folder), pool, limits, metrics)
         await serving.begin()
-        application = Application(serving, metrics, limits, place.token)
+        application = Application(serving, metrics, limits, place.token, place.authority)
         guarded = Guarded(application.starlette(), place.names, place.token, metrics)
         server = uvicorn.Server(_configuration(guarded, limits, Sockets(limits.streams, metrics.session_refused)))
         server.config.load()

@@ -12,6 +12,7 @@ from cryptography import x509
 
 from cluster.errors import ClusterError
 from recognise.service import authority
+from recognise.service.addresses import Address
 from recognise.service.authority import AUTHORITY, PUBLIC, SERVER, SERVER_DAYS, server_certificate
 
 NAMES = ("pi3", "pi3.local")
@@ -20,7 +21,7 @@ HOME = [ipaddress.ip_address("192.168.1.16"), ipaddress.ip_address("127.0.0.1")]
 
 
 @pytest.fixture(autouse=True)
-def addresses(monkeypatch: pytest.MonkeyPatch) -> list[authority.Address]:
+def addresses(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
     given = list(HOME)
     monkeypatch.setattr(authority, "private_addresses", lambda: given)
     return given
@@ -55,9 +56,7 @@ def test_a_good_certificate_stays_and_the_authority_is_made_once(tmp_path: Path)
     assert (tmp_path / AUTHORITY).read_bytes() == made
 
 
-def test_another_address_or_a_damaged_file_makes_a_new_certificate(
-    tmp_path: Path, addresses: list[authority.Address]
-) -> None:
+def test_another_address_or_a_damaged_file_makes_a_new_certificate(tmp_path: Path, addresses: list[Address]) -> None:
     first = server_certificate(tmp_path, NAMES, NOW).read_bytes()
     addresses.pop(0)
     assert server_certificate(tmp_path, NAMES, NOW).read_bytes() == first  # one less is no reason
