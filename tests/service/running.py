@@ -28,6 +28,7 @@ class Service:
     folder: Path
     address: str
     version: int
+    scheme: str = "http"
 
     @property
     def port(self) -> int:
@@ -74,7 +75,7 @@ def service(folder: Path, *words: str) -> Iterator[Service]:
             if found is None:
                 process.kill()
                 raise AssertionError((line, process.communicate()[1]))
-            yield Service(process, state, found["address"], int(found["version"]))
+            yield Service(process, state, found["address"], int(found["version"]), found["scheme"])
         except BaseException:
             process.kill()
             raise

@@ -2,13 +2,13 @@
 //
 // Chromium and Firefox follow https://www.w3.org/TR/orientation-event/: a phone that lies on its back measures
 // z = +9.8 m/s^2, as an accelerometer does, and as the recordings were made that the models know. WebKit on iOS and
-// iPadOS passes on what Core Motion says, which has the other sign on all three axes. Only WebKit there asks for
-// permission by a function, and that is how this module tells them apart. rotationRate has degrees a second about the
-// phone's x (alpha), y (beta) and z (gamma), with one sign everywhere.
+// iPadOS passes on what Core Motion says, which has the other sign on all three axes; every browser there is WebKit,
+// whose navigator.vendor names Apple. (The function requestPermission tells nothing: Chromium has it too.)
+// rotationRate has degrees a second about the phone's x (alpha), y (beta) and z (gamma), with one sign everywhere.
 
 const RADIANS = Math.PI / 180;
 
-export const asksForPermission = () => typeof globalThis.DeviceMotionEvent?.requestPermission === "function";
+const isApple = () => navigator.vendor.startsWith("Apple");
 
 /** Why this browser cannot read motion here; null where it may. */
 export function impossible() {
@@ -19,16 +19,16 @@ export function impossible() {
 
 /** Ask the person, where the browser does that; whether motion may be read. Call it from a tap. */
 export async function permitted() {
-  if (!asksForPermission()) return true;
+  if (typeof DeviceMotionEvent.requestPermission !== "function") return true;
   try {
-    return (await globalThis.DeviceMotionEvent.requestPermission()) === "granted";
+    return (await DeviceMotionEvent.requestPermission()) === "granted";
   } catch {
     return false;
   }
 }
 
 /** One reading of an event; null where it lacks a sensor. */
-export function readingOf(event, sign = asksForPermission() ? -1 : 1) {
+export function readingOf(event, sign = isApple() ? -1 : 1) {
   const felt = event.accelerationIncludingGravity, turned = event.rotationRate;
   if (felt?.x == null || turned?.alpha == null) return null;
   return {
