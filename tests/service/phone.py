@@ -1,17 +1,26 @@
 """A phone: a real Chromium whose sensors this process sets, as a person carries it about."""
 
+import os
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from playwright.sync_api import Browser, CDPSession, Page
 
+from cluster.data.source import find_source
+from cluster.errors import DataError
 from recognise.stream.settings import STANDARD_GRAVITY
 from tests.pages.browser import Looking, Scheme, watched
-from tests.recognise.readings import Readings
+from tests.recognise.readings import Readings, walk
 from tests.service.running import Service
 
+PROJECT = Path(__file__).resolve().parents[2]
+FIRST_STEP = 7496
+"""Of recording 1 of HAPT: there its person begins to walk."""
 SENSORS = ("accelerometer", "linear-acceleration", "gyroscope")
 
 COUNT_SENT = """
@@ -55,6 +64,22 @@ given => new Promise(done => {
 })
 """
 """Dispatches events at their rate: sensor overrides are sampled by Chromium at 60 Hz, and rounded to 0.1."""
+
+
+def somebody_walks(count: int) -> tuple[Readings, str]:
+    """Readings at 50 Hz of a person who walks, from the real recordings where they are, and where they are from."""
+    try:
+        source = find_source(None, os.environ, PROJECT, PROJECT / "no-such-cache")
+    except DataError:
+        return walk(count), "invented"
+    if source.kind != "hapt" or source.path is None or not source.path.is_file():
+        return walk(count), "invented"
+    with zipfile.ZipFile(source.path) as archive:
+        acceleration, rotation = (
+            np.loadtxt(archive.open(f"RawData/{sensor}_exp01_user01.txt"), skiprows=FIRST_STEP, max_rows=count)
+            for sensor in ("acc", "gyro")
+        )
+    return Readings(np.arange(count) / 50, acceleration, rotation), "HAPT, recording 1"
 
 
 @contextmanager

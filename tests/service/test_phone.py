@@ -2,6 +2,9 @@
 
 import json
 import logging
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +16,11 @@ from cluster.data.npz_windows import read_windows
 from cluster.data.recordings import Cutting
 from recognise.stream import Settings, Stream, Window
 from recognise.stream.settings import STANDARD_GRAVITY
+from tests.jobs.cluster import SMALL, cluster_of
 from tests.pages.browser import Scheme, chromium
 from tests.recognise.exports import export
 from tests.recognise.readings import Readings, walk
-from tests.service.phone import Sensors, phone, play_events
+from tests.service.phone import PROJECT, Sensors, phone, play_events, somebody_walks
 from tests.service.running import Service, service
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -59,10 +63,11 @@ def test_the_first_label_comes_with_the_first_window(browser: Browser, running: 
     """128 readings at 50 Hz are 2.54 s from the first to the last; the seconds are reported, not asserted."""
     with phone(browser, running) as seen:
         connect(seen.page)
-        play_events(seen.page, walk(STEPS + 4 * EACH))
+        given, where = somebody_walks(STEPS + 4 * EACH)
+        play_events(seen.page, given)
         seen.page.wait_for_function("sent.labels.length > 0")
         readings, milliseconds, event = seen.page.evaluate("sent.labels[0]")
-        log.warning("first label after %d readings, %.0f ms: %s", readings, milliseconds, json.dumps(event))
+        log.warning("%s: first label after %d readings, %.0f ms: %s", where, readings, milliseconds, json.dumps(event))
         assert STEPS <= readings <= STEPS + 2 * EACH  # those of two messages more may be sent while it comes
         expect(seen.page.locator("#label")).to_have_text("MOVING")
         expect(seen.page.locator("#confidence")).to_have_text(f"{event['confidence'] * 100:.0f} %")
@@ -77,7 +82,7 @@ def test_chromium_s_own_sensors_reach_the_label(browser: Browser, running: Servi
         sensors.put((0, 0, 1), (0, 0, 0))
         connect(seen.page)
         sensors.play(still(MANY), seen.page, f"{LABELLED} && sent.labels.at(-1)[2].label === 'STILL'")
-        sensors.play(walk(MANY), seen.page, "sent.labels.at(-1)[2].label === 'MOVING'")
+        sensors.play(somebody_walks(MANY)[0], seen.page, "sent.labels.at(-1)[2].label === 'MOVING'")
         expect(seen.page.locator("#label")).to_have_text("MOVING")
         assert seen.wrongs == []
 
@@ -118,7 +123,7 @@ def test_motion_that_is_refused_is_said(browser: Browser, running: Service) -> N
 
 
 def test_an_iphone_s_other_sign_is_turned(browser: Browser, running: Service) -> None:
-    """As WebKit on iOS, whose gravity has the other sign. That it asks for permission says nothing: Chromium does too."""
+    """As WebKit on iOS, whose gravity has the other sign. Asking for permission is no sign of it: Chromium does too."""
     apple = "Object.defineProperty(navigator, 'vendor', { value: 'Apple Computer, Inc.' });"
     measured = """async () => { const { readingOf } = await import('/page/motion.js');
       return readingOf({ timeStamp: 1500, accelerationIncludingGravity: { x: 1, y: -2, z: 9.8 },
@@ -168,9 +173,10 @@ def test_a_lost_connection_is_said_and_comes_back(browser: Browser, tmp_path: Pa
             context.__exit__(None, None, None)
 
 
-def record(page: Page, label: str, readings: Readings) -> None:
-    """One session of what the phone measures meanwhile, faster than a person would walk."""
-    page.get_by_label("I am going to").select_option(label)
+def record(page: Page, label: str | None, readings: Readings) -> None:
+    """One session of what the phone measures meanwhile, faster than a person would walk; None: the label stays."""
+    if label is not None:
+        page.get_by_label("I am going to").select_option(label)
     page.get_by_role("button", name="Record").click()
     play_events(page, readings, hertz=800)
     page.get_by_role("button", name="Stop").click()
@@ -207,5 +213,40 @@ def test_a_recording_becomes_the_windows_of_the_stream(browser: Browser, running
     expected = np.stack([one.channels for one in found if isinstance(one, Window)])
     recorded = np.concatenate([arrays["x_train"][arrays["y_train"] == 1], arrays["x_test"][arrays["y_test"] == 1]])
     np.testing.assert_allclose(recorded, np.concatenate([expected[:10], expected[11:]]), atol=2e-6)
-    read = read_windows(path, Cutting(), lambda *_: None)
+    read = read_windows(path, Cutting(STEPS, STEPS // 2, 0), lambda *_: None)
     assert (read.labels, read.train_windows, len(read.windows)) == (("STILL", "MOVING"), 15, 20)
+
+
+def test_somebody_trains_on_a_recording_and_sees_the_result(
+    browser: Browser, running: Service, tmp_path: Path
+) -> None:  # fmt: skip
+    """The three commands of docs/phone.md, as the processes that they start."""
+    with phone(browser, running) as seen:
+        connect(seen.page)
+        walked, _ = somebody_walks(900)
+        choose_own_name(seen.page, "my walk")
+        record(seen.page, None, walked)
+        record(seen.page, "STILL", Readings(100 + still(900).times, still(900).acceleration, still(900).rotation))
+        path = downloaded(seen.page, tmp_path)
+    with cluster_of(workers=1) as cluster:
+        batch = "jobs.train.batch_size=8"  # there are few windows
+        done = cluster.job("train", f"jobs.train.data.source={path}", "jobs.train.epochs=1", *SMALL, batch)
+        assert done.code == 0, done.errors
+        assert (done.result["dataset"]["labels"], done.result["dataset"]["train_windows"]) == (["STILL", "my walk"], 18)
+        out = tmp_path / "mine"
+        words = f"--run={done.folder}", "--to=onnx", f"--out={out}", "--quiet"
+        exported = subprocess.run(
+            [sys.executable, "-m", "cluster.export", *words], cwd=PROJECT, capture_output=True, text=True, check=False,
+            timeout=200,
+        )  # fmt: skip
+        assert exported.returncode == 0, exported.stderr
+    with service(tmp_path, "--model", str(out), "--name", "walk") as mine, phone(browser, mine) as seen:
+        connect(seen.page)
+        play_events(seen.page, walked.rows(slice(0, STEPS)), hertz=400)
+        expect(seen.page.locator("#label")).to_have_text(re.compile("my walk|STILL"))
+        expect(seen.page.locator("#model")).to_have_text("walk version 1")
+
+
+def choose_own_name(page: Page, name: str) -> None:
+    page.get_by_label("I am going to").select_option("something else")
+    page.get_by_label("Name it").fill(name)
