@@ -92,7 +92,7 @@ class LiveStreams:
             messages_rate.take(1, arrived)
             given = messages.readings(text)
             readings_rate.take(len(given.times), arrived)
-            await session.take(given.times, given.acceleration, given.rotation, arrived)
+            await session.take(given, arrived)
 
     @contextmanager
     def _place(self) -> Iterator[None]:
