@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import NDArray
 
 from recognise.service.live.messages import Readings, Three, Value
 from recognise.stream import Stream
+
+Numbers = NDArray[np.float64]
 
 MOST_HELD = 512
 """Readings; about 5 s of a phone's fastest sensor."""
@@ -32,11 +35,11 @@ class Held:
         last = self._last = given.times[-1]
         return is_due or last is None or last + self._early >= self._stream.due or len(self._times) >= MOST_HELD
 
-    def take(self) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
-        """All that is held: times, acceleration, rotation."""
-        found = self._times, self._acceleration, self._rotation
+    def take(self) -> tuple[Numbers, Numbers, Numbers]:
+        """All that is held: times, acceleration, rotation; NaN where a value is missing."""
+        found = [np.array(values, np.float64) for values in (self._times, self._acceleration, self._rotation)]
         self._times, self._acceleration, self._rotation = [], [], []
-        return found  # type: ignore[return-value]  # NumPy makes NaN of None
+        return found[0], found[1], found[2]
 
     def _are_plain(self, times: Sequence[Value]) -> bool:
         before = self._last
