@@ -104,7 +104,7 @@ def test_a_wrong_first_message_gets_the_reason(running: Service, text: str | byt
         ('{"times": [1], "acceleration": [[1,2,"3"]], "rotation": [[1,2,3]]}', "acceleration.0.2: "),
         (
             '{"times": [1, 2], "acceleration": [[1,2,3]], "rotation": [[1,2,3]]}',
-            "acceleration: expected (2, 3) numbers",
+            "as many times as acceleration and rotation, got 2, 1 and 1",
         ),
         (json.dumps({"times": [0] * 5000, "acceleration": [], "rotation": []}), "at most 4096 items"),
         ("[" * 100_000, "expected readings (times, acceleration, rotation): Invalid JSON: recursion limit exceeded"),

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -56,7 +57,7 @@ class LiveStreams:
 
     async def _session(self, websocket: WebSocket) -> None:
         limits = self._limits.streams
-        hello = messages.hello(await _text(websocket, limits.hello_seconds, "the first message"))
+        hello = messages.hello(await self._first(websocket))
         if self._token is not None and "authorization" not in websocket.headers and not hello.may_come(self._token):
             raise bad("expected token in the first message: the token that `fab serve` names")
         description = self._serving.current.description
@@ -76,23 +77,36 @@ class LiveStreams:
                 "of": settings.of,
             }
             await websocket.send_text(pydantic_core.to_json(ready).decode())
-            await _first_of(self._read(websocket, session), _answer(websocket, session))
+            heard = _Heard(perf_counter())
+            await _first_of(
+                self._read(websocket, session, heard),
+                _answer(websocket, session),
+                heard.silence(limits.idle_seconds),
+            )
         finally:
             session.close()
 
-    async def _read(self, websocket: WebSocket, session: Session) -> None:
+    async def _first(self, websocket: WebSocket) -> str:
+        seconds = self._limits.streams.hello_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await _text(websocket)
+        except TimeoutError:
+            raise bad(f"expected the first message within {seconds:g} s") from None
+
+    async def _read(self, websocket: WebSocket, session: Session, heard: "_Heard") -> None:
         """Every message into the session, as fast as its client may."""
         limits = self._limits.streams
         now = perf_counter()
         messages_rate = Rate("messages", limits.messages_per_second, limits.burst_messages, now)
         readings_rate = Rate("readings", limits.readings_per_second, limits.burst_readings, now)
         while True:
-            text = await _text(websocket, limits.idle_seconds, "the next readings")
-            arrived = perf_counter()
+            text = await _text(websocket)
+            heard.at = arrived = perf_counter()
             messages_rate.take(1, arrived)
             given = messages.readings(text)
             readings_rate.take(len(given.times), arrived)
-            await session.take(given.times, given.acceleration, given.rotation, arrived)
+            await session.take(given, arrived)
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -114,12 +128,21 @@ class LiveStreams:
                 await websocket.close(code)
 
 
-async def _text(websocket: WebSocket, seconds: float, what: str) -> str:
-    try:
-        async with asyncio.timeout(seconds):
-            message = await websocket.receive()
-    except TimeoutError:
-        raise bad(f"expected {what} within {seconds:g} s") from None
+@dataclass
+class _Heard:
+    """When the client said something last. One timer a session: one a message would cost as much as the message."""
+
+    at: float
+
+    async def silence(self, seconds: float) -> None:
+        """Wait for that long a silence. Raises RefusedError."""
+        while (left := self.at + seconds - perf_counter()) > 0:
+            await asyncio.sleep(left)
+        raise bad(f"expected the next readings within {seconds:g} s")
+
+
+async def _text(websocket: WebSocket) -> str:
+    message = await websocket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message["code"])
     text: str | None = message.get("text")

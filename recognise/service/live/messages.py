@@ -75,9 +75,13 @@ def readings(text: str) -> Readings:
     """A message of readings. Raises RefusedError."""
     _count(text)
     try:
-        return Readings.model_validate_json(text)
+        found = Readings.model_validate_json(text)
     except ValidationError as problem:
         raise bad(f"expected readings (times, acceleration, rotation): {_reason(problem)}") from None
+    if not len(found.times) == len(found.acceleration) == len(found.rotation):
+        counts = f"{len(found.times)}, {len(found.acceleration)} and {len(found.rotation)}"
+        raise bad(f"expected as many times as acceleration and rotation, got {counts}")
+    return found
 
 
 def _reason(problem: ValidationError) -> str:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
 
-from numpy.typing import ArrayLike
-
 from recognise.recogniser import labels_of
 from recognise.service.batching import Windows
 from recognise.service.limits import Limits
+from recognise.service.live.held import Held
+from recognise.service.live.messages import Readings
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.refusals import RefusedError, bad
 from recognise.service.serving import Served, Serving
@@ -42,6 +42,7 @@ class Session:
         self._kind, self._serving, self._metrics, self._limits = kind, serving, metrics, limits
         self._version = serving.current
         self._stream = Stream(settings)
+        self._held = Held(self._stream)
         self._smoothing = Smoothing(settings, labels_of(self._version.description))
         self._waiting: asyncio.Queue[Fault | _Computed] = asyncio.Queue(limits.streams.waiting)
         self._tasks: set[asyncio.Task[Windows]] = set()
@@ -58,12 +59,14 @@ class Session:
         """The version that gave the last label."""
         return self._version
 
-    async def take(self, times: ArrayLike, acceleration: ArrayLike, rotation: ArrayLike, arrived: float) -> None:
+    async def take(self, given: Readings, arrived: float) -> None:
         """The next readings, which came at `arrived` (`perf_counter`).
 
-        Raises UsageError as `Stream.push` does, and RefusedError when the client does not take its answers.
+        Raises RefusedError when the client does not take its answers.
         """
-        for item in self._stream.push(times, acceleration, rotation):
+        if not self._held.add(given):
+            return
+        for item in self._stream.push(*self._held.take()):
             if isinstance(item, Fault):
                 self._metrics.session_fault(item.kind)
                 await self._put(item)
@@ -72,6 +75,7 @@ class Session:
             task = asyncio.get_running_loop().create_task(self._logits(served, item))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(_leave)
             await self._put(_Computed(item, arrived, served, task))
 
     async def events(self) -> Sequence[dict[str, Any]]:
@@ -123,3 +127,9 @@ class Session:
                     f"too fast: {limits.waiting} events have waited {limits.room_seconds:g} s: send slower, and read "
                     "the answers"
                 ) from None
+
+
+def _leave(task: "asyncio.Task[Windows]") -> None:
+    """Where a session has ended, nobody asks why there is no answer."""
+    if not task.cancelled():
+        task.exception()

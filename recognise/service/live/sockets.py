@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pydantic_core
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -17,6 +17,8 @@ CLOSE_SECONDS = 1.0
 """From our close frame to the end of the connection."""
 MOST_FRAGMENTS = 1024
 """Frames of one message."""
+SMALL_BYTES, MOST_SMALL = 1 << 14, 8
+"""Messages that may wait without a pause of the connection."""
 MOST_UNREAD_BYTES = 1 << 18
 """Answers to pings that a client does not read."""
 
@@ -78,8 +80,14 @@ class Socket(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         """A message is whole."""
-        if self.close_sent or self.queue.qsize() < self._sockets.limits.queued:
+        waiting = self.queue.qsize()
+        if self.close_sent or waiting < self._sockets.limits.queued:
+            # uvicorn pauses reading for each message, which costs two calls of the kernel. A few small ones may wait.
+            is_paused, is_small = self.read_paused, sum(map(len, self.frames)) <= SMALL_BYTES
+            may_wait = is_small and waiting < MOST_SMALL
+            self.read_paused = is_paused or may_wait
             super().send_receive_event_to_app()
+            self.read_paused = is_paused if may_wait else self.read_paused
             return
         self.frames = []
         self._refuse(POLICY, f"too fast: {self.queue.qsize()} messages wait already: send slower, in larger messages")
@@ -104,7 +112,7 @@ class Socket(WebSocketsSansIOProtocol):
         if self.close_sent or self.conn.close_sent is None:
             self.transport.close()
             return
-        code = cast(int, self.conn.close_sent.code)
+        code = self.conn.close_sent.code
         close = self.conn.data_to_send()
         if code == TOO_LARGE:
             words = f"expected a message of at most {self._sockets.limits.message_bytes} bytes"
