@@ -1,5 +1,6 @@
 """The page's files, whom the service gives them to, and the link that a person opens."""
 
+import ipaddress
 import re
 import subprocess
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ def test_the_link_has_the_token_in_its_fragment_and_the_log_does_not(tmp_path: P
 
 
 def test_the_link_names_an_address_that_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = [addresses.ipaddress.ip_address(text) for text in ("192.168.1.16", "fd00::2", "127.0.0.1")]
+    own = [ipaddress.ip_address(text) for text in ("192.168.1.16", "fd00::2", "127.0.0.1")]
     monkeypatch.setattr(addresses, "private_addresses", lambda: own)
     assert addresses.reachable("0.0.0.0") == "192.168.1.16"
     assert addresses.reachable("::") == "[fd00::2]"
