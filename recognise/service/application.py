@@ -7,21 +7,26 @@ that is not 200 is its error object, `{"error": WORDS}`.
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from cluster import __version__
 from cluster.control.door import RateLimitedLog
 from recognise.service.answers import HEADER_LENGTH, answer, outputs_of
 from recognise.service.bodies import Budget, whole_body
+from recognise.service.guard import STREAM
 from recognise.service.limits import Limits
+from recognise.service.live.endpoint import LiveStreams
 from recognise.service.loading import labels_of, shape_of
 from recognise.service.metrics import ServiceMetrics
+from recognise.service.page import files
 from recognise.service.refusals import RefusedError, bad
 from recognise.service.serving import Served, Serving
 from recognise.service.tensors import FLOAT, WINDOWS, question
@@ -39,12 +44,22 @@ _INLINE_BYTES = 65_536
 class Application:
     """The endpoints over one model."""
 
-    def __init__(self, serving: Serving, metrics: ServiceMetrics, limits: Limits) -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        metrics: ServiceMetrics,
+        limits: Limits,
+        token: str | None,
+        authority: Path | None = None,
+    ) -> None:
+        """`authority`: the certificate that the page offers to phones."""
+        self._authority = authority
         self._serving, self._metrics, self._limits = serving, metrics, limits
         self._budget = Budget(limits.held_bytes)
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")
         """One thread: the objects of one large body at a time."""
         self._log = RateLimitedLog(log, logging.ERROR)
+        self._streams = LiveStreams(serving, metrics, limits, token)
 
     def close(self) -> None:
         """End the thread."""
@@ -64,6 +79,8 @@ class Application:
                 *(Route(f"{path}/ready", self._ready) for path, _ in both),
                 *(Route(f"{path}/infer", self._infer, methods=["POST"]) for path, _ in both),
                 Route("/metrics", self._exposition),
+                WebSocketRoute(STREAM, self._stream),
+                *files.routes(self._authority),
             ],
             exception_handlers={RefusedError: _refused, HTTPException: _http, Exception: self._broken},
         )
@@ -126,6 +143,9 @@ class Application:
         labels = labels_of(served.description)
         return answer(asked, logits, labels, self._serving.name, served.number)
 
+    async def _stream(self, websocket: WebSocket) -> None:
+        await self._streams(websocket)
+
     async def _exposition(self, request: Request) -> Response:
         content, kind = self._metrics.exposition(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": kind})
@@ -160,8 +180,8 @@ async def _refused(_request: Request, problem: Any) -> Response:
 
 async def _http(_request: Request, problem: Any) -> Response:
     words = {
-        404: "expected /v2, /v2/health/live, /v2/health/ready, /v2/models/MODEL[/versions/VERSION][/ready|/infer] or "
-        "/metrics",
+        404: "expected /v2, /v2/health/live, /v2/health/ready, /v2/models/MODEL[/versions/VERSION][/ready|/infer], "
+        "/metrics or a WebSocket to /v1/stream",
         405: f"expected another method: {(problem.headers or {}).get('Allow', 'GET')}",
     }
     return JSONResponse({"error": words.get(problem.status_code, problem.detail)}, problem.status_code, problem.headers)

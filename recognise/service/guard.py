@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster.control.rules import is_ours
 from recognise.service.metrics import ServiceMetrics
+from recognise.service.page.files import is_page
 
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
 """Probes need no token: they say no more than that the service runs."""
@@ -26,6 +27,9 @@ _OWN_PAGE = (None, "none", "same-origin")
 DRAIN_SECONDS = 2.0
 DRAIN_BYTES = 64 << 20
 INFER = "/infer"
+STREAM = "/v1/stream"
+_SAFE = ("GET", "HEAD")
+SWITCHING = 101
 
 
 class Guarded:
@@ -38,6 +42,8 @@ class Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
+        if scope["type"] == "websocket":
+            await self._handshake(scope, receive, send)
         if scope["type"] != "http":
             return
         began = time.perf_counter()
@@ -61,15 +67,38 @@ class Guarded:
             is_inference = scope["method"] == "POST" and scope["path"].endswith(INFER)
             self._metrics.answered(code, time.perf_counter() - began if is_inference else None)
 
+    async def _handshake(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket. It is counted when it begins: its session is no answer."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "websocket.accept":
+                self._metrics.answered(SWITCHING, None)
+            elif message["type"] == "websocket.http.response.start":
+                self._metrics.answered(message["status"], None)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is None and scope["path"] != STREAM:
+            refusal = _error(404, f"expected {STREAM} for a WebSocket")
+        await (refusal or self._inner)(scope, receive, sending)
+
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
+        is_stream = scope["type"] == "websocket"
         if len(hosts) != 1 or not is_ours(hosts[0], self._names):
             return _error(421, "expected localhost, an address or this machine's name as Host")
-        if "origin" in headers or headers.get("sec-fetch-site") not in _OWN_PAGE:
-            return _error(403, "this is not for the pages of a browser: expected no Origin")
+        if is_page(scope["path"]) and not is_stream and scope["method"] in _SAFE:
+            return None  # it holds no secret, its policy lets no other site frame it, and a person may follow a link
+        origins = headers.getlist("origin")
+        if origins and not (is_stream and origins in _own_origins(hosts[0])):
+            return _error(403, "this is not for the pages of other sites: expected no Origin")
+        if headers.get("sec-fetch-site") not in _OWN_PAGE:
+            return _error(403, "this is not for the pages of other sites: expected Sec-Fetch-Site of this one")
         if self._token is None or scope["path"] in OPEN_PATHS:
             return None
+        if is_stream and "authorization" not in headers:
+            return None  # a browser cannot send it: the first message has the token
         given = headers.getlist("authorization")
         kind, _, word = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if kind.lower() != "bearer" or not hmac.compare_digest(word.strip().encode(), self._token.encode()):
@@ -105,6 +134,11 @@ class _Body:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while self._more and size <= DRAIN_BYTES:
                     size += len((await self()).get("body", b""))
+
+
+def _own_origins(host: str) -> list[list[str]]:
+    """What the header Origin may be for a page that came from `host`, each as the list of its values."""
+    return [[f"{scheme}://{host}"] for scheme in ("http", "https")]
 
 
 def _error(status: int, words: str, headers: dict[str, str] | None = None) -> ASGIApp:

@@ -17,8 +17,11 @@ from recognise.service.drift import LEAST_WINDOWS, MOST_WINDOWS
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored
 from tests.jobs.cluster import free_port
+from tests.recognise.exports import export as of_a_phone
+from tests.recognise.readings import walk
 from tests.service.exports import export, windows
 from tests.service.running import PATH, READY, Service, as_json, command, service, state_of
+from tests.service.streaming import labels, send, session
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -96,21 +99,26 @@ def test_shifted_windows_make_the_alerts_of_drift_true_and_no_others_do(promethe
         assert [name for name, condition in CONDITIONS.items() if holds(prometheus, condition)] == [
             "PsclusterServiceUnsure"
         ]
-        ask(running, windows(LEAST_WINDOWS))  # a rate needs requests at two scrapes
-        wanted = {**dict(PANELS), **{name: name for name in OF_SERVICE}}
-        left = dict(wanted)
-        end = time.monotonic() + HANG_SECONDS
-        while left and time.monotonic() < end:
-            left = {
-                where: expression
-                for where, expression in left.items()
-                if not prometheus.values(filled_in(expression, "local", ".*", "1m"), begun, time.time())
-            }
-        assert left == {}
-        assert len(wanted) > 15
         (target,) = prometheus.ask("query", query=UP)["result"]
         assert target["metric"]["process"] == "service:har"
         assert target["metric"]["cluster"] == "local"
+        ask(running, windows(LEAST_WINDOWS))  # a rate needs requests at two scrapes
+        with service(folder, "--name", "phone", "--model", str(of_a_phone(folder / "phone"))) as phone:
+            prometheus.until(f"count({UP} == 1) == 2")
+            with session(phone) as (connection, _):
+                send(connection, walk(900))
+                labels(connection, 13)
+            wanted = {**dict(PANELS), **{name: name for name in OF_SERVICE}}
+            left = dict(wanted)
+            end = time.monotonic() + HANG_SECONDS
+            while left and time.monotonic() < end:
+                left = {
+                    where: expression
+                    for where, expression in left.items()
+                    if not prometheus.values(filled_in(expression, "local", ".*", "1m"), begun, time.time())
+                }
+        assert left == {}
+        assert len(wanted) > 20
     prometheus.until(f"absent({UP})")
 
 
@@ -138,7 +146,7 @@ def test_a_killed_service_is_down_until_the_next_one_takes_its_place(prometheus:
     with killed(folder):
         prometheus.until(f"{UP} == 1")
     prometheus.until(CONDITIONS["PsclusterServiceDown"])
-    with service(folder):
+    with service(folder, "--tls"):  # a certificate that no authority of Prometheus signed
         prometheus.until(f"{UP} == 1")
         prometheus.until(f"count({UP}) == 1")
         prometheus.until("process:pscluster_service_up:max == 1")
