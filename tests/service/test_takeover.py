@@ -81,7 +81,10 @@ def test_promotions_and_rollbacks_under_load_drop_nothing(tmp_path: Path) -> Non
         assert set(load.versions) == {1, 2, 3, 4}
         with running.client() as client:
             taken = [line for line in client.get("/metrics").text.splitlines() if "takeovers_total{" in line]
-            assert taken == ['pscluster_service_takeovers_total{result="taken",role="service",task="0"} 6.0']
+            assert taken == [
+                f'pscluster_service_takeovers_total{{result="{result}",role="service",task="0"}} {count}'
+                for result, count in (("taken", 6.0), ("refused", 0.0))
+            ]
 
 
 def test_the_version_before_still_answers_whoever_names_it(tmp_path: Path) -> None:
@@ -111,9 +114,9 @@ def test_a_version_that_does_not_match_its_hash_is_refused_and_the_old_one_stays
     with service(tmp_path) as running, running.client() as client:
         versions._point((1, 2))  # what no promotion would do
         end = time.monotonic() + SECONDS
-        while "takeovers_total{" not in (text := client.get("/metrics").text):
+        once = 'takeovers_total{result="refused",role="service",task="0"} 1.0'
+        while once not in (text := client.get("/metrics").text):
             assert time.monotonic() < end, text
-        assert 'takeovers_total{result="refused",role="service",task="0"} 1.0' in text
         assert client.get(f"{PATH}/ready").json()["version"] == "1"
         damaged.write_bytes(whole)
         versions._point((1,))
