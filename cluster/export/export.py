@@ -97,7 +97,7 @@ def _draft(wish: Wish, trained: Trained, model: StoredModel, examples: Examples)
         model=of_model,
         input=described.Input(
             INPUT,
-            np.dtype(problem.input_dtype).name,
+            np.dtype(problem.input_dtype).name,  # type: ignore[arg-type]  # prepared data have no other
             problem.window_steps if windows else 0,
             names(dataset.channels) if windows else (),
             facts.unit,

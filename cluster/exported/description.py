@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import UsageError, reason_of
-from cluster.exported.files import measured, read_bytes
+from cluster.exported.files import LARGEST_MODEL_BYTES, measured, read_bytes
 
 NAME = "export.json"
 SCHEMA = 1
@@ -33,6 +33,9 @@ Word = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Words = Annotated[str, Field(max_length=4000)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**40, strict=True)]
+ModelBytes = Annotated[int, Field(ge=0, le=LARGEST_MODEL_BYTES, strict=True)]
+Dtype = Literal["float16", "float32", "int8", "uint8", "int16", "uint16", "int32", "int64"]
+"""As prepared data have it (`cluster.data.dataset.DTYPES`)."""
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e30)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -64,7 +67,7 @@ class Input:
     """
 
     name: Word
-    dtype: Word
+    dtype: Dtype
     samples: Count
     channels: Annotated[tuple[Word, ...], Field(max_length=10_000)]
     unit: Words
@@ -133,7 +136,7 @@ class Description:
     quantized: Literal["dynamic"] | None
     file: Word
     sha256: Hash
-    bytes: Count
+    bytes: ModelBytes
     run: Run
     model: Network
     input: Input

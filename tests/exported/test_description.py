@@ -39,6 +39,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (lambda it: it.update(format="pickle"), "format"),
         (lambda it: it.update(bytes=-1), "bytes"),
         (lambda it: it.update(bytes=True), "bytes"),
+        (lambda it: it.update(bytes=2**40), "bytes"),
+        (lambda it: it["input"].update(dtype="object"), "input.dtype"),
         (lambda it: it.update(sha256="0" * 64), "another file than export.json says"),
         (lambda it: it["input"].update(samples=7), "shape (8, 3) of 7 x 3"),
         (lambda it: it["standardization"].update(std=[1.0, 0.0, 1.0]), "standardization.std.1"),
