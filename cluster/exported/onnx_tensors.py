@@ -1,6 +1,6 @@
 """Where an ONNX model keeps its constants: in itself, or in other files, which no export of ours has.
 
-ONNX Runtime opens every file that a model names, and the answers then tell what is in it. Versions up to 1.23 follow
+ONNX Runtime opens every file that a model names, and the answers then show what is in it. Versions up to 1.23 follow
 any path, later ones a path below the working directory, where a service keeps its token. So a model is looked through
 before a runtime sees it, without the package `onnx`, which a machine that only recognises does not have.
 """

@@ -74,6 +74,15 @@ def test_a_damaged_export_becomes_no_version(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "versions" / "versions").iterdir()) == ["1"]
 
 
+@pytest.mark.parametrize("name", ["export.json", "model.onnx"])
+def test_a_damaged_current_version_keeps_no_other_one_out(tmp_path: Path, name: str) -> None:
+    versions = made(tmp_path, 1.0)
+    (versions.path(1) / name).write_bytes(b"damaged")
+    assert versions.promote(tmp_path / "export-1.0").number == 2  # the same export is a whole version again
+    assert [version.description is None for version in versions.listed()] == [True, False]
+    assert versions.current() == 2
+
+
 def test_a_version_with_other_labels_or_windows_is_refused(tmp_path: Path) -> None:
     versions = made(tmp_path, 1.0)
     described = export(tmp_path / "other", 2.0)
