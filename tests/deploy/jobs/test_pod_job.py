@@ -127,7 +127,7 @@ def test_a_mark_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with played_roles(ps_0=PlayedRole(), worker_0=PlayedRole()) as addresses:
         played = Played(tmp_path, addresses)
         (played.runs / pod_job.HOLDER).mkdir()
-        with pytest.raises(ClusterError, match="cannot be read .* give the volume of the runs to the uid"):
+        with pytest.raises(ClusterError, match=r"cannot be read .* give the volume of the runs to the uid"):
             played.run("0")
 
 
