@@ -205,6 +205,11 @@ class Inventory(Description):
         return self.connection == "local"
 
     @property
+    def has_machines(self) -> bool:
+        """Whether its nodes are machines, in whose place another system may have pods."""
+        return not self.one_host
+
+    @property
     def shared_folder(self) -> str | None:
         """Where every node finds what all share; None where nothing is mounted."""
         return None if self.storage is None or self.one_host else f"{self.storage.mount}/shared"

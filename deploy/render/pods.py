@@ -50,7 +50,7 @@ class Pods:
 def pods_of(inventory: "Inventory") -> Pods:
     """The pods that the inventory asks for. Raises UsageError, in one line, for one that no pods can be made of."""
     where = inventory.path
-    if inventory.one_host:
+    if not inventory.has_machines:
         raise UsageError(
             f"{where}: connection: expected ssh, got local: Kubernetes runs an inventory of machines; write one with "
             "`fab init --hosts`"
