@@ -5,6 +5,7 @@ from the format, so that no text in `export.json` becomes a path.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from cluster.exported.files import LARGEST_MODEL_BYTES, measured, read_bytes
 
 NAME = "export.json"
 SCHEMA = 1
+LARGEST_EXAMPLE = 1 << 26
+"""Numbers of one example: an image of 4,096 x 4,096 in RGB fits."""
 LARGEST_BYTES = 1 << 20
 """Of `export.json`: ten thousand labels fit."""
 FILES: Mapping[str, str] = {
@@ -209,5 +212,7 @@ def _refuse_contradictions(found: Description) -> None:
         raise ValueError(f"{len(found.labels)} labels for {found.output.classes} classes")
     if found.input.channels and found.input.shape != (found.input.samples, len(found.input.channels)):
         raise ValueError(f"shape {found.input.shape} of {found.input.samples} x {len(found.input.channels)}")
+    if not 1 <= math.prod(found.input.shape) <= LARGEST_EXAMPLE:
+        raise ValueError(f"shape {found.input.shape} where 1 to {LARGEST_EXAMPLE:,} numbers are an example")
     if len(found.standardization.mean) != len(found.standardization.std):
         raise ValueError("a standardization with as many means as deviations missing")

@@ -70,7 +70,7 @@ def test_an_export_says_what_it_takes_and_answers_like_the_run(
     assert description.check.accuracy_tensorflow == pytest.approx(final["accuracy"])
     assert 0 < description.timing.median_ms <= description.timing.p99_ms
     windows = np.random.default_rng(0).normal(size=(7, 16, 3)).astype(np.float32)
-    expected = graph.in_chunks(graph.traced(model), windows)
+    expected = np.asarray(graph.traced(model)(windows))
     np.testing.assert_allclose(open_model(tmp_path / "walking").logits(windows), expected, rtol=0, atol=1e-4)
 
 

@@ -43,6 +43,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (lambda it: it["input"].update(dtype="object"), "input.dtype"),
         (lambda it: it.update(sha256="0" * 64), "another file than export.json says"),
         (lambda it: it["input"].update(samples=7), "shape (8, 3) of 7 x 3"),
+        (lambda it: it["input"].update(samples=2**40, shape=[2**40, 3]), "shape (1099511627776, 3) where 1 to"),
+        (lambda it: it["input"].update(samples=0, shape=[0, 3]), "shape (0, 3) where 1 to"),
         (lambda it: it["standardization"].update(std=[1.0, 0.0, 1.0]), "standardization.std.1"),
         (lambda it: it["timing"].update(median_ms="1e999"), "timing.median_ms"),
         (lambda it: it["output"].update(name="a\nb"), "output.name"),
