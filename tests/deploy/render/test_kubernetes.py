@@ -7,7 +7,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from invoke import Exit
+from invoke.exceptions import Exit
 
 from cluster.errors import UsageError
 from cluster.inventory import Inventory, load
