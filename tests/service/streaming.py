@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -64,11 +65,10 @@ def labels(connection: ClientConnection, count: int) -> list[dict[str, Any]]:
 def ended(connection: ClientConnection) -> tuple[str, int]:
     """The words of the refusal, and the close code; the events before it are left."""
     words = ""
-    try:
+    with pytest.raises(ConnectionClosed) as closed:
         while True:
             found = event(connection)
             if found["event"] == "refused":
                 words = found["error"]
-    except ConnectionClosed as closed:
-        assert closed.rcvd is not None, closed
-        return words, closed.rcvd.code
+    assert closed.value.rcvd is not None, closed.value
+    return words, closed.value.rcvd.code
