@@ -64,11 +64,13 @@ def labels(connection: ClientConnection, count: int) -> list[dict[str, Any]]:
 
 def ended(connection: ClientConnection) -> tuple[str, int]:
     """The words of the refusal, and the close code; the events before it are left."""
-    words = ""
+    said: list[dict[str, Any]] = []
     with pytest.raises(ConnectionClosed) as closed:
-        while True:
-            found = event(connection)
-            if found["event"] == "refused":
-                words = found["error"]
+        _hear(connection, said)
     assert closed.value.rcvd is not None, closed.value
-    return words, closed.value.rcvd.code
+    return "".join(one["error"] for one in said if one["event"] == "refused"), closed.value.rcvd.code
+
+
+def _hear(connection: ClientConnection, said: list[dict[str, Any]]) -> None:
+    while True:
+        said.append(event(connection))
