@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from http import HTTPStatus
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -26,6 +27,10 @@ _OWN_PAGE = (None, "none", "same-origin")
 DRAIN_SECONDS = 2.0
 DRAIN_BYTES = 64 << 20
 INFER = "/infer"
+STREAM, SENSOR_LOGGER = "/v1/stream", "/v1/sensor-logger"
+SWITCHING = 101
+MOST_QUERY = 1024
+"""Bytes of a query that may have the token."""
 
 
 class Guarded:
@@ -38,6 +43,8 @@ class Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
+        if scope["type"] == "websocket":
+            await self._handshake(scope, receive, send)
         if scope["type"] != "http":
             return
         began = time.perf_counter()
@@ -61,21 +68,51 @@ class Guarded:
             is_inference = scope["method"] == "POST" and scope["path"].endswith(INFER)
             self._metrics.answered(code, time.perf_counter() - began if is_inference else None)
 
+    async def _handshake(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket. It is counted when it begins: its session is no answer."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "websocket.accept":
+                self._metrics.answered(SWITCHING, None)
+            elif message["type"] == "websocket.http.response.start":
+                self._metrics.answered(message["status"], None)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is None and scope["path"] != STREAM:
+            refusal = _error(404, f"expected {STREAM} for a WebSocket")
+        await (refusal or self._inner)(scope, receive, sending)
+
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
+        is_stream = scope["type"] == "websocket"
         if len(hosts) != 1 or not is_ours(hosts[0], self._names):
             return _error(421, "expected localhost, an address or this machine's name as Host")
-        if "origin" in headers or headers.get("sec-fetch-site") not in _OWN_PAGE:
-            return _error(403, "this is not for the pages of a browser: expected no Origin")
+        origins = headers.getlist("origin")
+        if origins and not (is_stream and origins in _own_origins(hosts[0])):
+            return _error(403, "this is not for the pages of other sites: expected no Origin")
+        if headers.get("sec-fetch-site") not in _OWN_PAGE:
+            return _error(403, "this is not for the pages of other sites: expected Sec-Fetch-Site of this one")
         if self._token is None or scope["path"] in OPEN_PATHS:
             return None
+        if is_stream and "authorization" not in headers:
+            return None  # a browser cannot send it: the first message has the token
+        if scope["path"] == SENSOR_LOGGER and "authorization" not in headers:
+            return self._by_query(scope["query_string"])
         given = headers.getlist("authorization")
         kind, _, word = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if kind.lower() != "bearer" or not hmac.compare_digest(word.strip().encode(), self._token.encode()):
             words = "expected the header Authorization: Bearer TOKEN with the token that `fab serve` names"
             return _error(401, words, {"www-authenticate": "Bearer"})
         return None
+
+    def _by_query(self, query: bytes) -> ASGIApp | None:
+        """The app of a phone may have no field for a header: its address then has the token."""
+        given = parse_qs(query[:MOST_QUERY].decode("latin-1")).get("token", [])
+        if self._token is None or (len(given) == 1 and hmac.compare_digest(given[0].encode(), self._token.encode())):
+            return None
+        return _error(401, "expected the header Authorization: Bearer TOKEN, or ?token=TOKEN behind the address")
 
 
 class _Body:
@@ -105,6 +142,11 @@ class _Body:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while self._more and size <= DRAIN_BYTES:
                     size += len((await self()).get("body", b""))
+
+
+def _own_origins(host: str) -> list[list[str]]:
+    """What the header Origin may be for a page that came from `host`, each as the list of its values."""
+    return [[f"{scheme}://{host}"] for scheme in ("http", "https")]
 
 
 def _error(status: int, words: str, headers: dict[str, str] | None = None) -> ASGIApp:

@@ -1,8 +1,35 @@
 """The limits of the service: sizes, times and numbers. Each refusal names the limit that it is about."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """What live sessions take."""
+
+    sessions: int = 128
+    """Open at one time; of each kind."""
+    message_bytes: int = MEBIBYTE
+    """One message of a session."""
+    queued: int = 64
+    """Messages of one session that came and are not read yet; the kernel holds the others back."""
+    hello_seconds: float = 5.0
+    """From the connection to the first message."""
+    idle_seconds: float = 60.0
+    """From one message to the next."""
+    readings_per_second: float = 500.0
+    burst_readings: int = 16_384
+    """Four of the largest messages: what a phone collected while its network was away."""
+    messages_per_second: float = 250.0
+    burst_messages: int = 1000
+    least_hop: int = 5
+    """Samples between two windows: at most ten labels a second."""
+    waiting: int = 64
+    """Windows and faults of one session that wait for their answer."""
+    room_seconds: float = 5.0
+    """How long one more may wait for room."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +60,5 @@ class Limits:
     """From the body to the answer."""
     connections: int = 128
     """Open connections; the oldest one without a request makes room for the next."""
+    streams: StreamLimits = field(default_factory=StreamLimits)
+    """Live sessions, whose connections are not among those above."""

@@ -22,6 +22,11 @@ class ServiceMetrics:
         self._version = gauge("service_model_version", self.registry).labels(*at)
         self._takeovers = counter("service_takeovers_total", self.registry)
         self._waiting = gauge("service_waiting_windows", self.registry).labels(*at)
+        self._sessions = gauge("service_sessions", self.registry)
+        self._session_windows = counter("service_session_windows_total", self.registry)
+        self._session_seconds = histogram("service_session_seconds", self.registry).labels(*at)
+        self._session_faults = counter("service_session_faults_total", self.registry)
+        self._sessions_refused = counter("service_sessions_refused_total", self.registry)
 
     def answered(self, code: int, seconds: float | None) -> None:
         """One request was answered with this status; `seconds` where it was an inference."""
@@ -44,6 +49,23 @@ class ServiceMetrics:
     def waiting(self, windows: Callable[[], float]) -> None:
         """Where the number of waiting windows comes from."""
         self._waiting.set_function(windows)
+
+    def session(self, kind: str, more: int) -> None:
+        """A session of this kind began (1) or ended (-1)."""
+        self._sessions.labels(*IDENTITY.values, kind).inc(more)
+
+    def session_window(self, kind: str, seconds: float) -> None:
+        """A window of a session was answered so long after its last reading came."""
+        self._session_windows.labels(*IDENTITY.values, kind).inc()
+        self._session_seconds.observe(seconds)
+
+    def session_fault(self, fault: str) -> None:
+        """A session was told that something is wrong with its readings."""
+        self._session_faults.labels(*IDENTITY.values, fault).inc()
+
+    def session_refused(self, code: int) -> None:
+        """A session was closed with this code and the reason."""
+        self._sessions_refused.labels(*IDENTITY.values, str(code)).inc()
 
     def exposition(self, accepted: str) -> tuple[bytes, str]:
         """The text of `/metrics` in the format that the header Accept prefers, and its content type."""

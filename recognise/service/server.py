@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import h11
 import uvicorn
@@ -17,8 +18,9 @@ from cluster.control.door import Door, listening
 from cluster.errors import ClusterError
 from cluster.pages.entrance import Connection, Entrance, Patience
 from recognise.service.application import Application
-from recognise.service.guard import Guarded
+from recognise.service.guard import STREAM, Guarded
 from recognise.service.limits import Limits
+from recognise.service.live.sockets import Sockets
 from recognise.service.memory import keep_what_there_is
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
@@ -43,12 +45,25 @@ class _Connection(Connection):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()  # an answer is under way
             return
-        words = (
-            f"expected a request of HTTP/1.1 with a head of at most {self.config.h11_max_incomplete_event_size} bytes"
-        )
+        most = self.config.h11_max_incomplete_event_size
+        self._close_with(400, f"expected a request of HTTP/1.1 with a head of at most {most} bytes")
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """See uvicorn. The connection is a WebSocket from here on, and no longer one of the entrance."""
+        if cast(Sockets, self.ws_protocol_class).full:
+            self._close_with(503, "too many sessions are open already: come again later")
+            return
+        self._lost(self)
+        super().handle_websocket_upgrade(event)
+
+    def _should_upgrade(self) -> bool:
+        """Whether it asks for a WebSocket where there is one; elsewhere the header Upgrade means nothing."""
+        return self.scope["path"] == STREAM and self.scope["method"] == "GET" and self._get_upgrade() == b"websocket"
+
+    def _close_with(self, status: int, words: str) -> None:
         body = json.dumps({"error": words}).encode()
         headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+        for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
@@ -89,9 +104,9 @@ async def serve(
     with listener, ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool:
         serving = Serving(name, Versions(folder), pool, limits, metrics)
         await serving.begin()
-        application = Application(serving, metrics, limits)
+        application = Application(serving, metrics, limits, place.token)
         guarded = Guarded(application.starlette(), place.names, place.token, metrics)
-        server = uvicorn.Server(_configuration(guarded, limits))
+        server = uvicorn.Server(_configuration(guarded, limits, Sockets(limits.streams, metrics.session_refused)))
         server.config.load()
         following = asyncio.create_task(serving.follow())
         door = Door(listener, "the service", limits.connections)
@@ -110,7 +125,7 @@ async def serve(
             await asyncio.sleep(0)
 
 
-def _configuration(application: Guarded, limits: Limits) -> uvicorn.Config:
+def _configuration(application: Guarded, limits: Limits, sockets: Sockets) -> uvicorn.Config:
     return uvicorn.Config(
         application,
         log_config=None,
@@ -119,7 +134,9 @@ def _configuration(application: Guarded, limits: Limits) -> uvicorn.Config:
         lifespan="off",
         loop="asyncio",
         http="h11",
-        ws="none",
+        ws=cast(Any, sockets),
+        ws_max_size=limits.streams.message_bytes,
+        ws_per_message_deflate=False,
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=limits.head_bytes,

@@ -15,6 +15,11 @@ class Cutter:
         self._first = 0
         self._begin = 0
 
+    @property
+    def due(self) -> int:
+        """The number of the row that makes the next window whole."""
+        return self._begin + self._steps - 1
+
     def push(self, rows: NDArray[np.float32]) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Each window that ends in these rows, float32 (window_steps, columns), after the number of its last row."""
         held = np.concatenate([self._rest, rows])

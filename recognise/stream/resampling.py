@@ -33,6 +33,11 @@ class Resampler:
         if source_hz is not None and source_hz > FASTER * sampling_hz:
             self._sections = signal.butter(_ORDER, ANTI_ALIAS * sampling_hz, fs=source_hz, output="sos")
 
+    @property
+    def began(self) -> bool:
+        """Whether there is a grid: it begins at the first reading."""
+        return self._last is not None
+
     def time_of(self, step: int) -> float:
         """Seconds of a step of the grid, counted from 0."""
         return self._begin + step / self._rate

@@ -3,6 +3,7 @@
 It has no clock: time is what the readings say. Its memory is one window of rows, the filters' state and one reading.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,14 @@ class Stream:
             else:
                 found += self._of(item)
         return found
+
+    @property
+    def due(self) -> float:
+        """Seconds, as the readings have them, of the sample that makes the next window whole; before the first: -inf.
+
+        Who pushes all readings up to it at once gets the same as in small chunks, at less cost.
+        """
+        return self._resampler.time_of(self._cutter.due) if self._resampler.began else -math.inf
 
     def _anew(self) -> None:
         settings = self.settings

@@ -1,0 +1,1 @@
+"""Live sessions: readings of a sensor come as they are made, labels go back."""
