@@ -115,6 +115,9 @@ class Flags:
     called: str = _flag("name of the served model, in its paths and among the versions", "har", typed="name")
     port: str = _flag("where clients connect; 0 is any free port", "8470")
     listen: str = _flag("address of this machine where clients connect; loopback alone is the default", "127.0.0.1")
+    tls: bool = _flag("HTTPS, with a certificate that the service makes for this machine", False)
+    certificate: str | None = _flag("HTTPS with a certificate of your own, a file in PEM format")
+    key: str | None = _flag("file of the key of --certificate, in PEM format")
     no_token: bool = _flag("answer without a token, on loopback alone", False)
 
     @property
