@@ -3,8 +3,9 @@
 It has no clock: time is what the readings say. Its memory is one window of rows, the filters' state and one reading.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,11 +41,22 @@ class Window:
     begins: bool
 
 
+class Filters(Protocol):
+    """What makes channels of samples. Filters that look ahead hold samples back, and `end` gives the rest."""
+
+    def push(self, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+        """Channels, (steps, 9), of the next samples that have theirs, oldest first."""
+
+    def end(self) -> NDArray[np.float32]:
+        """Channels of the samples that were held back."""
+
+
 class Stream:
     """See the module. The same readings give the same windows and faults, in chunks of any length."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, filters: Callable[[], Filters] = CausalFilters) -> None:
+        """`filters` makes those of each stretch without a break; a live stream has none but causal ones."""
+        self.settings, self._new_filters = settings, filters
         factors = [ACCELERATION_UNITS[settings.acceleration_unit]] * 3 + [ROTATION_UNITS[settings.rotation_unit]] * 3
         self._factors = np.array(factors)
         self._intake = Intake(settings.longest_gap_seconds)
@@ -70,19 +82,31 @@ class Stream:
                 found += self._of(item)
         return found
 
+    def end(self) -> Sequence[Window | Fault]:
+        """What filters that look ahead held back, at the end of a recording. Nothing may be pushed after it."""
+        return self._cut(self._filters.end())
+
     def _anew(self) -> None:
         settings = self.settings
         self._resampler = Resampler(settings.sampling_hz, settings.source_hz)
-        self._filters = CausalFilters()
+        self._filters = self._new_filters()
+        self._between: Samples = np.empty(0)
         # The last column is the seconds between two readings: from it follows how many readings a window has.
         self._cutter = Cutter(settings.window_steps, settings.hop, len(CHANNELS) + 1)
         self._begins = True
 
     def _of(self, run: Run) -> Sequence[Window | Fault]:
+        found: list[Window | Fault] = []
         if run.begins:
+            found += self.end()
             self._anew()
         samples, between = self._resampler.push(run.times, run.values)
-        channels = self._filters.push(samples[:, :3], samples[:, 3:])
+        self._between = np.concatenate([self._between, between])
+        found += self._cut(self._filters.push(samples[:, :3], samples[:, 3:]))
+        return found
+
+    def _cut(self, channels: NDArray[np.float32]) -> Sequence[Window | Fault]:
+        between, self._between = self._between[: len(channels)], self._between[len(channels) :]
         rows = np.concatenate([channels, between[:, np.newaxis].astype(np.float32)], axis=1)
         return [self._judged(last, window) for last, window in self._cutter.push(rows)]
 
