@@ -41,10 +41,10 @@ class TwoWayInBlocks:
         return np.concatenate(found) if found else _none()
 
     def end(self) -> NDArray[np.float32]:
-        """Channels of all other readings. A recording too short for the filters has none."""
-        if self._held < SHORTEST_RECORDING_STEPS:
-            return _none()
-        return _channels(self._joined())[self._before :]
+        """Channels of all other readings, which are then forgotten. A recording too short for the filters has none."""
+        found = _none() if self._held < SHORTEST_RECORDING_STEPS else _channels(self._joined())[self._before :]
+        self._parts, self._held, self._before = [], 0, 0
+        return found
 
     def _joined(self) -> Samples:
         self._parts = [np.concatenate(self._parts)] if len(self._parts) != 1 else self._parts

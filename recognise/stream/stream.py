@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from cluster.data.filters import CHANNELS, CausalFilters
 from cluster.errors import UsageError
 from recognise.stream.cutting import Cutter
-from recognise.stream.events import Fault
+from recognise.stream.events import BREAKS, Fault
 from recognise.stream.intake import Intake, Run, Samples
 from recognise.stream.resampling import Resampler
 from recognise.stream.settings import ACCELERATION_UNITS, ROTATION_UNITS, Settings
@@ -77,13 +77,15 @@ class Stream:
         found: list[Window | Fault] = []
         for item in self._intake.take(seconds, values * self._factors):
             if isinstance(item, Fault):
+                # What was held back is from before the break, and comes before it.
+                found += self.end() if item.kind in BREAKS else ()
                 found.append(item)
             else:
                 found += self._of(item)
         return found
 
     def end(self) -> Sequence[Window | Fault]:
-        """What filters that look ahead held back, at the end of a recording. Nothing may be pushed after it."""
+        """What filters that look ahead held back, at the end of a recording or of a stretch without a break."""
         return self._cut(self._filters.end())
 
     def _anew(self) -> None:
@@ -96,14 +98,11 @@ class Stream:
         self._begins = True
 
     def _of(self, run: Run) -> Sequence[Window | Fault]:
-        found: list[Window | Fault] = []
         if run.begins:
-            found += self.end()
             self._anew()
         samples, between = self._resampler.push(run.times, run.values)
         self._between = np.concatenate([self._between, between])
-        found += self._cut(self._filters.push(samples[:, :3], samples[:, 3:]))
-        return found
+        return self._cut(self._filters.push(samples[:, :3], samples[:, 3:]))
 
     def _cut(self, channels: NDArray[np.float32]) -> Sequence[Window | Fault]:
         between, self._between = self._between[: len(channels)], self._between[len(channels) :]
