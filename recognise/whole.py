@@ -58,7 +58,7 @@ class LongRecording:
 
     def _count(self, block: Block) -> None:
         progress = self.progress
-        progress.share = block.share
+        progress.share = max(progress.share, block.share)
         progress.readings += len(block.readings)
         progress.bad_lines += len(block.problems)
         room = MOST_SHOWN - len(progress.shown)

@@ -283,7 +283,9 @@ def _work(function: str, item: int, micro_batches: int) -> str:
         return f"update {item}"
     if function.startswith("train_"):  # a part of a step: see modes/synchronous.py
         return f"update {item // micro_batches}"
-    return {"evaluate": "evaluation", "recognise": f"batch {item}", "pi": f"chunk {item}", "settle": "last update"}.get(function, function)
+    return {"evaluate": "evaluation", "recognise": f"batch {item}", "pi": f"chunk {item}", "settle": "last update"}.get(
+        function, function
+    )
 
 
 def open_page(inventory: Inventory, view: Callable[[], RunView], say: Callable[[str], None]) -> "PageServer | None":
