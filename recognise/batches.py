@@ -19,8 +19,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
-    """rows: in the order of time, of which `windows` are windows; samples: float32 (n, channels), zeros at the end;
-    starts: int32 (most windows,), where each window begins among them, 0 behind the last one.
+    """Up to so many windows, and the samples that they are cut from.
+
+    rows: in the order of time, of which `windows` are windows; samples: float32 (n, channels), zeros at the end;
+    starts: int32 (most windows,), where each window begins among the samples, 0 behind the last one.
     """
 
     rows: tuple[Row, ...]

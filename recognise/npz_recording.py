@@ -1,4 +1,7 @@
-"""A recording in an .npz: `times` in seconds, (n,); `acceleration` and `rotation`, (n, 3); read a few rows at a time."""
+"""A recording in an .npz: `times` in seconds, (n,); `acceleration` and `rotation`, (n, 3).
+
+A few rows are read at a time.
+"""
 
 import zipfile
 from collections.abc import Iterator

@@ -75,8 +75,8 @@ def _refuse_other_files(name: str) -> None:
         raise DataError(f"{name}: expected a file with a recording, got another kind; name one with --data")
     if is_windows(name):
         raise DataError(
-            f"{name}: expected a recording, {', '.join(ARRAYS)}, got an .npz without {ARRAYS[0]}; `python -m recognise` "
-            f"labels windows that are cut already"
+            f"{name}: expected a recording, {', '.join(ARRAYS)}, got an .npz without {ARRAYS[0]}; "
+            f"`python -m recognise` labels windows that are cut already"
         )
 
 

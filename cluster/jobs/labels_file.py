@@ -62,9 +62,9 @@ class LabelsFile:
             self._write(self._cells(*self._waiting.pop(self._next)))
             self._next += 1
 
-    def _cells(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> list[tuple[str, ...]]:
+    def _cells(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> Sequence[Sequence[str]]:
         labels, confidences = best_of(logits)
-        cells, window = [], 0
+        cells, window = list[Sequence[str]](), 0
         for row in rows:
             time = f"{row.time:.3f}"
             if row.note:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster.apps.networks import AppNetwork
 from cluster.data.filters import CHANNELS, SAMPLE_RATE_HZ
-from cluster.data.recordings import CAUSAL, FILTERS, TWO_WAY
+from cluster.data.recordings import FILTERS, TWO_WAY
 from cluster.engine.devices import HOST
 from cluster.engine.messages import Item, Outcome
 from cluster.engine.runtime import Traced, trace

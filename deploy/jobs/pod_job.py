@@ -21,7 +21,7 @@ from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, r
 from deploy.jobs.node_job.role_restart import await_roles, restart_roles
 from deploy.jobs.request import RESUMABLE, needs_data, needs_roles
 
-JOBS = ("train", "cv", "evaluate", "recognise", "pi")
+JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"
 """In the folder of the runs: the identity of the pod job that has the cluster, until it ends in order."""
 RUN_FILE = ".pod-job-run"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.data.filters import nine_channels
 from cluster.errors import DataError
-from recognise.batches import Batches, Row
+from recognise.batches import Batch, Batches, Row
 from recognise.stream import Fault, Settings, Window
 from recognise.whole import LongRecording
 from tests.recognise.readings import Readings, heard, kinds, same, walk
@@ -126,7 +126,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
 @given(st.sampled_from([8, 16, 20]), st.lists(st.integers(1, 400), min_size=1, max_size=6), st.integers(1, 9))
 def test_a_batch_has_every_window_whole(hop: int, stretches: list[int], most: int) -> None:
     random, steps = np.random.default_rng(1), 16
-    expected, batches, found = [], Batches(most, steps, hop, 9), []
+    expected, batches, found = [], Batches(most, steps, hop, 9), list[Batch]()
     for stretch in stretches:
         samples = random.normal(size=(stretch, 9)).astype(np.float32)
         batches.note(Row(0.0, "gap"))
@@ -138,8 +138,8 @@ def test_a_batch_has_every_window_whole(hop: int, stretches: list[int], most: in
     assert sum(batch.windows for batch in found) == len(expected)
     assert sum(bool(row.note) for batch in found for row in batch.rows) == len(stretches)
     cut = [batch.samples[start : start + steps] for batch in found for start in batch.starts[: batch.windows]]
-    for window, again in zip(expected, cut, strict=True):
-        np.testing.assert_array_equal(window, again)
+    for channels, again in zip(expected, cut, strict=True):
+        np.testing.assert_array_equal(channels, again)
     for batch in found:
         assert batch.samples.shape == (steps + (most - 1) * min(hop, steps), 9)
         assert batch.starts.shape == (most,)
