@@ -27,7 +27,7 @@ MOST_SHOWN = 10
 
 
 @dataclass
-class Progress:
+class ReadSoFar:
     """How far the reading is. share: of the recording, 0 to 1; bad_lines: lines that are no reading."""
 
     share: float = 0.0
@@ -41,7 +41,7 @@ class LongRecording:
 
     def __init__(self, name: str, settings: Settings, direction: str) -> None:
         """`direction`: of the filters, `two-way` or `causal`. Raises DataError for what cannot be labelled."""
-        self.name, self.progress = name, Progress()
+        self.name, self.progress = name, ReadSoFar()
         self._direction = direction
         _refuse_other_files(name)
         self.settings = _fitting(name, _first(name), settings)

@@ -1,4 +1,4 @@
-"""What somebody did when: the label that most windows of a stretch of time have. Pure, and bounded in memory."""
+"""The labels over time: of each stretch, the label of most of its windows. Pure, and bounded in memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

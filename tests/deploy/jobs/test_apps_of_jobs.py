@@ -193,7 +193,6 @@ def test_the_run_of_a_recognition_is_the_one_of_that_name_on_the_node(node: JobN
     described = inventory_with(node, app, "jobs.recognise.run=runs/20260101T000000Z-train")
     request = request_of(described, "recognise", (), (), "/mnt/runs")
     assert 'jobs.recognise.run="/mnt/runs/20260101T000000Z-train"' in request.overrides
-    assert request.roles
 
 
 def test_a_request_of_a_version_without_apps_is_read(tmp_path: Path) -> None:
