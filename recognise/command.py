@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--model", required=True, type=Path, metavar="FOLDER", help="what `fab export` wrote")
     parser.add_argument("files", nargs="+", metavar="FILE", help="a CSV t,ax,ay,az,gx,gy,gz; HAPT's acc_*.txt; an .npz "
-                        "of windows; or - for lines on standard input, as they come")  # fmt: skip
+                        "of windows or of a recording; or - for lines on standard input, as they come")  # fmt: skip
     parser.add_argument("--to", choices=("csv", "json"), default="csv", help="CSV, or a JSON object a line")
     parser.add_argument("--acceleration", choices=tuple(ACCELERATION_UNITS), default="g", help="its unit")
     parser.add_argument("--rotation", choices=tuple(ROTATION_UNITS), default="rad/s", help="its unit")

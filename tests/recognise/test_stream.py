@@ -14,14 +14,10 @@ from cluster.errors import UsageError
 from recognise.stream import Fault, Settings, Stream, Window
 from recognise.stream.events import FAULTS
 from recognise.stream.stream import MOST_READINGS
-from tests.recognise.readings import Readings, heard, same, walk
+from tests.recognise.readings import Readings, heard, kinds, same, walk
 
 SMALL = Settings(window_steps=16, hop=5)
 SIZES = st.lists(st.integers(1, 70), min_size=1, max_size=6)
-
-
-def kinds(found: list[Window | Fault]) -> list[str]:
-    return [item.kind if isinstance(item, Fault) else "window" for item in found]
 
 
 @st.composite
