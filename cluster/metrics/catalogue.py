@@ -137,8 +137,8 @@ _train_gauge = partial(Metric, kind="gauge", exporter="training")
 _train_counter = partial(Metric, kind="counter", exporter="training")
 _train_histogram = partial(Metric, kind="histogram", exporter="training")
 
-KINDS = ("train", "cv", "evaluate", "pi", "run", "sweep")
-STAGES = ("preparing", "train", "refit", "validation", "test", "pi", "run", "sweep", "ended")
+KINDS = ("train", "cv", "evaluate", "recognise", "pi", "run", "sweep")
+STAGES = ("preparing", "train", "refit", "validation", "test", "recognise", "pi", "run", "sweep", "ended")
 STATES = ("absent", "joining", "idle", "busy", "suspect", "slow", "fenced", "drained")
 """Phases of membership."""
 
