@@ -21,9 +21,10 @@ from cluster import __version__
 from cluster.control.door import RateLimitedLog
 from recognise.service.answers import HEADER_LENGTH, answer, outputs_of
 from recognise.service.bodies import Budget, whole_body
-from recognise.service.guard import STREAM
+from recognise.service.guard import SENSOR_LOGGER, STREAM
 from recognise.service.limits import Limits
 from recognise.service.live.endpoint import LiveStreams
+from recognise.service.live.phones import Phones
 from recognise.service.loading import labels_of, shape_of
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page import files
@@ -60,9 +61,11 @@ class Application:
         """One thread: the objects of one large body at a time."""
         self._log = RateLimitedLog(log, logging.ERROR)
         self._streams = LiveStreams(serving, metrics, limits, token)
+        self._phones = Phones(serving, metrics, limits, self._budget)
 
     def close(self) -> None:
-        """End the thread."""
+        """End the sessions of phones, and the thread."""
+        self._phones.close()
         self._parser.shutdown()
 
     def starlette(self) -> Starlette:
@@ -79,6 +82,7 @@ class Application:
                 *(Route(f"{path}/ready", self._ready) for path, _ in both),
                 *(Route(f"{path}/infer", self._infer, methods=["POST"]) for path, _ in both),
                 Route("/metrics", self._exposition),
+                Route(SENSOR_LOGGER, self._sensor_logger, methods=["POST"]),
                 WebSocketRoute(STREAM, self._stream),
                 *files.routes(self._authority),
             ],
@@ -146,6 +150,9 @@ class Application:
     async def _stream(self, websocket: WebSocket) -> None:
         await self._streams(websocket)
 
+    async def _sensor_logger(self, request: Request) -> Response:
+        return await self._phones(request)
+
     async def _exposition(self, request: Request) -> Response:
         content, kind = self._metrics.exposition(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": kind})
@@ -181,7 +188,7 @@ async def _refused(_request: Request, problem: Any) -> Response:
 async def _http(_request: Request, problem: Any) -> Response:
     words = {
         404: "expected /v2, /v2/health/live, /v2/health/ready, /v2/models/MODEL[/versions/VERSION][/ready|/infer], "
-        "/metrics or a WebSocket to /v1/stream",
+        "/metrics, /v1/sensor-logger or a WebSocket to /v1/stream",
         405: f"expected another method: {(problem.headers or {}).get('Allow', 'GET')}",
     }
     return JSONResponse({"error": words.get(problem.status_code, problem.detail)}, problem.status_code, problem.headers)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from http import HTTPStatus
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -27,9 +28,11 @@ _OWN_PAGE = (None, "none", "same-origin")
 DRAIN_SECONDS = 2.0
 DRAIN_BYTES = 64 << 20
 INFER = "/infer"
-STREAM = "/v1/stream"
+STREAM, SENSOR_LOGGER = "/v1/stream", "/v1/sensor-logger"
 _SAFE = ("GET", "HEAD")
 SWITCHING = 101
+MOST_QUERY = 1024
+"""Bytes of a query that may have the token."""
 
 
 class Guarded:
@@ -99,12 +102,21 @@ class Guarded:
             return None
         if is_stream and "authorization" not in headers:
             return None  # a browser cannot send it: the first message has the token
+        if scope["path"] == SENSOR_LOGGER and "authorization" not in headers:
+            return self._by_query(scope["query_string"])
         given = headers.getlist("authorization")
         kind, _, word = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if kind.lower() != "bearer" or not hmac.compare_digest(word.strip().encode(), self._token.encode()):
             words = "expected the header Authorization: Bearer TOKEN with the token that `fab serve` names"
             return _error(401, words, {"www-authenticate": "Bearer"})
         return None
+
+    def _by_query(self, query: bytes) -> ASGIApp | None:
+        """The app of a phone may have no field for a header: its address then has the token."""
+        given = parse_qs(query[:MOST_QUERY].decode("latin-1")).get("token", [])
+        if self._token is None or (len(given) == 1 and hmac.compare_digest(given[0].encode(), self._token.encode())):
+            return None
+        return _error(401, "expected the header Authorization: Bearer TOKEN, or ?token=TOKEN behind the address")
 
 
 class _Body:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -63,12 +64,13 @@ def labels(connection: ClientConnection, count: int) -> list[dict[str, Any]]:
 
 def ended(connection: ClientConnection) -> tuple[str, int]:
     """The words of the refusal, and the close code; the events before it are left."""
-    words = ""
-    try:
-        while True:
-            found = event(connection)
-            if found["event"] == "refused":
-                words = found["error"]
-    except ConnectionClosed as closed:
-        assert closed.rcvd is not None, closed
-        return words, closed.rcvd.code
+    said: list[dict[str, Any]] = []
+    with pytest.raises(ConnectionClosed) as closed:
+        _hear(connection, said)
+    assert closed.value.rcvd is not None, closed.value
+    return "".join(one["error"] for one in said if one["event"] == "refused"), closed.value.rcvd.code
+
+
+def _hear(connection: ClientConnection, said: list[dict[str, Any]]) -> None:
+    while True:
+        said.append(event(connection))

@@ -1,0 +1,209 @@
+"""The bounds of live sessions: numbers, silence, noise. Each end has a reason, and the service stays as it was."""
+
+import asyncio
+import json
+import os
+import socket as sockets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
+
+from recognise.service.limits import StreamLimits
+from recognise.service.live.endpoint import _Heard
+from recognise.service.live.rate import Rate
+from recognise.service.refusals import RefusedError
+from tests.recognise.exports import export
+from tests.recognise.readings import walk
+from tests.service.raw import read
+from tests.service.running import Service, service
+from tests.service.streaming import ended, event, labels, message, send, session, socket
+
+LIMITS = StreamLimits()
+UPGRADE = (
+    "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {}\r\n\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("bounds")
+    with service(folder, "--model", str(export(folder / "export"))) as found:
+        yield found
+
+
+def answers(running: Service) -> bool:
+    """Whether a right session still gets its label."""
+    with session(running, votes=1, of=1) as (connection, _):
+        send(connection, walk(130))
+        return bool(labels(connection, 1)[0]["event"] in ("changed", "label"))
+
+
+def test_more_sessions_than_there_is_room_for_are_told_so(running: Service) -> None:
+    with ExitStack() as stack:
+        for _ in range(LIMITS.sessions):
+            _, ready = stack.enter_context(session(running))
+            assert ready["event"] == "ready"
+        told = []
+        for _ in range(LIMITS.sessions // 8):
+            told.append(stack.enter_context(socket(running)))
+            assert event(told[-1]) == {
+                "event": "refused", "error": f"{LIMITS.sessions} sessions are open already: come again later",
+            }  # fmt: skip
+        with running.client() as client:
+            assert client.get("/v2").status_code == 200
+            line = f'service_sessions{{kind="stream",role="service",task="0"}} {LIMITS.sessions:.1f}'
+            assert line in client.get("/metrics").text
+    assert answers(running)
+
+
+def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> None:
+    """Those that were told so and do not close count too, for a second."""
+    upgrade = UPGRADE.format(running.token).encode()
+    with ExitStack() as stack:
+        for _ in range(4 * LIMITS.sessions):
+            connection = stack.enter_context(sockets.create_connection(("127.0.0.1", running.port), timeout=30))
+            connection.sendall(upgrade)
+            first = connection.recv(12)
+            if first != b"HTTP/1.1 101":
+                break
+        refused = read(connection, first)
+    assert refused is not None
+    assert (refused.status, refused.error) == (503, "too many sessions are open already: come again later")
+    assert answers(running)
+
+
+def test_a_client_that_reads_no_answers_is_not_kept_in_memory(running: Service) -> None:
+    """It sends as much as it may, with faults in each reading, and reads nothing."""
+    before = running.status("VmRSS")
+    given = walk(4096)
+    times = np.zeros(4096)
+    with session(running) as (connection, _):
+        content = json.loads(message(given)) | {"times": times.tolist()}
+        with pytest.raises((ConnectionClosed, TimeoutError)):
+            _send_for_ever(connection, json.dumps(content))
+        assert running.status("VmRSS") < before + 64 * 1024
+    assert answers(running)
+
+
+def _send_for_ever(connection: Any, text: str) -> None:
+    connection.socket.settimeout(LIMITS.room_seconds * 4)
+    while True:
+        connection.send(text)
+
+
+def test_pings_that_nobody_reads_end_the_connection(running: Service) -> None:
+    ping = b"\x89\xfd" + bytes(4) + b"x" * 125
+    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+        connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
+        connection.sendall(UPGRADE.format(running.token).encode())
+        assert b" 101 " in connection.recv(1000)
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            _flood(connection, ping * 100)
+    assert answers(running)
+
+
+def _flood(connection: sockets.socket, content: bytes) -> None:
+    while True:
+        connection.sendall(content)
+
+
+def test_silence_ends_a_session() -> None:
+    async def silent() -> None:
+        await _Heard(at=-1000.0).silence(0.01)
+
+    with pytest.raises(RefusedError, match=r"expected the next readings within 0\.01 s"):
+        asyncio.run(silent())
+
+
+def test_a_rate_fills_with_time_and_has_a_burst() -> None:
+    rate = Rate("readings", 10.0, 20, now=0.0)
+    rate.take(20, now=0.0)
+    rate.take(5, now=0.5)
+    with pytest.raises(RefusedError, match="too fast: expected at most 10 readings a second, 20 at once"):
+        rate.take(1, now=0.5)
+    rate.take(20, now=100.0)
+
+
+@pytest.mark.long
+def test_a_client_that_says_nothing_is_told_what_was_expected(running: Service) -> None:
+    with socket(running) as connection:
+        assert ended(connection) == (f"expected the first message within {LIMITS.hello_seconds:g} s", 1008)
+
+
+def frame(opcode: int, content: bytes, *, fin: bool = True, masked: bool = True, announced: int | None = None) -> bytes:
+    """A frame, which may be wrong."""
+    size = len(content) if announced is None else announced
+    length = bytes([size | 0x80 * masked]) if size < 126 else bytes([126 | 0x80 * masked]) + size.to_bytes(2, "big")
+    return bytes([opcode | 0x80 * fin]) + length + (bytes(4) if masked else b"") + content
+
+
+HELLO = b'{"schema": 1}'
+_text = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [HELLO, b"{}", b"[" * 300, b'{"times": [1e999], "acceleration": [[1,1,1]], "rotation": [[1,1,1]]}']
+    ),
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8)),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=4),
+            st.dictionaries(
+                st.sampled_from(["schema", "times", "acceleration", "rotation", "hop", "of", "token", "x"]), inner
+            ),
+        ),
+        max_leaves=12,
+    ).map(lambda value: json.dumps(value).encode()),
+)
+_frame = st.builds(
+    frame, st.integers(0, 15), _text.map(lambda text: text[:60_000]), fin=st.booleans(), masked=st.booleans(),
+    announced=st.one_of(st.none(), st.integers(0, 65_535)),
+)  # fmt: skip
+_noise = st.lists(
+    st.one_of(_frame, st.just(frame(1, HELLO)), st.binary(min_size=1, max_size=40)), min_size=1, max_size=6
+)
+
+
+def exchanged(running: Service, content: bytes) -> bytes:
+    """What the service answers on a connection that ends behind `content`."""
+    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+        connection.sendall(UPGRADE.format(running.token).encode())
+        received = b""
+        try:
+            while b"\r\n\r\n" not in received:
+                received += connection.recv(65_536)
+            connection.sendall(content)
+            connection.shutdown(sockets.SHUT_WR)
+            while more := connection.recv(65_536):
+                received += more
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        return received
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_noise_in_frames_leaves_the_service_as_it_was(running: Service) -> None:
+    """Frames with wrong opcodes, lengths, masks, order and content. PSCLUSTER_FRAMES sets how many examples."""
+    figures = []
+
+    @settings(
+        max_examples=int(os.environ.get("PSCLUSTER_FRAMES", "2000")), deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(_noise)
+    def noise(frames: list[bytes]) -> None:
+        found = exchanged(running, frame(1, HELLO) + b"".join(frames))
+        assert b" 101 " in found.partition(b"\r\n")[0], found
+        assert b"the service's log says why" not in found, (frames, found)
+        figures.append(running.status("VmRSS"))
+
+    noise()
+    assert figures[-1] <= figures[len(figures) // 4] + 8 * 1024, figures[:: max(1, len(figures) // 20)]
+    assert answers(running)
