@@ -39,7 +39,7 @@ def swapped(folder: Path) -> Path:
 
 
 class Walker:
-    """One session that walks until it is told to stop; version 1 says MOVING, version 2 says STILL."""
+    """One session that walks until it is to stop; version 1 says MOVING, version 2 says STILL."""
 
     def __init__(self, running: Service) -> None:
         self.running = running
