@@ -6,7 +6,9 @@ short (2,048 lines of log a second).
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,6 +26,10 @@ REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """For an answer that is no stream to be taken."""
 SWEEP_SECONDS = 0.5
+HANDSHAKE_SECONDS = 5.0
+"""For the whole handshake of TLS, from the connection."""
+GOODBYE_SECONDS = 2.0
+"""What a client of TLS has to answer the end of its connection."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +89,19 @@ class Entrance:
         endless: str,
         patience: Patience = USUAL,
         protocol: type[Connection] = Connection,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`endless` is the path whose answers have no end; `protocol` makes the connections."""
+        """`endless` is the path whose answers have no end; `protocol` makes the connections; None is plain HTTP."""
         self._protocol = protocol
+        self._tls: dict[str, Any] = {}
+        if tls is not None:
+            self._tls = {
+                "ssl": tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": GOODBYE_SECONDS,
+            }  # fmt: skip
         self._door, self._server, self._endless, self._patience = door, server, endless, patience
         self._connections: set[Connection] = set()
-        self._opening: set[asyncio.Task[Any]] = set()
+        self._opening: dict[Connection, socket.socket] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(door.listener, self._accept)
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
@@ -97,7 +110,7 @@ class Entrance:
         """Accept no more, and cut what is still open; the loop closes those sockets in its next turn."""
         self._loop.remove_reader(self._door.listener)
         self._sweeping.cancel()
-        for connection in [one for one in self._connections if one.made]:
+        for connection in list(self._connections):
             self._end(connection)
 
     def _accept(self) -> None:
@@ -128,19 +141,22 @@ class Entrance:
         )  # fmt: skip
         self._connections.add(connection)
         opening = self._loop.create_task(self._open(connection, accepted))
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
+        self._tasks.add(opening)
+        opening.add_done_callback(self._tasks.discard)
 
     async def _open(self, connection: Connection, accepted: socket.socket) -> None:
+        self._opening[connection] = accepted
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, accepted)
-        except OSError:  # it has gone already
+            await self._loop.connect_accepted_socket(lambda: connection, accepted, **self._tls)
+        except OSError:  # it has gone already, is slow, or speaks no TLS
             self._connections.discard(connection)
             accepted.close()
+        finally:
+            del self._opening[connection]
 
     def _evict(self) -> bool:
         """Close the oldest connection without a request; whether there was one."""
-        idle = [one for one in self._connections if one.idle and one.made]
+        idle = [one for one in self._connections if one.idle and (one.made or one in self._opening)]
         if not idle:
             return False
         self._end(min(idle, key=lambda one: one.since))
@@ -148,7 +164,11 @@ class Entrance:
 
     def _end(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        connection.transport.abort()
+        if connection.made:
+            connection.transport.abort()
+        elif connection in self._opening:
+            with suppress(OSError):  # the other side was faster
+                self._opening[connection].shutdown(socket.SHUT_RDWR)  # its handshake then fails at once
 
     def _sweep(self) -> None:
         now = self._loop.time()

@@ -8,9 +8,10 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cluster.control.door import raise_limit
 from cluster.control.rules import is_ours
@@ -18,9 +19,14 @@ from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.lines import LogSettings, Speaker, begin
 from cluster.logs.terminal import say
 from recognise.service import state
+from recognise.service.addresses import reachable
 from recognise.service.limits import Limits
 from recognise.service.memory import give_back_large_blocks
+from recognise.service.target import announced
 from recognise.service.versions import Versions
+
+if TYPE_CHECKING:  # plain HTTP needs no cryptography
+    from recognise.service.tls import Tls
 
 HOST = "127.0.0.1"
 PORT = 8470
@@ -48,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _within("--port", given.port, 0, 65_535)
         if given.no_token and given.listen not in _LOOPBACK:
             raise UsageError(f"--no-token: expected it with {HOST} alone, got --listen {given.listen}")
+        _refuse_half_a_pair(given)
         if not is_ours(given.listen, _LOOPBACK):
             raise UsageError(f"--listen: expected an address of this machine, got {given.listen!r:.80}")
         folder = Path(given.state)
@@ -67,15 +74,51 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
 
     token = None if given.no_token else state.token(folder)
     host = socket.gethostname()
-    place = Place(given.listen.replace("localhost", HOST), given.port, (host, f"{host}.local"), token)
+    names = host, f"{host}.local"
+    tls = _tls(given, folder, names)
+    own = tls is not None and not given.certificate
+    authority = folder / "authority.crt" if own else None
+    place = Place(given.listen.replace("localhost", HOST), given.port, names, token, tls, authority)
+    scheme = "http" if tls is None else "https"
     where = "no token is asked" if token is None else f"token: {os.path.relpath(folder / 'token')}"
 
-    def ready(port: int, version: int) -> None:
-        address = f"[{place.host}]" if ":" in place.host else place.host
-        say(f"serving {given.name} version {version} at http://{address}:{port} ({where}; Ctrl-C ends it)")
+    with ExitStack() as until_the_end:
 
-    asyncio.run(serve(given.name, versions.folder, place, limits, ready))
+        def ready(port: int, version: int) -> None:
+            address = f"[{place.host}]" if ":" in place.host else place.host
+            url = f"{scheme}://{address}:{port}"
+            if token is not None:  # Prometheus sends one to all
+                until_the_end.enter_context(announced(folder, given.name, url))
+            say(f"serving {given.name} version {version} at {url} ({where}; Ctrl-C ends it)")
+            if given.link:
+                _say_links(f"{scheme}://{reachable(place.host)}:{port}", token, folder if own else None)
+
+        asyncio.run(serve(given.name, versions.folder, place, limits, ready))
     return ExitCode.DONE
+
+
+def _say_links(base: str, token: str | None, folder: Path | None) -> None:
+    """What a person opens on a phone. The token is in the fragment, which no browser sends."""
+    say(f"page for a phone: {base}/{f'#token={token}' if token else ''}")
+    if folder is not None:
+        from recognise.service.authority import fingerprint
+
+        say(f"certificate for phones: {base}/authority.crt (SHA-256 {fingerprint(folder)})")
+
+
+def _refuse_half_a_pair(given: argparse.Namespace) -> None:
+    if bool(given.certificate) != bool(given.key):
+        raise UsageError("--certificate and --key: expected both or neither; --tls alone makes them")
+
+
+def _tls(given: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> "Tls | None":
+    if not (given.tls or given.certificate):
+        return None
+    try:
+        from recognise.service import tls
+    except ModuleNotFoundError as problem:
+        raise UsageError(f"--tls: expected the package {problem.name}: pip install cryptography psutil") from None
+    return tls.given(given.certificate, given.key) if given.certificate else tls.own(folder, names)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,6 +129,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--listen", default=HOST, metavar="ADDRESS", help=f"where clients connect; {HOST}")
     parser.add_argument("--port", type=int, default=PORT, help=f"0 is any free one; {PORT}")
     parser.add_argument("--no-token", action="store_true", help="answer everybody who reaches the port")
+    parser.add_argument("--link", action="store_true", help="print the address of the page, with the token")
+    parser.add_argument("--tls", action="store_true", help="HTTPS, with a certificate that the service makes itself")
+    parser.add_argument("--certificate", metavar="FILE", help="HTTPS with a certificate of your own (PEM)")
+    parser.add_argument("--key", metavar="FILE", help="of --certificate (PEM, without a password)")
     parser.add_argument("--threads", type=int, default=Limits.threads, help="batches at one time")
     parser.add_argument(
         "--batch-milliseconds", type=float, default=1000 * Limits.batch_seconds, metavar="MS",

@@ -7,6 +7,7 @@ that is not 200 is its error object, `{"error": WORDS}`.
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,6 +26,7 @@ from recognise.service.limits import Limits
 from recognise.service.live.opening import Live
 from recognise.service.loading import labels_of, shape_of
 from recognise.service.metrics import ServiceMetrics
+from recognise.service.page import files
 from recognise.service.refusals import RefusedError, bad
 from recognise.service.serving import Served, Serving
 from recognise.service.tensors import FLOAT, WINDOWS, question
@@ -42,7 +44,16 @@ _INLINE_BYTES = 65_536
 class Application:
     """The endpoints over one model."""
 
-    def __init__(self, serving: Serving, metrics: ServiceMetrics, limits: Limits, token: str | None) -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        metrics: ServiceMetrics,
+        limits: Limits,
+        token: str | None,
+        authority: Path | None = None,
+    ) -> None:
+        """`authority`: the certificate that the page offers to phones."""
+        self._authority = authority
         self._serving, self._metrics, self._limits = serving, metrics, limits
         self._budget = Budget(limits.held_bytes)
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")
@@ -71,6 +82,7 @@ class Application:
                 Route("/metrics", self._exposition),
                 Route(SENSOR_LOGGER, self._sensor_logger, methods=["POST"]),
                 WebSocketRoute(STREAM, self._stream),
+                *files.routes(self._authority),
             ],
             exception_handlers={RefusedError: _refused, HTTPException: _http, Exception: self._broken},
         )

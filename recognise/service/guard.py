@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster.control.rules import is_ours
 from recognise.service.metrics import ServiceMetrics
+from recognise.service.page.files import is_page
 
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
 """Probes need no token: they say no more than that the service runs."""
@@ -28,6 +29,7 @@ DRAIN_SECONDS = 2.0
 DRAIN_BYTES = 64 << 20
 INFER = "/infer"
 STREAM, SENSOR_LOGGER = "/v1/stream", "/v1/sensor-logger"
+_SAFE = ("GET", "HEAD")
 SWITCHING = 101
 MOST_QUERY = 1024
 """Bytes of a query that may have the token."""
@@ -89,6 +91,8 @@ class Guarded:
         is_stream = scope["type"] == "websocket"
         if len(hosts) != 1 or not is_ours(hosts[0], self._names):
             return _error(421, "expected localhost, an address or this machine's name as Host")
+        if is_page(scope["path"]) and not is_stream and scope["method"] in _SAFE:
+            return None  # it holds no secret, its policy lets no other site frame it, and a person may follow a link
         origins = headers.getlist("origin")
         if origins and not (is_stream and origins in _own_origins(hosts[0])):
             return _error(403, "this is not for the pages of other sites: expected no Origin")

@@ -6,10 +6,9 @@ import logging
 import socket
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import uvicorn
@@ -25,6 +24,9 @@ from recognise.service.memory import keep_what_there_is
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
 from recognise.service.versions import Versions
+
+if TYPE_CHECKING:  # plain HTTP needs no cryptography
+    from recognise.service.tls import Tls
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,10 @@ class Place:
     port: int
     names: Collection[str] = ()
     token: str | None = None
+    tls: "Tls | None" = None
+    """None is plain HTTP."""
+    authority: Path | None = None
+    """The certificate that phones may install."""
 
 
 def bound(place: Place) -> socket.socket:
@@ -107,24 +113,27 @@ async def serve(
     with listener, ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool:
         serving = Serving(name, Versions(folder), pool, limits, metrics)
         await serving.begin()
-        application = Application(serving, metrics, limits, place.token)
+        application = Application(serving, metrics, limits, place.token, place.authority)
         guarded = Guarded(application.starlette(), place.names, place.token, metrics)
         server = uvicorn.Server(_configuration(guarded, limits, Sockets(limits.streams, metrics.session_refused)))
         server.config.load()
-        following = asyncio.create_task(serving.follow())
+        following = [asyncio.create_task(serving.follow())]
+        if place.tls is not None:
+            following.append(asyncio.create_task(place.tls.follow()))
         door = Door(listener, "the service", limits.connections)
         patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)
-        entrance = Entrance(door, server, endless="", patience=patience, protocol=_Connection)
+        context = None if place.tls is None else place.tls.context
+        entrance = Entrance(door, server, endless="", patience=patience, protocol=_Connection, tls=context)
         keep_what_there_is()
         ready(listener.getsockname()[1], serving.current.number)
         try:
             await server.serve(sockets=[])  # which come through the entrance
         finally:
-            following.cancel()
+            for task in following:
+                task.cancel()
             entrance.close()
             application.close()
-            with suppress(asyncio.CancelledError):
-                await following
+            await asyncio.gather(*following, return_exceptions=True)
             await asyncio.sleep(0)
 
 

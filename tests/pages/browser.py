@@ -76,14 +76,20 @@ def looking(browser: Browser, address: str, width: int = 1600, scheme: Scheme = 
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     try:
         page = context.new_page()
-        seen = Looking(page, urlsplit(address).netloc)
-        page.on("console", lambda message: _note(seen, message.type, message.text))
-        page.on("pageerror", lambda problem: seen.wrongs.append(f"uncaught: {problem}"))
-        page.on("request", lambda request: _asked(seen, request.url))
+        seen = watched(page, urlsplit(address).netloc)
         page.goto(address, wait_until="load")
         yield seen
     finally:
         context.close()
+
+
+def watched(page: Page, host: str) -> Looking:
+    """Notes from now on what the page does that it should not: errors, and requests to others than `host`."""
+    seen = Looking(page, host)
+    page.on("console", lambda message: _note(seen, message.type, message.text))
+    page.on("pageerror", lambda problem: seen.wrongs.append(f"uncaught: {problem}"))
+    page.on("request", lambda request: _asked(seen, request.url))
+    return seen
 
 
 def _note(seen: Looking, kind: str, text: str) -> None:

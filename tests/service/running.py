@@ -14,7 +14,9 @@ import numpy as np
 
 from deploy.common.project import environment_for_any_folder
 
-READY = re.compile(r"serving (?P<name>\S+) version (?P<version>\d+) at http://(?P<address>\S+:\d+) \((?P<rest>.*)\)\n")
+READY = re.compile(
+    r"serving (?P<name>\S+) version (?P<version>\d+) at (?P<scheme>https?)://(?P<address>\S+:\d+) \((?P<rest>.*)\)\n"
+)
 PATH = "/v2/models/har"
 
 
@@ -26,6 +28,7 @@ class Service:
     folder: Path
     address: str
     version: int
+    scheme: str = "http"
 
     @property
     def port(self) -> int:
@@ -72,7 +75,7 @@ def service(folder: Path, *words: str) -> Iterator[Service]:
             if found is None:
                 process.kill()
                 raise AssertionError((line, process.communicate()[1]))
-            yield Service(process, state, found["address"], int(found["version"]))
+            yield Service(process, state, found["address"], int(found["version"]), found["scheme"])
         except BaseException:
             process.kill()
             raise

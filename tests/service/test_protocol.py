@@ -164,7 +164,7 @@ def test_an_answer_that_is_not_finite_is_none(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("GET", "/other", 404),
         ("GET", "/v2/models/other", 404),
         ("GET", f"{PATH}/versions/9", 404),
         ("POST", f"{PATH}/versions/9/infer", 404),

@@ -56,11 +56,14 @@ def test_a_service_gets_its_port_and_address(tmp_path: Path, fab: Fab, monkeypat
 
     monkeypatch.setattr(service, "_in_foreground", ended)
     assert fab("serve --model mine --port 0 --no-token").code == 0
-    assert fab("serve --listen 192.168.1.16 --name walk").code == 0
+    assert fab("serve --listen 192.168.1.16 --name walk --tls").code == 0
+    assert fab("serve --certificate mine.crt --key mine.key").code == 0
     assert commands == [
-        ("recognise.service", "--name", "har", "--port", "0", "--listen", "127.0.0.1", "--no-token", "--model",
-         str(tmp_path / "mine")),
-        ("recognise.service", "--name", "walk", "--port", "8470", "--listen", "192.168.1.16"),
+        ("recognise.service", "--name", "har", "--port", "0", "--listen", "127.0.0.1", "--link", "--no-token",
+         "--model", str(tmp_path / "mine")),
+        ("recognise.service", "--name", "walk", "--port", "8470", "--listen", "192.168.1.16", "--link", "--tls"),
+        ("recognise.service", "--name", "har", "--port", "8470", "--listen", "127.0.0.1", "--link", "--certificate",
+         str(tmp_path / "mine.crt"), "--key", str(tmp_path / "mine.key")),
     ]  # fmt: skip
 
 
