@@ -37,7 +37,8 @@ class Live:
             self._phones.close()
 
     async def stream(self, websocket: WebSocket) -> None:
-        """`WS /v1/stream`."""
+        """`WS /v1/stream`. The handshake ends first: the import takes seconds on a slow machine."""
+        await websocket.accept()
         streams, _ = await self._opened()
         await streams(websocket)
 
