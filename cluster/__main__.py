@@ -30,6 +30,7 @@ JOBS = {
     "evaluate": "EvaluateRun",
     "pi": "PiRun",
     "cv": "CrossValidationRun",
+    "recognise": "RecogniseRun",
     "run": "ProgramRun",
     "sweep": "SweepRun",
 }
@@ -100,7 +101,7 @@ def _run(given: argparse.Namespace, inventory: Inventory, log: JobLogging, cance
         continue_in(environments(inventory), app.environment, ["cluster", *given.words])
     inventory = with_app(inventory, app)
     log.to_terminal(quiet=given.quiet)
-    if given.job != "pi" and app is None:
+    if given.job in ("train", "cv", "evaluate") and app is None:
         # A wrong path is an error at once, not after TensorFlow is loaded.
         find_source(inventory.jobs.train.data.source, os.environ, PROJECT_ROOT, user_cache())
     os.environ.update(_own_devices(given.job, inventory))

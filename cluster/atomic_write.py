@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from cluster.errors import ClusterError
 
@@ -20,11 +22,18 @@ def atomic_write(path: Path, content: bytes) -> None:
     It syncs the folder too: of two files written in order, the second never survives alone. Raises ClusterError;
     `path` is then unchanged, unless only the sync of the folder failed.
     """
+    with atomic_stream(path) as stream:
+        stream.write(content)
+
+
+@contextlib.contextmanager
+def atomic_stream(path: Path) -> Iterator[BinaryIO]:
+    """The same for what is written piece by piece: `path` is there once the block has ended without an error."""
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
         try:
             with partial.open("wb") as stream:
-                stream.write(content)
+                yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             partial.replace(path)

@@ -26,6 +26,7 @@ from recognise.stream.stream import MOST_READINGS
 MOST_TOLD = 10
 """Bad lines of one recording that are shown; the summary counts them all."""
 WINDOWS_AT_ONCE = 256
+MOST_THREADS = 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,9 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(problem.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.CANCELLED)
-    except BrokenPipeError:
-        # The reader of the labels closed the pipe. Python would try to write the rest once more at its end.
+    except OSError as problem:  # of standard output: what is read has errors of its own
+        # Python would try to write the rest once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(problem, BrokenPipeError):  # a reader that closed the pipe has enough
+            say(f"the labels cannot be written ({problem.strerror}): write them to another place", error=True)
         return int(ExitCode.FAILED)
 
 
@@ -50,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--model", required=True, type=Path, metavar="FOLDER", help="what `fab export` wrote")
     parser.add_argument("files", nargs="+", metavar="FILE", help="a CSV t,ax,ay,az,gx,gy,gz; HAPT's acc_*.txt; an .npz "
-                        "of windows; or - for lines on standard input, as they come")  # fmt: skip
+                        "of windows or of a recording; or - for lines on standard input, as they come")  # fmt: skip
     parser.add_argument("--to", choices=("csv", "json"), default="csv", help="CSV, or a JSON object a line")
     parser.add_argument("--acceleration", choices=tuple(ACCELERATION_UNITS), default="g", help="its unit")
     parser.add_argument("--rotation", choices=tuple(ROTATION_UNITS), default="rad/s", help="its unit")
@@ -65,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> int:
+    if not 1 <= given.threads <= MOST_THREADS:
+        raise UsageError(f"--threads: expected 1 to {MOST_THREADS}, got {given.threads}; correct it")
     model = open_model(given.model, threads=given.threads)
     streams = [name for name in given.files if not is_windows(name)]
     settings = _settings(model, given) if streams else None

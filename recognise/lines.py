@@ -17,10 +17,14 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Block:
-    """Readings, float64 (n, 7) in the order of COLUMNS, and what was wrong with other lines: number and reason."""
+    """Readings, float64 (n, 7) in the order of COLUMNS, and what was wrong with other lines: number and reason.
+
+    share: how much of the recording has been read with this block, 0 to 1; 0 where its length is unknown.
+    """
 
     readings: NDArray[np.float64]
     problems: tuple[tuple[int, str], ...]
+    share: float = 0.0
 
 
 class Lines:

@@ -29,7 +29,9 @@ def settings_of(description: Description, **asked: Any) -> Settings:
             f"expected a model of the nine channels {CHANNELS[0]} to {CHANNELS[-1]}, got {shown:.200}; give it windows "
             f"that are cut already, in an .npz"
         )
-    hop = asked.pop("hop", None) or description.stride or description.input.samples
+    hop = asked.pop("hop", None)
+    if hop is None:
+        hop = description.stride or description.input.samples
     hertz = description.sampling_hz or SAMPLE_RATE_HZ
     return Settings(window_steps=description.input.samples, hop=hop, sampling_hz=hertz, **asked)
 

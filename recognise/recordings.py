@@ -1,4 +1,4 @@
-"""Recordings in files: blocks of readings from a CSV or from HAPT's own text files, and windows from an .npz."""
+"""Recordings in files: blocks of readings from a CSV, an .npz or HAPT's own text files, and windows from an .npz."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from cluster.data.npz_windows import DEFAULT_WINDOW_STEPS, read_windows
 from cluster.data.recordings import Cutting, Recordings, silent
 from cluster.data.table import parse_table
 from cluster.errors import DataError, reason_of
+from recognise import npz_recording
 from recognise.lines import Block, Lines
 
 STANDARD_INPUT = "-"
@@ -26,7 +28,7 @@ _HAPT = re.compile(r"(acc|gyro)(_exp\d+_user\d+\.txt)")
 
 def is_windows(name: str) -> bool:
     """Whether the file holds windows that are cut already."""
-    return name.lower().endswith(".npz")
+    return name.lower().endswith(".npz") and not npz_recording.is_recording(name)
 
 
 def windows_in(name: str) -> Recordings:
@@ -39,12 +41,17 @@ def blocks_of(name: str) -> Iterator[Block]:
     if name != STANDARD_INPUT and (found := _HAPT.fullmatch(Path(name).name)):
         yield _hapt(Path(name), found)
         return
+    if name.lower().endswith(".npz"):
+        yield from npz_recording.blocks(Path(name))
+        return
     lines = Lines()
     with _descriptor(name) as descriptor:
         try:
+            size, done = os.fstat(descriptor).st_size, 0
             # What is there is read at once: a live line waits for no other one.
             while content := os.read(descriptor, BLOCK_BYTES):
-                yield lines.take(content)
+                done += len(content)
+                yield replace(lines.take(content), share=min(1.0, done / size) if size else 0.0)
         except OSError as problem:
             raise DataError(f"{name}: cannot be read ({reason_of(problem)}); name a recording") from None
     yield lines.end()
@@ -84,4 +91,4 @@ def _hapt(path: Path, found: re.Match[str]) -> Block:
             f"{path}: expected the {len(rotation)} rows of its companion, got {len(acceleration)}; restore both"
         )
     times = np.arange(len(acceleration)) / SAMPLE_RATE_HZ
-    return Block(np.concatenate([times[:, np.newaxis], acceleration, rotation], axis=1), ())
+    return Block(np.concatenate([times[:, np.newaxis], acceleration, rotation], axis=1), (), 1.0)

@@ -41,7 +41,7 @@ LARGEST_HEADER_BYTES = 10_000
 _WINDOW_AXES = 3
 
 
-class _Rows:
+class Rows:
     """One array of the archive, from its first row to its last."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, name: str) -> None:
@@ -59,7 +59,7 @@ class _Rows:
             ) from None
         self._by_columns = by_columns
 
-    def checked(self) -> "_Rows":
+    def checked(self) -> "Rows":
         """The same rows if they are examples that can be read one after the other. Raises DataError."""
         if self.dtype.kind not in "fiub" or not self.shape or min(self.shape) < 0 or 0 in self.shape[1:]:
             raise DataError(
@@ -74,10 +74,10 @@ class _Rows:
     def __len__(self) -> int:
         return int(self.shape[0])
 
-    def blocks(self) -> Iterator[NDArray[Any]]:
-        """All rows, some at a time."""
+    def blocks(self, most: int = MOST_ROWS) -> Iterator[NDArray[Any]]:
+        """All rows, some at a time, at most `most`."""
         example_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
-        at_once = max(1, min(MOST_ROWS, BATCH_BYTES // example_bytes))
+        at_once = max(1, min(most, BATCH_BYTES // example_bytes))
         for start in range(0, len(self), at_once):
             count = min(at_once, len(self) - start)
             content = self._stream.read(count * example_bytes)
@@ -97,7 +97,7 @@ def read(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples
     shapes = {}
     with opened(path) as archive:
         for part in ("train", "test"):
-            shapes[part] = _Rows(path, archive.zip, f"x_{part}").checked().shape
+            shapes[part] = Rows(path, archive.zip, f"x_{part}").checked().shape
             arrays[f"x_{part}"] = np.empty((shapes[part][0], 0))
     if shapes["train"][1:] != shapes["test"][1:]:
         raise DataError(
@@ -126,7 +126,7 @@ def _holds_windows(path: Path) -> bool:
         if {"task", "standardized", "weight_train"} & names:
             return False
         try:
-            x, y = (_Rows(path, archive.zip, name) for name in ("x_train", "y_train"))
+            x, y = (Rows(path, archive.zip, name) for name in ("x_train", "y_train"))
         except DataError:
             return True
         by_step = len(y.shape) == 2 and y.dtype.kind in "iuU" and y.shape[1:] == x.shape[1:2]
@@ -144,7 +144,7 @@ def _batches(
         first = 0
         for part in ("train", "test"):
             start = 0
-            for block in _Rows(path, archive.zip, f"x_{part}").checked().blocks():
+            for block in Rows(path, archive.zip, f"x_{part}").checked().blocks():
                 rows = slice(start, start + len(block))
                 start = rows.stop
                 groups = subjects[first + rows.start : first + rows.stop]

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(problem.exit_code)
     except KeyboardInterrupt:
         return ExitCode.CANCELLED
-    _show(description, Path(given.out), as_json=given.json)
+    _show(description, Path(os.path.abspath(given.out)), as_json=given.json)
     return ExitCode.DONE
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from cluster import __version__
-from cluster.atomic_write import refused
-from cluster.errors import UsageError
+from cluster.atomic_write import PARTIAL
+from cluster.errors import ClusterError, UsageError, reason_of
 from cluster.export.check import Progress, compare, judged, timed
 from cluster.export.examples import Examples, digest
 from cluster.export.graph import INPUT, OUTPUT, traced
@@ -25,7 +25,6 @@ from cluster.models.network import BuiltIn
 
 import tensorflow as tf  # isort: skip
 
-PARTIAL = ".partial"
 LONGEST_TEXT = 400
 
 
@@ -71,7 +70,10 @@ def _whole(out: Path) -> Iterator[Path]:
             with suppress(OSError):
                 shutil.rmtree(partial)
     except OSError as problem:
-        raise refused(out, "the export cannot be written", problem) from None
+        raise ClusterError(
+            f"{out}: the export cannot be written ({reason_of(problem)}): free some space, or name another folder with "
+            "--out"
+        ) from None
 
 
 def _draft(wish: Wish, trained: Trained, model: StoredModel, examples: Examples) -> described.Description:
@@ -97,7 +99,7 @@ def _draft(wish: Wish, trained: Trained, model: StoredModel, examples: Examples)
         model=of_model,
         input=described.Input(
             INPUT,
-            np.dtype(problem.input_dtype).name,
+            np.dtype(problem.input_dtype).name,  # type: ignore[arg-type]  # prepared data have no other
             problem.window_steps if windows else 0,
             names(dataset.channels) if windows else (),
             facts.unit,

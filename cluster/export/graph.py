@@ -7,9 +7,6 @@ for the comparison, and with another LSTM the one that LiteRT is made of.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cluster.lazy import tf
 from cluster.models.kernels import Lstm, computed_by
 
@@ -21,7 +18,6 @@ INPUT, OUTPUT = "windows", "logits"
 CHUNK = 250
 """Windows that are answered at a time."""
 
-Floats = NDArray[np.float32]
 Answers = Callable[[Any], Any]
 """Logits (batch, classes) from raw windows (batch, steps, channels)."""
 
@@ -60,11 +56,3 @@ def traced(model: "StoredModel", batch: int | None = None, lstm: Lstm = fused_fo
     problem = model.network.problem
     spec = tf.TensorSpec((batch, *problem.input_shape), problem.input_dtype, INPUT)
     return tf.function(answering(model, lstm), autograph=False).get_concrete_function(spec)
-
-
-def in_chunks(answers: Answers, windows: Any) -> Floats:
-    """The answers to all windows, (windows, classes), a chunk at a time."""
-    parts = [
-        np.asarray(answers(np.ascontiguousarray(windows[at : at + CHUNK]))) for at in range(0, len(windows), CHUNK)
-    ]
-    return np.concatenate(parts)

@@ -5,6 +5,7 @@ from the format, so that no text in `export.json` becomes a path.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import UsageError, reason_of
-from cluster.exported.files import measured, read_bytes
+from cluster.exported.files import LARGEST_MODEL_BYTES, measured, read_bytes
 
 NAME = "export.json"
 SCHEMA = 1
+LARGEST_EXAMPLE = 1 << 26
+"""Numbers of one example: an image of 4,096 x 4,096 in RGB fits."""
 LARGEST_BYTES = 1 << 20
 """Of `export.json`: ten thousand labels fit."""
 FILES: Mapping[str, str] = {
@@ -33,6 +36,9 @@ Word = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Words = Annotated[str, Field(max_length=4000)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**40, strict=True)]
+ModelBytes = Annotated[int, Field(ge=0, le=LARGEST_MODEL_BYTES, strict=True)]
+Dtype = Literal["float16", "float32", "int8", "uint8", "int16", "uint16", "int32", "int64"]
+"""As prepared data have it (`cluster.data.dataset.DTYPES`)."""
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e30)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -64,7 +70,7 @@ class Input:
     """
 
     name: Word
-    dtype: Word
+    dtype: Dtype
     samples: Count
     channels: Annotated[tuple[Word, ...], Field(max_length=10_000)]
     unit: Words
@@ -133,7 +139,7 @@ class Description:
     quantized: Literal["dynamic"] | None
     file: Word
     sha256: Hash
-    bytes: Count
+    bytes: ModelBytes
     run: Run
     model: Network
     input: Input
@@ -206,5 +212,7 @@ def _refuse_contradictions(found: Description) -> None:
         raise ValueError(f"{len(found.labels)} labels for {found.output.classes} classes")
     if found.input.channels and found.input.shape != (found.input.samples, len(found.input.channels)):
         raise ValueError(f"shape {found.input.shape} of {found.input.samples} x {len(found.input.channels)}")
+    if not 1 <= math.prod(found.input.shape) <= LARGEST_EXAMPLE:
+        raise ValueError(f"shape {found.input.shape} where 1 to {LARGEST_EXAMPLE:,} numbers are an example")
     if len(found.standardization.mean) != len(found.standardization.std):
         raise ValueError("a standardization with as many means as deviations missing")

@@ -13,10 +13,11 @@ CHUNK_BYTES = 1 << 20
 
 def read_bytes(path: Path, limit: int) -> bytes:
     """The content of a plain file. Raises OSError, and ValueError for one that is no file or longer than `limit`."""
-    descriptor = _opened(path)
-    with os.fdopen(descriptor, "rb") as stream:
-        content = stream.read(limit + 1)
-    if len(content) > limit:
+    with os.fdopen(_opened(path), "rb") as stream:
+        # `read` takes memory for all that it is asked for, so the size decides first.
+        size = os.fstat(stream.fileno()).st_size
+        content = stream.read(min(limit, size) + 1) if size <= limit else b""
+    if max(size, len(content)) > limit:
         raise ValueError(f"more than {limit:,} bytes")
     return content
 

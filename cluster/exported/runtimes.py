@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cluster.errors import ClusterError, UsageError, reason_of
 from cluster.exported.description import NAME, Description, model_bytes, read
+from cluster.exported.onnx_tensors import refuse_other_files
 
 Floats = NDArray[np.float32]
 
@@ -28,14 +29,27 @@ class Model(ABC):
         self.description = description
 
     def logits(self, windows: Any) -> Floats:
-        """Float32 (batch, classes) of raw windows (batch, samples, channels). Raises ValueError for another shape."""
+        """Float32 (batch, classes) of raw windows (batch, samples, channels).
+
+        Raises ValueError for another shape, and UsageError where the model fails or answers otherwise than described.
+        """
         shape = self.description.input.shape
         given = np.ascontiguousarray(windows, dtype=self.description.input.dtype)
         if given.shape[1:] != shape or given.ndim != 1 + len(shape):
             raise ValueError(f"expected windows of shape (batch, {', '.join(map(str, shape))}), got {given.shape}")
         if not len(given):
             return np.empty((0, self.description.output.classes), np.float32)
-        return self._answered(given)
+        try:
+            found = self._answered(given)
+        except Exception as problem:  # each runtime has errors of its own
+            raise self._refused(reason_of(problem)) from None
+        expected = (len(given), self.description.output.classes)
+        if getattr(found, "shape", None) != expected or found.dtype != np.float32:
+            raise self._refused(f"expected float32 of shape {expected}, got another answer")
+        return found
+
+    def _refused(self, reason: str) -> UsageError:
+        return UsageError(f"{self.description.file}: the model does not compute ({reason:.300}): export the run again")
 
     @abstractmethod
     def _answered(self, windows: NDArray[Any]) -> Floats:
@@ -49,10 +63,12 @@ class OnnxModel(Model):
         """Raises UsageError without the package, and whatever the runtime raises for a model that it cannot use."""
         super().__init__(description)
         runtime: Any = _imported("onnxruntime")
+        refuse_other_files(content)
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # a Pi's other work needs the cores
         options.log_severity_level = 3
+        options.add_session_config_entry("session.load_model_format", "ONNX")  # what `refuse_other_files` reads
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         _refuse_other(self._session.get_inputs(), description.input.name, "input")
         _refuse_other(self._session.get_outputs(), description.output.name, "output")

@@ -97,7 +97,7 @@ class Monitor(Section):
     )
 
 
-JobName = Literal["pi", "train", "cv", "evaluate"]
+JobName = Literal["pi", "train", "cv", "evaluate", "recognise"]
 
 
 class PiJob(Section):
@@ -114,6 +114,20 @@ class EvaluateJob(Section):
     run: Text | None = Field(None, description="folder of the training run to evaluate; null is the newest one")
 
 
+class RecogniseJob(Section):
+    """A long recording, labelled by the workers with a trained model."""
+
+    run: Text | None = Field(None, description="folder of the training run whose model labels; null is the newest one")
+    data: Text | None = Field(
+        None, description="the recording: a CSV t,ax,ay,az,gx,gy,gz, an .npz, or HAPT's acc_*.txt; where the job runs"
+    )
+    acceleration: Literal["g", "m/s2"] = Field("g", description="unit of the recording's acceleration")
+    rotation: Literal["rad/s", "deg/s"] = Field("rad/s", description="unit of its angular velocity")
+    hop: int | None = Field(
+        None, ge=1, le=4096, description="samples from one window to the next; null is the stride of the training"
+    )
+
+
 class Jobs(Section):
     """What `start` runs once the roles are ready, in the order written. A job not written can still be run by name."""
 
@@ -121,6 +135,7 @@ class Jobs(Section):
     train: TrainJob = TrainJob()
     cv: CrossValidationJob = CrossValidationJob()
     evaluate: EvaluateJob = EvaluateJob()
+    recognise: RecogniseJob = RecogniseJob()
     _order: tuple[JobName, ...] = PrivateAttr(())
 
     @property
@@ -196,8 +211,8 @@ class Inventory(Description):
         return self._tasks
 
     def needs_roles(self, job: str) -> bool:
-        """Whether the job runs on the cluster's roles; training may run in the coordinator alone."""
-        return job not in ("train", "cv") or self.jobs.train.facts.needs_roles()
+        """Whether the job runs on the cluster's roles; a model may train and label in the coordinator alone."""
+        return job not in ("train", "cv", "recognise") or self.jobs.train.facts.needs_roles()
 
     @property
     def one_host(self) -> bool:

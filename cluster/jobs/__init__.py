@@ -1,1 +1,1 @@
-"""The jobs of a cluster: train, evaluate, pi. Each runs in the coordinator and leaves a folder under `runs/`."""
+"""The jobs of a cluster: train, cv, evaluate, recognise, pi. Each runs in the coordinator and leaves a run's folder."""

@@ -42,6 +42,16 @@ CHUNK = 250
 FUNCTION = "evaluate"
 
 
+def answering(network: Network, *, compiled: bool) -> Callable[..., Any]:
+    """What a trained network answers, in a graph: (named parameters, standardized inputs) to its logits."""
+
+    def answered(named: Any, inputs: Any) -> Any:
+        with compiled_by_xla(compiled):
+            return network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
+
+    return tf.function(answered, autograph=False, jit_compile=True) if compiled else answered
+
+
 class Evaluation:
     """The workers' function: (rows, counts, standardization) to the sums that the figures come from.
 
@@ -54,14 +64,7 @@ class Evaluation:
         """`compiled`: have XLA compile the network."""
         self.objective = network.objective
         self.shapes: dict[str, tuple[int, ...]] = {}
-
-        def answered(named: Any, inputs: Any) -> Any:
-            with compiled_by_xla(compiled):
-                return network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
-
-        compute: Callable[..., Any] = answered
-        if compiled:
-            compute = tf.function(answered, autograph=False, jit_compile=True)
+        compute = answering(network, compiled=compiled)
 
         def evaluate(rows: Any, counts: Any, standardization: Any) -> Any:
             # Every bit: the figures are those of the parameters that are stored, whatever the codec of the training.

@@ -71,6 +71,7 @@ class RunClock:
 def began(inventory: Inventory, job: str, started: datetime) -> events.Began:
     """The first event of a run, from what the inventory says."""
     train = inventory.jobs.train if job in ("train", "cv") else None
+    alone = job in ("train", "cv", "recognise") and not inventory.needs_roles(job)
     nodes = tuple(
         NodeTasks(
             node.name, inventory.hosts.get(node.name, node.name),
@@ -81,7 +82,7 @@ def began(inventory: Inventory, job: str, started: datetime) -> events.Began:
     return events.Began(
         inventory.cluster, job, started, nodes,
         None if train is None else train.mode, None if train is None else train.model.name,
-        inventory.jobs.pi.samples if job == "pi" else None, train is not None and not train.facts.needs_roles(),
+        inventory.jobs.pi.samples if job == "pi" else None, alone,
     )  # fmt: skip
 
 
@@ -282,7 +283,9 @@ def _work(function: str, item: int, micro_batches: int) -> str:
         return f"update {item}"
     if function.startswith("train_"):  # a part of a step: see modes/synchronous.py
         return f"update {item // micro_batches}"
-    return {"evaluate": "evaluation", "pi": f"chunk {item}", "settle": "last update"}.get(function, function)
+    return {"evaluate": "evaluation", "recognise": f"batch {item}", "pi": f"chunk {item}", "settle": "last update"}.get(
+        function, function
+    )
 
 
 def open_page(inventory: Inventory, view: Callable[[], RunView], say: Callable[[str], None]) -> "PageServer | None":

@@ -25,7 +25,7 @@ TITLES: dict[Exporter, tuple[str, str]] = {
     "service": (
         "Service",
         'A [service](service.md) on its own port, behind its token, with `role="service"` and\n'
-        '`task="0"`. No Prometheus of a cluster asks it by itself.',
+        '`task="0"`. [Monitoring](monitoring.md#a-service) says which Prometheus asks it.',
     ),
 }
 

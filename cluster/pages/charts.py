@@ -59,6 +59,8 @@ class Chart:
     logarithmic: bool = False
     from_zero: bool = False
     horizontal: bool = False
+    row_heads: tuple[str, str] = ("worker", "state")
+    """Of spans: what a row is, and what a series is."""
     y_range: tuple[float, float] | None = None
     """What of the y axis is shown; all that there is if None."""
 
@@ -85,7 +87,7 @@ class Chart:
                 for series in self.series
                 for at, begin, end in series.points
             ]
-            return ["worker", "state", "from", "until"], sorted(rows, key=lambda row: row[0])[: 4 * MOST_ROWS]
+            return [*self.row_heads, "from", "until"], sorted(rows, key=lambda row: row[0])[: 4 * MOST_ROWS]
         heads, found = [self.x_label], dict[float | None, dict[int, str]]()
         for number, series in enumerate(self.series):
             band = series.look == "band"

@@ -80,7 +80,11 @@ class Flags:
     seed: str | None = _flag("of everything random in the job")
     folds: str | None = _flag("how many folds, or `groups` to leave out one person (or other group) at a time")
     seeds: str | None = _flag("how many seeds, from 0 on, or which, e.g. 0,3,7")
-    data: str | None = _flag("recordings: a zip, a folder, an .npz, or `synthetic`")
+    data: str | None = _flag(
+        "recordings: a zip, a folder, an .npz, or `synthetic`; of `recognise` the recording to label, a CSV or an .npz"
+    )
+    acceleration: str | None = _flag("unit of the recording's acceleration: g or m/s2")
+    rotation: str | None = _flag("unit of the recording's angular velocity: rad/s or deg/s")
     template: str = _flag("what the new app is: keras, tabular, images, timeseries, text or bare", "keras")
     link: str = _flag("speed of each node's link in Mbit/s, for the expected speed-up", "300")
     refit: bool = _flag("train with some subjects held out, then once more on all of them", False)
@@ -88,8 +92,8 @@ class Flags:
     chaos: str | None = _flag("faults to inject, e.g. kill-worker:0.1,stop-worker:0.05")
     samples: str | None = _flag("random points of the pi job")
     run: str | None = _flag(
-        "folder of the run: of the training to evaluate or to resume, else the newest; the one to export; "
-        "or whose logs are meant"
+        "folder of the run: of the training to evaluate, to resume or to label with, else the newest; the one to "
+        "export; or whose logs are meant"
     )
     to: str | None = _flag("format of the export: onnx, litert, savedmodel or keras")
     quantize: str | None = _flag("dynamic: weights of an ONNX or LiteRT export as int8")

@@ -56,6 +56,14 @@ OF_CV = {
     **{flag: key for flag, key in OF_TRAIN.items() if flag not in ("seed", "refit")},
 }
 OF_EVALUATE = {"run": "jobs.evaluate.run", **OF_APP, **OF_DATA, **OF_LOGS}
+OF_RECOGNISE = {
+    "mode": "jobs.train.mode",
+    "run": "jobs.recognise.run",
+    "data": "jobs.recognise.data",
+    "acceleration": "jobs.recognise.acceleration",
+    "rotation": "jobs.recognise.rotation",
+    **OF_LOGS,
+}
 OF_PI = {"samples": "jobs.pi.samples", "seed": "jobs.pi.seed", **OF_LOGS}
 """Flags by the keys of the inventory that they override."""
 
@@ -85,6 +93,14 @@ def cv(flags: Flags) -> None:
 def evaluate(flags: Flags) -> None:
     """Evaluate a trained model on the test set, on the cluster's workers."""
     run_job("evaluate", with_overrides(flags, OF_EVALUATE))
+
+
+@takes("inventory set_ mode run data acceleration rotation json_ quiet log_format log_level")
+def recognise(flags: Flags) -> None:
+    """Label a long recording with a trained model, on the cluster's workers."""
+    if flags.data:
+        flags = replace(flags, data=os.path.abspath(os.path.expanduser(flags.data)))
+    run_job("recognise", with_overrides(flags, OF_RECOGNISE))
 
 
 @takes("inventory set_ samples seed json_ quiet log_format log_level")
@@ -225,4 +241,4 @@ def run_flags(flags: Flags) -> list[str]:
     return [*resumed, *([] if flags.chaos is None else ["--chaos", flags.chaos])]
 
 
-JOB_ACTIONS = (train, cv, evaluate, pi, list_, attach, cancel)
+JOB_ACTIONS = (train, cv, evaluate, recognise, pi, list_, attach, cancel)

@@ -6,7 +6,7 @@ from cluster.errors import UsageError
 from cluster.logs.terminal import say
 from deploy.commands.edge import takes
 from deploy.commands.flags import Flags
-from deploy.commands.opening import open_inventory
+from deploy.commands.opening import open_cluster
 
 KINDS = ("kubernetes",)
 CORES = 4
@@ -21,7 +21,7 @@ def render(flags: Flags) -> None:
         raise UsageError(
             f"deploy render: expected {' or '.join(KINDS)}, got {got}, e.g. `fab deploy render kubernetes`"
         )
-    inventory = open_inventory(flags, as_written=True)
+    inventory = open_cluster(flags, as_written=True).for_machines("deploy render").inventory
     from deploy.converge.deployment import minimum_workers
     from deploy.converge.memory_estimate import of_inventory
     from deploy.monitor.files import write

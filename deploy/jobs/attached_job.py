@@ -19,7 +19,7 @@ from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import SERVICE_USER
 from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
-from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, refuse_missing_data
+from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, refuse_missing_data, refuse_missing_recording
 from deploy.jobs.foreground_job import announce
 from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
@@ -158,6 +158,9 @@ class SubmittedJobs(JobServices):
 
         `of`: the role of the nodes on which an app reads its own.
         """
+        if "recognise" in jobs:
+            (coordinator,) = self._cluster.inventory.of_role("coordinator")
+            refuse_missing_recording(self._cluster.inventory, fleet.nodes[coordinator.node], SERVICE_USER)
         if not any(map(needs_data, jobs)):
             return ()
         if not any(app.reads_data for app in apps):

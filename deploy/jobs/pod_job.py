@@ -6,16 +6,18 @@ the coordinator again in the same run. The volume of the runs outlives the pod, 
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cluster.atomic_write import atomic_write
+from cluster.atomic_write import atomic_write, refused
 from cluster.control.door import raise_limit
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.inventory import Inventory, load
 from cluster.logs.terminal import say
+from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
 from deploy.jobs.node_job.role_restart import await_roles, restart_roles
@@ -41,10 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     raise_limit()
     try:
-        inventory = load(given.inventory, given.set)
-        if needs_data(given.job):
-            given.set.append(f"jobs.train.data.source={json.dumps(prepared(inventory))}")
+        # The first process of a container has no usual end by a signal: without a handler SIGTERM does nothing.
+        with interruptible():
+            inventory = load(given.inventory, given.set)
+            if needs_data(given.job):
+                given.set.append(f"jobs.train.data.source={json.dumps(prepared(inventory))}")
         return run(inventory, given.job, given.set, given.identity)
+    except KeyboardInterrupt:
+        announce(f"{given.job}: interrupted before it was started")
+        return ExitCode.CANCELLED
     except ClusterError as problem:
         say(problem, error=True)
         return problem.exit_code
@@ -65,8 +72,8 @@ def prepared(inventory: Inventory) -> str:
         check=False,
     )
     if asked.returncode != 0:
-        words_of = UsageError if asked.returncode == UsageError.exit_code else ClusterError
-        raise words_of("the recordings cannot be prepared, see the line above")
+        kind = UsageError if asked.returncode == UsageError.exit_code else ClusterError
+        raise kind("the recordings cannot be prepared, see the line above")
     return str(json.loads(asked.stdout.strip().splitlines()[-1])["folder"])
 
 
@@ -78,18 +85,25 @@ def run(
     restarts: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
     coordinator: Sequence[str] = module_command("cluster"),
 ) -> int:
-    """Run the job on roles that hold nothing of an earlier one. Main thread only. Raises ClusterError."""
+    """Run the job on roles that hold nothing of an earlier one. Main thread only.
+
+    Raises ClusterError, and KeyboardInterrupt for a signal while it waits for the roles.
+    """
     runs = Path(inventory.runs)
     holder, run_file = runs / HOLDER, runs / RUN_FILE
-    runs.mkdir(parents=True, exist_ok=True)
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise refused(runs, "the folder of the runs cannot be made", problem) from None
     roles = _roles(inventory, job)
     before = _text(holder)
     resumed = _text(run_file) if job in RESUMABLE and identity and before == identity else None
-    if before is None:
-        await_roles(roles, _saying(job))
-    else:  # a pod that was killed has left its variables on the servers
-        announce(f"{job}: restarting the roles first: the pod before was killed and has left its variables there")
-        restart_roles(roles, _saying(job))
+    with interruptible():
+        if before is None:
+            await_roles(roles, _saying(job))
+        else:  # a pod that was killed has left its variables on the servers
+            announce(f"{job}: restarting the roles first: the pod before was killed and has left its variables there")
+            restart_roles(roles, _saying(job))
     atomic_write(holder, (identity or "a job without an identity").encode())
     settings = [word for override in overrides for word in ("--set", override)]
     words = (*coordinator, job, "--inventory", str(inventory.path), *settings)
@@ -123,6 +137,10 @@ def _text(path: Path) -> str | None:
             return file.read(MOST_BYTES).decode().strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return None
+    except OSError as problem:
+        raise ClusterError(
+            f"{path}: cannot be read ({problem.strerror}): give the volume of the runs to the uid {os.getuid()}"
+        ) from None
 
 
 if __name__ == "__main__":

@@ -95,6 +95,8 @@ def request_of(
     there = [*overrides, f"runs={json.dumps(runs)}"]
     if job == "evaluate" and inventory.jobs.evaluate.run is not None:
         there.append(f"jobs.evaluate.run={json.dumps(_on_node(inventory.jobs.evaluate.run, runs))}")
+    if job == "recognise" and inventory.jobs.recognise.run is not None:
+        there.append(f"jobs.recognise.run={json.dumps(_on_node(inventory.jobs.recognise.run, runs))}")
     teacher = inventory.jobs.train.distill
     if job in ("train", "cv") and teacher is not None:
         there.append(f"jobs.train.distill.run={json.dumps(_on_node(teacher.run, runs))}")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CONFIGURATION = "prometheus.yml"
 RECORDING_RULES, ALERT_RULES = "rules/pscluster-recording.yml", "rules/pscluster-alerts.yml"
 """Here in Prometheus's own format, and in the folder with the interval of the inventory."""
+SERVICE_STATE = "../../_service"
+"""The state of services, beside that of the local clusters; as their own folder of Prometheus's files sees it."""
 _HERE = Path(__file__).parent
 _HEAD = "# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n"
 
@@ -55,14 +57,17 @@ def targets(inventory: "Inventory") -> str:
     return json.dumps(entries, indent=2) + "\n"
 
 
-def prometheus_files(inventory: "Inventory") -> Mapping[str, str]:
-    """The files of Prometheus. All clusters have the same rules; each cluster has its own file of targets."""
+def prometheus_files(inventory: "Inventory", service_state: str | None = None) -> Mapping[str, str]:
+    """The files of Prometheus. All clusters have the same rules; each cluster has its own file of targets.
+
+    With `service_state`, relative to these files, it also watches the services of this folder, by their token.
+    """
     seconds = inventory.monitor.scrape_seconds
     return {
         f"targets/pscluster-{inventory.cluster}.json": targets(inventory),
         RECORDING_RULES: _rules(RECORDING_RULES, seconds),
         ALERT_RULES: _rules(ALERT_RULES, seconds),
-        CONFIGURATION: _filled(CONFIGURATION, seconds=seconds),
+        CONFIGURATION: _filled(CONFIGURATION, seconds=seconds, service=service_state, cluster=inventory.cluster),
     }
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.control.client import NoAnswerError, ask
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, reason_of
 from deploy.common.interrupts import interruptible
 from deploy.common.project import ROOT, die_with_parent
-from deploy.monitor.files import CONFIGURATION, prometheus_files, write
+from deploy.monitor.files import CONFIGURATION, SERVICE_STATE, prometheus_files, write
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -49,13 +49,26 @@ def run(inventory: "Inventory", folder: Path, say: Callable[[str], None]) -> Non
     program = find_prometheus()
     port = inventory.monitor.port
     _refuse_taken(port)
-    write(folder, prometheus_files(inventory))
+    write(folder, prometheus_files(inventory, SERVICE_STATE))
+    _make_service_folder(folder)
     log = folder / "prometheus.log"
     with interruptible(), _running(command(program, inventory, folder), log) as child:
         _wait_until_ready(child, port, log)
         say(f"Prometheus: http://{HOST}:{port} (Ctrl-C ends it; its data is in {folder})")
         child.wait()
         raise _ended(child, log)
+
+
+def _make_service_folder(folder: Path) -> None:
+    """Prometheus waits for files in a folder that exists. Raises ClusterError."""
+    state = folder.parent.parent / Path(SERVICE_STATE).name
+    try:
+        for each in (state, state / "targets"):
+            each.mkdir(mode=0o700, exist_ok=True)
+    except OSError as problem:
+        raise ClusterError(
+            f"{state}: cannot be made ({reason_of(problem)}): it holds what services are found by"
+        ) from None
 
 
 def command(program: Path, inventory: "Inventory", folder: Path) -> tuple[str, ...]:

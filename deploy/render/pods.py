@@ -48,13 +48,8 @@ class Pods:
 
 
 def pods_of(inventory: "Inventory") -> Pods:
-    """The pods that the inventory asks for. Raises UsageError, in one line, for one that no pods can be made of."""
+    """The pods that an inventory of machines asks for. Raises UsageError, in one line, where they cannot be made."""
     where = inventory.path
-    if inventory.one_host:
-        raise UsageError(
-            f"{where}: connection: expected ssh, got local: Kubernetes runs an inventory of machines; write one with "
-            "`fab init --hosts`"
-        )
     if not _NAME.fullmatch(inventory.cluster) or len(inventory.cluster) > LONGEST_NAME:
         raise UsageError(
             f"{where}: cluster: expected a name that Kubernetes takes, of lower-case letters, digits and `-`, with a "

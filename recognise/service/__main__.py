@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +22,7 @@ from recognise.service import state
 from recognise.service.addresses import reachable
 from recognise.service.limits import Limits
 from recognise.service.memory import give_back_large_blocks
+from recognise.service.target import announced
 from recognise.service.versions import Versions
 
 if TYPE_CHECKING:  # plain HTTP needs no cryptography
@@ -80,13 +82,18 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     scheme = "http" if tls is None else "https"
     where = "no token is asked" if token is None else f"token: {os.path.relpath(folder / 'token')}"
 
-    def ready(port: int, version: int) -> None:
-        address = f"[{place.host}]" if ":" in place.host else place.host
-        say(f"serving {given.name} version {version} at {scheme}://{address}:{port} ({where}; Ctrl-C ends it)")
-        if given.link:
-            _say_links(f"{scheme}://{reachable(place.host)}:{port}", token, folder if own else None)
+    with ExitStack() as until_the_end:
 
-    asyncio.run(serve(given.name, versions.folder, place, limits, ready))
+        def ready(port: int, version: int) -> None:
+            address = f"[{place.host}]" if ":" in place.host else place.host
+            url = f"{scheme}://{address}:{port}"
+            if token is not None:  # Prometheus sends one to all
+                until_the_end.enter_context(announced(folder, given.name, url))
+            say(f"serving {given.name} version {version} at {url} ({where}; Ctrl-C ends it)")
+            if given.link:
+                _say_links(f"{scheme}://{reachable(place.host)}:{port}", token, folder if own else None)
+
+        asyncio.run(serve(given.name, versions.folder, place, limits, ready))
     return ExitCode.DONE
 
 

@@ -1,5 +1,6 @@
 """An export as the service uses it: opened once a thread, warmed up, compared with the version before it."""
 
+import math
 import queue
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from cluster.errors import UsageError
 from cluster.exported.description import Description
 from cluster.exported.runtimes import Model, open_model
+from recognise.service.limits import Limits
 from recognise.service.tensors import Shape
 
 _WARM_WINDOWS = (1, 8)
@@ -46,6 +48,11 @@ def open_for_service(folder: Path) -> Model:
         raise UsageError(
             f"{folder}: expected a model of windows (samples, channels) in float32, got {described.shape} in "
             f"{described.dtype}: the service takes no other"
+        )
+    if 4 * math.prod(described.shape) > Limits.body_bytes:
+        raise UsageError(
+            f"{folder}: expected windows of at most {Limits.body_bytes} bytes, the largest body of a request, got "
+            f"{described.shape} in float32: train on shorter windows"
         )
     for count in _WARM_WINDOWS:
         answer = model.logits(np.zeros((count, *described.shape), np.float32))

@@ -1,11 +1,15 @@
 """What the service counts, under the names of the catalogue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-from cluster.metrics.instruments import Identity, counter, gauge, histogram
+from cluster.metrics.catalogue import metric
+from cluster.metrics.instruments import Identity, counter, family, gauge, histogram
+from recognise.service.drift import Figures
 
 IDENTITY = Identity("service", 0)
 
@@ -27,6 +31,16 @@ class ServiceMetrics:
         self._session_seconds = histogram("service_session_seconds", self.registry).labels(*at)
         self._session_faults = counter("service_session_faults_total", self.registry)
         self._sessions_refused = counter("service_sessions_refused_total", self.registry)
+        for made, short, label in (
+            (self._requests, "service_requests_total", "code"),
+            (self._takeovers, "service_takeovers_total", "result"),
+            (self._sessions, "service_sessions", "kind"),
+            (self._session_windows, "service_session_windows_total", "kind"),
+            (self._session_faults, "service_session_faults_total", "kind"),
+            (self._sessions_refused, "service_sessions_refused_total", "code"),
+        ):
+            for value in metric(short).labels[label]:  # a rate counts the first one only from a zero on
+                made.labels(*at, value)
 
     def answered(self, code: int, seconds: float | None) -> None:
         """One request was answered with this status; `seconds` where it was an inference."""
@@ -50,6 +64,10 @@ class ServiceMetrics:
         """Where the number of waiting windows comes from."""
         self._waiting.set_function(windows)
 
+    def drift(self, figures: Callable[[], Mapping[int, Figures]]) -> None:
+        """Where the drift by version comes from."""
+        self.registry.register(_Drift(figures))
+
     def session(self, kind: str, more: int) -> None:
         """A session of this kind began (1) or ended (-1)."""
         self._sessions.labels(*IDENTITY.values, kind).inc(more)
@@ -60,7 +78,7 @@ class ServiceMetrics:
         self._session_seconds.observe(seconds)
 
     def session_fault(self, fault: str) -> None:
-        """A session was told that something is wrong with its readings."""
+        """Something is wrong with the readings of a session."""
         self._session_faults.labels(*IDENTITY.values, fault).inc()
 
     def session_refused(self, code: int) -> None:
@@ -71,3 +89,20 @@ class ServiceMetrics:
         """The text of `/metrics` in the format that the header Accept prefers, and its content type."""
         encode, content_type = choose_encoder(accepted)
         return encode(self.registry), content_type
+
+
+class _Drift(Collector):
+    """The drift as it is at each scrape."""
+
+    def __init__(self, figures: Callable[[], Mapping[int, Figures]]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        """Nothing of a version that has answered too few windows lately."""
+        low, distance = family("service_low_confidence_ratio"), family("service_input_distance_ratio")
+        for number, found in self._figures().items():
+            at = [*IDENTITY.values, str(number)]
+            low.add_metric(at, found.low_confidence)
+            for channel, value in found.distance.items():
+                distance.add_metric([*at, channel], value)
+        yield from (low, distance)

@@ -13,6 +13,7 @@ from cluster.control.door import RateLimitedLog
 from cluster.errors import ClusterError
 from cluster.exported.description import Description
 from recognise.service.batching import Batcher
+from recognise.service.drift import Drift
 from recognise.service.limits import Limits
 from recognise.service.loading import Computer
 from recognise.service.metrics import ServiceMetrics
@@ -43,6 +44,8 @@ class Serving:
         self._current: Served | None = None
         self._refused: int | None = None
         self._log = RateLimitedLog(log)
+        self._drift = Drift()
+        metrics.drift(self._drift.figures)
         metrics.waiting(lambda: sum(one.batcher.waiting_windows for one in self._open.values()))
 
     @property
@@ -96,9 +99,11 @@ class Serving:
         return await asyncio.to_thread(Computer, self._versions.path(number), limits.threads, limits.batch_windows)
 
     def _take(self, number: int, computer: Computer) -> None:
-        batcher = Batcher(computer.logits, self._pool, self.limits, self.metrics.batch)
+        compute = self._drift.watched(number, computer.description, computer.logits)
+        batcher = Batcher(compute, self._pool, self.limits, self.metrics.batch)
         following = Served(number, computer.description, batcher)
         before = self._current
         self._open = {one.number: one for one in (before, following) if one is not None}
+        self._drift.keep(self._open)
         self._current, self._refused = following, None
         self.metrics.version(number)

@@ -74,16 +74,17 @@ class Versions:
     def promote(self, export: Path) -> Version:
         """Make a version of an export and serve it from now on. The same export as the current one changes nothing.
 
+        A current version that is damaged keeps no other one out.
+
         Raises UsageError for an export that is damaged, cannot be opened, or answers to other inputs.
         """
         description = open_for_service(export).description
         with self._locked():
-            current = self.current()
-            if current is not None:
-                now = read(self.path(current), check_model=False)
-                if now == description:
-                    return self._version(current, current=True)
-                compatible(now, description, export)
+            current = self._current_version()
+            if current is not None and current.description is not None:
+                if current.description == description:
+                    return current
+                compatible(current.description, description, export)
             number = max([*self._numbers(), *self._history()], default=0) + 1
             partial = self.folder / VERSIONS / f".{number}{PARTIAL}"
             shutil.rmtree(partial, ignore_errors=True)
@@ -113,6 +114,10 @@ class Versions:
             description = open_for_service(self.path(history[-2])).description
             self._point(history[:-1])
         return Version(history[-2], self.path(history[-2]), description, current=True)
+
+    def _current_version(self) -> Version | None:
+        number = self.current()
+        return None if number is None else self._version(number, current=True)
 
     def _version(self, number: int, current: bool) -> Version:
         try:

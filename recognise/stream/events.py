@@ -16,6 +16,9 @@ FAULTS: Mapping[FaultKind, str] = {
     "implausible": "a window whose mean acceleration is far from 1 g, as from a wrong unit; no label, votes restart",
 }
 
+BREAKS: tuple[FaultKind, ...] = ("gap", "clock_jump")
+"""Faults after which all restarts."""
+
 
 @dataclass(frozen=True)
 class Fault:

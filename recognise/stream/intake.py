@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recognise.stream.events import Fault
+from recognise.stream.events import BREAKS, Fault
 
 Samples = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class Intake:
         begins = False
         for row, (time, is_sane) in enumerate(zip(times.tolist(), sane.tolist(), strict=True)):
             fault = self._judged(time, is_sane)
-            starts = self._last is None or (fault is not None and fault.kind in ("gap", "clock_jump"))
+            starts = self._last is None or (fault is not None and fault.kind in BREAKS)
             if fault is not None or starts:
                 if kept:
                     yield Run(times[kept], values[kept], begins)

@@ -4,8 +4,9 @@ It has no clock: time is what the readings say. Its memory is one window of rows
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from cluster.data.filters import CHANNELS, CausalFilters
 from cluster.errors import UsageError
 from recognise.stream.cutting import Cutter
-from recognise.stream.events import Fault
+from recognise.stream.events import BREAKS, Fault
 from recognise.stream.intake import Intake, Run, Samples
 from recognise.stream.resampling import Resampler
 from recognise.stream.settings import ACCELERATION_UNITS, ROTATION_UNITS, Settings
@@ -41,11 +42,22 @@ class Window:
     begins: bool
 
 
+class Filters(Protocol):
+    """What makes channels of samples. Filters that look ahead hold samples back, and `end` gives the rest."""
+
+    def push(self, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+        """Channels, (steps, 9), of the next samples that have theirs, oldest first."""
+
+    def end(self) -> NDArray[np.float32]:
+        """Channels of the samples that were held back."""
+
+
 class Stream:
     """See the module. The same readings give the same windows and faults, in chunks of any length."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, filters: Callable[[], Filters] = CausalFilters) -> None:
+        """`filters` makes those of each stretch without a break; a live stream has none but causal ones."""
+        self.settings, self._new_filters = settings, filters
         factors = [ACCELERATION_UNITS[settings.acceleration_unit]] * 3 + [ROTATION_UNITS[settings.rotation_unit]] * 3
         self._factors = np.array(factors)
         self._intake = Intake(settings.longest_gap_seconds)
@@ -66,6 +78,8 @@ class Stream:
         found: list[Window | Fault] = []
         for item in self._intake.take(seconds, values * self._factors):
             if isinstance(item, Fault):
+                # What was held back is from before the break, and comes before it.
+                found += self.end() if item.kind in BREAKS else ()
                 found.append(item)
             else:
                 found += self._of(item)
@@ -79,10 +93,15 @@ class Stream:
         """
         return self._resampler.time_of(self._cutter.due) if self._resampler.began else -math.inf
 
+    def end(self) -> Sequence[Window | Fault]:
+        """What filters that look ahead held back, at the end of a recording or of a stretch without a break."""
+        return self._cut(self._filters.end())
+
     def _anew(self) -> None:
         settings = self.settings
         self._resampler = Resampler(settings.sampling_hz, settings.source_hz)
-        self._filters = CausalFilters()
+        self._filters = self._new_filters()
+        self._between: Samples = np.empty(0)
         # The last column is the seconds between two readings: from it follows how many readings a window has.
         self._cutter = Cutter(settings.window_steps, settings.hop, len(CHANNELS) + 1)
         self._begins = True
@@ -91,7 +110,11 @@ class Stream:
         if run.begins:
             self._anew()
         samples, between = self._resampler.push(run.times, run.values)
-        channels = self._filters.push(samples[:, :3], samples[:, 3:])
+        self._between = np.concatenate([self._between, between])
+        return self._cut(self._filters.push(samples[:, :3], samples[:, 3:]))
+
+    def _cut(self, channels: NDArray[np.float32]) -> Sequence[Window | Fault]:
+        between, self._between = self._between[: len(channels)], self._between[len(channels) :]
         rows = np.concatenate([channels, between[:, np.newaxis].astype(np.float32)], axis=1)
         return [self._judged(last, window) for last, window in self._cutter.push(rows)]
 

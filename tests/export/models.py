@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from cluster.export.formats.format import FORMATS
-from cluster.export.graph import in_chunks, traced
+from cluster.export.graph import traced
 from cluster.exported.description import FILES, Input, Output
 from cluster.inventory.training import ModelConfig
 from cluster.jobs.train_result import StoredModel
@@ -43,7 +43,7 @@ class Case:
         """What the export answers to the windows."""
         path = folder / FILES[to]
         FORMATS[to].write(self.model, path, quantized=quantized)
-        return in_chunks(self.opened(to, path), self.windows)
+        return np.asarray(self.opened(to, path)(self.windows))
 
     def opened(self, to: str, path: Path) -> Any:
         """The export as a function."""
@@ -69,4 +69,4 @@ def case(name: str, channels: int = CHANNELS, scale: float = 3.0, **settings: An
     vector = network.initial(0) * np.float32(scale)
     vector = network.measured(vector, standardization.packed(), [standardized])
     model = StoredModel(network, vector, standardization, tuple("abcdefgh"[:CLASSES]))
-    return Case(model, windows, in_chunks(traced(model), windows))
+    return Case(model, windows, np.asarray(traced(model)(windows)))

@@ -1,5 +1,6 @@
 """A run becomes an export whole, or leaves nothing; what it says of itself is true."""
 
+import errno
 import json
 import os
 import signal
@@ -69,13 +70,16 @@ def test_an_export_says_what_it_takes_and_answers_like_the_run(
     assert description.check.accuracy_tensorflow == pytest.approx(final["accuracy"])
     assert 0 < description.timing.median_ms <= description.timing.p99_ms
     windows = np.random.default_rng(0).normal(size=(7, 16, 3)).astype(np.float32)
-    expected = graph.in_chunks(graph.traced(model), windows)
+    expected = np.asarray(graph.traced(model)(windows))
     np.testing.assert_allclose(open_model(tmp_path / "walking").logits(windows), expected, rtol=0, atol=1e-4)
 
 
-def test_a_person_reads_three_lines_at_most(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_reads_three_lines_at_most(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "empty").mkdir()
-    assert exported(run, tmp_path / "empty", "--to=savedmodel") == ExitCode.DONE
+    monkeypatch.chdir(tmp_path)
+    assert exported(run, Path("empty"), "--to=savedmodel") == ExitCode.DONE
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("checked: 30 test windows, logits within ")
     assert last.startswith(f"export: {tmp_path / 'empty' / 'saved_model'} (")
@@ -120,6 +124,19 @@ def test_what_a_killed_export_left_goes_with_the_next_one(run: Path, tmp_path: P
     assert exported(run, tmp_path / "walking", "--to=onnx") == ExitCode.DONE
     assert sorted(left(tmp_path)) == [alive.name, "walking"]
     assert read(tmp_path / "walking").quantized is None
+
+
+def test_a_full_disk_leaves_nothing_and_names_the_remedy(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(export, "measured", full)
+    assert exported(run, tmp_path / "walking", "--to=onnx") == ExitCode.FAILED
+    said = "cannot be written (No space left on device): free some space, or name another folder with --out\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert left(tmp_path) == []
 
 
 def test_an_interrupt_leaves_nothing(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

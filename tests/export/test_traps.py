@@ -13,7 +13,7 @@ import pytest
 from cluster.errors import UsageError
 from cluster.export.check import LARGEST_DIFFERENCE
 from cluster.export.formats import litert_file, onnx_file
-from cluster.export.graph import in_chunks, traced
+from cluster.export.graph import traced
 from cluster.jobs.train_result import StoredModel
 from tests.apps.test_keras_networks import SEED, network
 from tests.export.models import SMALL, Case, case
@@ -110,7 +110,7 @@ def test_an_app_s_keras_model_keeps_its_weights(tmp_path: Path, to: str) -> None
     standardization = Standardization(np.full(shape[-1], 0.5, np.float32), np.full(shape[-1], 2.0, np.float32))
     model = StoredModel(app, app.initial(SEED), standardization, tuple("abcd"))
     windows = np.random.default_rng(0).normal(size=(4, *shape)).astype(np.float32)
-    expected = Case(model, windows, in_chunks(traced(model), windows))
+    expected = Case(model, windows, np.asarray(traced(model)(windows)))
     assert np.ptp(expected.logits, 0).max() > 1e-3
     np.testing.assert_allclose(expected.exported(to, tmp_path), expected.logits, rtol=0, atol=LARGEST_DIFFERENCE)
 

@@ -1,13 +1,19 @@
 """An export answers through ONNX Runtime or LiteRT, or says in one line why it cannot."""
 
 import sys
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import AttributeProto, TensorProto, helper
 
 from cluster.errors import UsageError
-from cluster.exported import open_model
+from cluster.exported import open_model, read, write
+from cluster.exported.onnx_tensors import refuse_other_files
 from tests.exported import small
 
 
@@ -69,10 +75,6 @@ def test_a_model_that_is_none_is_refused_in_one_line(tmp_path: Path, kind: str) 
 
 
 def test_a_model_of_other_names_is_refused(folder: Path) -> None:
-    from dataclasses import replace
-
-    from cluster.exported.description import read, write
-
     description = read(folder)
     write(folder, replace(description, input=replace(description.input, name="images")))
     with pytest.raises(UsageError, match=r"where export\.json says images"):
@@ -85,3 +87,97 @@ def test_a_changed_model_is_refused(folder: Path) -> None:
     (folder / "model.onnx").write_bytes(content)
     with pytest.raises(UsageError, match="another file than"):
         open_model(folder)
+
+
+SECRET = b"what the owner alone may read..."
+
+
+def reading(location: str, size: int = len(SECRET), where: str = "initializer") -> bytes:
+    """A model whose logits are the bytes of a file."""
+    constant = TensorProto(name="bytes", data_type=TensorProto.UINT8, dims=[1, size])
+    constant.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", str(size))):
+        constant.external_data.add(key=key, value=value)
+    nodes = [
+        helper.make_node("Cast", ["bytes"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["windows"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["numbers", "sum"], ["logits"]),
+    ]
+    if where == "attribute":
+        nodes.insert(0, helper.make_node("Constant", [], ["bytes"]))
+        nodes[0].attribute.add(name="value", type=AttributeProto.TENSOR, t=constant)
+    windows = helper.make_tensor_value_info("windows", TensorProto.FLOAT, ["batch", small.STEPS, small.CHANNELS])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", size])
+    graph = helper.make_graph(nodes, "small", [windows], [logits], [constant] if where == "initializer" else [])
+    made: bytes = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+    ).SerializeToString()
+    return made
+
+
+@pytest.mark.parametrize("where", ["initializer", "attribute"])
+@pytest.mark.parametrize("named", ["token", "../token", "{outside}"])
+def test_a_model_that_names_a_file_for_its_constants_reads_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, where: str
+) -> None:
+    """ONNX Runtime alone opens it, below the working directory or, up to 1.23, anywhere."""
+    folder, place = tmp_path / "export", tmp_path / "place"
+    folder.mkdir()
+    place.mkdir()
+    for each in (tmp_path, place):
+        (each / "token").write_bytes(SECRET)
+    monkeypatch.chdir(place)
+    small.export(folder, reading(named.format(outside=tmp_path / "token"), where=where))
+    with pytest.raises(UsageError, match="names another file for its constants"):
+        open_model(folder)
+
+
+def test_onnx_runtime_alone_reads_what_a_model_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, the test above shows nothing: it is why a model is looked through."""
+    (tmp_path / "token").write_bytes(SECRET)
+    monkeypatch.chdir(tmp_path)
+    runtime: Any = import_module("onnxruntime")
+    session = runtime.InferenceSession(reading("token"), providers=["CPUExecutionProvider"])
+    answer = session.run(["logits"], {"windows": np.zeros((1, small.STEPS, small.CHANNELS), np.float32)})[0]
+    assert answer[0].astype(np.uint8).tobytes() == SECRET
+
+
+@pytest.mark.parametrize("content", [b"\x3a\xff", b"\x3b", b"\xff" * 20, b"\x3a\x05\x0a", b"\x39\x00"])
+def test_damaged_bytes_are_no_model(content: bytes) -> None:
+    with pytest.raises(ValueError, match="no model of ONNX"):
+        refuse_other_files(content)
+
+
+def test_graphs_within_graphs_have_an_end() -> None:
+    content = b""
+    for _ in range(2000):  # each a graph with a node with an attribute with a graph
+        for key in (b"\x32", b"\x2a", b"\x0a"):
+            content = key + varint(len(content)) + content
+    with pytest.raises(ValueError, match="too deep"):
+        refuse_other_files(b"\x3a" + varint(len(content)) + content)
+
+
+def varint(number: int) -> bytes:
+    groups = []
+    while number >= 0x80:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*groups, number])
+
+
+def test_a_model_of_one_window_alone_is_refused_in_one_line(tmp_path: Path) -> None:
+    model = onnx.load_model_from_string(small.onnx_model())
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    small.export(tmp_path, model.SerializeToString())
+    opened = open_model(tmp_path)
+    assert opened.logits(np.zeros((1, small.STEPS, small.CHANNELS))).shape == (1, small.CLASSES)
+    with pytest.raises(UsageError, match="the model does not compute") as refused:
+        opened.logits(np.zeros((2, small.STEPS, small.CHANNELS)))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_model_of_other_classes_is_refused(tmp_path: Path) -> None:
+    description = small.export(tmp_path)
+    write(tmp_path, replace(description, output=replace(description.output, classes=3), labels=("a", "b", "c")))
+    with pytest.raises(UsageError, match=r"expected float32 of shape \(1, 3\)"):
+        open_model(tmp_path).logits(np.zeros((1, small.STEPS, small.CHANNELS)))

@@ -50,14 +50,17 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(PROJECT / name, root / name)
     for kind in KINDS:
         before = files(root)
-        (module, text), (listing, line) = _EXAMPLE.findall((PAGES / f"{kind}.md").read_text(encoding="utf-8"))
-        (root / module).write_text(text, encoding="utf-8")
-        listed = (root / listing).read_text(encoding="utf-8")
-        head, brace, rest = listed.partition("EXTENSIONS = {")
-        (root / listing).write_text(f"{head}{brace}\n{line}{rest}", encoding="utf-8")
-        new, _ = touched(before, files(root))
-        changed = [name for name, content in files(root).items() if before.get(name, content) != content]
-        assert (new, changed) == ([module], [listing]), f"a {kind} is one new file and one line"
+        examples = _EXAMPLE.findall((PAGES / f"{kind}.md").read_text(encoding="utf-8"))
+        assert len(examples) == (4 if kind == "model" else 2), "a module and its line; a model's export is another"
+        for (module, text), (listing, line) in zip(examples[::2], examples[1::2], strict=True):
+            (root / module).write_text(text, encoding="utf-8")
+            listed = (root / listing).read_text(encoding="utf-8")
+            head, brace, rest = listed.partition("EXTENSIONS = {")
+            (root / listing).write_text(f"{head}{brace}\n{line}{rest}", encoding="utf-8")
+            new, _ = touched(before, files(root))
+            changed = [name for name, content in files(root).items() if before.get(name, content) != content]
+            assert (new, changed) == ([module], [listing]), f"a {kind} is one new file and one line"
+            before = files(root)
     return root
 
 

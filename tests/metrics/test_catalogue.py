@@ -43,6 +43,8 @@ def test_labels_are_bounded_and_never_those_of_all() -> None:
         ),  # the process takes one
         ("train_metric", "metric"),  # bounded by MOST_OTHERS of the coordinator
         *((f"program_{name}", "member") for name in ("cpu_seconds_total", "resident_bytes", "processes")),
+        ("service_low_confidence_ratio", "version"),  # the open ones, two at most
+        *(("service_input_distance_ratio", label) for label in ("version", "channel")),  # MOST_CHANNELS of each
         ("train_wire_bytes_total", "codec"),  # bounded by the registry of codecs, which a role does without
     }
     assert not any(set(LABELS) & set(entry.labels) for entry in CATALOGUE)

@@ -54,3 +54,8 @@ def _comparable(item: Window | Fault) -> object:
     if isinstance(item, Fault):
         return item
     return item.at, item.centre, item.begins, item.channels.tobytes()
+
+
+def kinds(found: list[Window | Fault]) -> list[str]:
+    """What each is: `window`, or the kind of the fault."""
+    return [item.kind if isinstance(item, Fault) else "window" for item in found]

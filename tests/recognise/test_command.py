@@ -184,6 +184,8 @@ def test_what_is_wrong_is_one_line_and_the_other_files_are_labelled(here: Here, 
         (["--smooth", "3/2"], "votes: expected 1 to 2, got 3"),
         (["--smooth", "many"], "--smooth: expected K/N such as 2/3, got 'many'"),
         (["--hop", "9999"], "hop: expected 1 to 4096"),
+        (["--hop", "0"], "hop: expected 1 to 4096, got 0"),
+        (["--threads", "0"], "--threads: expected 1 to 64, got 0"),
         (["--longest-gap", "nan"], "longest_gap_seconds: expected 0.05 to 10"),
     ],
 )
@@ -224,3 +226,14 @@ def test_a_reader_that_has_enough_ends_it_without_a_traceback(
     )  # fmt: skip
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_full_disk_is_one_line(environment: dict[str, str], model: Path, tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text(text(walk(3000)))
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "recognise", "--model", str(model), str(tmp_path / "day.csv")],
+            env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    line = "the labels cannot be written (No space left on device): write them to another place\n"
+    assert (done.returncode, done.stderr) == (1, line)

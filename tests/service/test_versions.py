@@ -74,6 +74,23 @@ def test_a_damaged_export_becomes_no_version(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "versions" / "versions").iterdir()) == ["1"]
 
 
+def test_windows_that_no_request_can_carry_are_refused_before_any_is_made(tmp_path: Path) -> None:
+    described = export(tmp_path / "large")
+    large = replace(described.input, samples=1 << 21, shape=(1 << 21, 3))
+    write(tmp_path / "large", replace(described, input=large))
+    with pytest.raises(UsageError, match="expected windows of at most 16777216 bytes"):
+        made(tmp_path).promote(tmp_path / "large")
+
+
+@pytest.mark.parametrize("name", ["export.json", "model.onnx"])
+def test_a_damaged_current_version_keeps_no_other_one_out(tmp_path: Path, name: str) -> None:
+    versions = made(tmp_path, 1.0)
+    (versions.path(1) / name).write_bytes(b"damaged")
+    assert versions.promote(tmp_path / "export-1.0").number == 2  # the same export is a whole version again
+    assert [version.description is None for version in versions.listed()] == [True, False]
+    assert versions.current() == 2
+
+
 def test_a_version_with_other_labels_or_windows_is_refused(tmp_path: Path) -> None:
     versions = made(tmp_path, 1.0)
     described = export(tmp_path / "other", 2.0)

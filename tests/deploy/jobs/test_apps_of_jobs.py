@@ -18,9 +18,9 @@ from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.jobs import attached_job
-from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, reads_its_data, refuse_missing_data
+from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, reads_its_data, refuse_missing_data, refuse_missing_recording
 from deploy.jobs.program_runners import program_tasks
-from deploy.jobs.request import JobRequest
+from deploy.jobs.request import JobRequest, request_of
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 from tests.apps.two_files import write_app
@@ -177,6 +177,22 @@ def test_data_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path,
     for given in (tmp_path / "nothing", "relative/folder"):
         with pytest.raises(UsageError, match=r"on rpi11, where .*copy it there"):
             refuse_missing_data(inventory_with(node, app, f"jobs.train.data.source={given}"), there, "pscluster")
+
+
+def test_a_recording_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path, tmp_path: Path) -> None:
+    there, recording = Local("rpi11"), tmp_path / "day.csv"
+    refuse_missing_recording(inventory_with(node, app), there, "pscluster")
+    for given in (recording, "day.csv"):
+        with pytest.raises(UsageError, match=r"--data .*day.csv: the coordinator reads .* on rpi11, .*copy it there"):
+            refuse_missing_recording(inventory_with(node, app, f"jobs.recognise.data={given}"), there, "pscluster")
+    recording.touch()
+    refuse_missing_recording(inventory_with(node, app, f"jobs.recognise.data={recording}"), there, "pscluster")
+
+
+def test_the_run_of_a_recognition_is_the_one_of_that_name_on_the_node(node: JobNode, app: Path) -> None:
+    described = inventory_with(node, app, "jobs.recognise.run=runs/20260101T000000Z-train")
+    request = request_of(described, "recognise", (), (), "/mnt/runs")
+    assert 'jobs.recognise.run="/mnt/runs/20260101T000000Z-train"' in request.overrides
 
 
 def test_a_request_of_a_version_without_apps_is_read(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """A job in a container: what it does before and between its coordinators, which are played."""
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from cluster.control.token import VARIABLE
 from cluster.errors import ClusterError, ExitCode
 from cluster.inventory import Inventory
+from cluster.inventory.templates import local_inventory
 from deploy.jobs import pod_job
 from deploy.jobs.foreground_job import JobRestartPolicy
 from deploy.jobs.node_job.role_restart import RestartPatience, await_roles
@@ -98,6 +101,34 @@ def test_a_job_that_failed_leaves_its_mark_for_the_next_pod(tmp_path: Path) -> N
         played = Played(tmp_path, addresses)
         assert played.run("1") == ExitCode.FAILED
     assert (played.runs / pod_job.HOLDER).read_text() == "uid-1"
+
+
+@pytest.mark.parametrize("kept", [None, "uid-1"])
+def test_sigterm_ends_a_pod_that_waits_for_the_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kept: str | None
+) -> None:
+    """It is the first process of its container, for which a signal without a handler does nothing."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    if kept is not None:
+        (runs / pod_job.HOLDER).write_text(kept)
+    for name in ("await_roles", "restart_roles"):
+        monkeypatch.setattr(pod_job, name, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(local_inventory(1, 1))
+    before = signal.getsignal(signal.SIGTERM)
+    assert pod_job.main(["pi", "--inventory", str(inventory), "--set", f"runs={runs}"]) == ExitCode.CANCELLED
+    assert "interrupted before it was started" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert (runs / pod_job.HOLDER).exists() == (kept is not None)
+
+
+def test_a_mark_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with played_roles(ps_0=PlayedRole(), worker_0=PlayedRole()) as addresses:
+        played = Played(tmp_path, addresses)
+        (played.runs / pod_job.HOLDER).mkdir()
+        with pytest.raises(ClusterError, match=r"cannot be read .* give the volume of the runs to the uid"):
+            played.run("0")
 
 
 def test_roles_that_never_come_end_the_wait_with_one_line() -> None:

@@ -9,6 +9,9 @@ RECORDINGS: dict[str, str] = {rule["record"]: rule["expr"] for rule in rule_grou
 """Expressions by the names of the recorded series, in the order of the file."""
 ALERTS: list[dict[str, Any]] = rule_group(ALERT_RULES)["rules"]
 
+SERVICE = "pscluster_service"
+"""What a service exports, or what is made of it; the roles of a cluster export the rest."""
+
 
 def panels_of(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
     """Those that show something: all but the headings."""

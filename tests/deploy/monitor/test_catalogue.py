@@ -45,9 +45,7 @@ def test_every_label_and_value_is_one_the_metric_has() -> None:
 def test_nothing_is_exported_that_nobody_looks_at() -> None:
     used = {name for _, expression in EXPRESSIONS for name in asked_for(expression)}
     families = {METRICS[name].name for name in used}
-    alone = {metric.name for metric in CATALOGUE if metric.exporter == "service"}  # no Prometheus of a cluster asks it
-    assert {metric.name for metric in CATALOGUE} - alone - families == set()
-    assert families & alone == set(), "a service is watched now: count it like the others"
+    assert {metric.name for metric in CATALOGUE} - families == set()
 
 
 def test_no_pace_is_made_of_a_counter_that_is_told_in_jumps() -> None:

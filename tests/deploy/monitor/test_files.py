@@ -10,7 +10,7 @@ from cluster.errors import ClusterError
 from cluster.inventory import Inventory, load
 from deploy.common.project import ROOT
 from deploy.monitor import local_prometheus
-from deploy.monitor.files import all_files, prometheus_files, url, write
+from deploy.monitor.files import SERVICE_STATE, all_files, prometheus_files, url, write
 from tests.deploy.converge.pi import thesis
 from tests.inventory.cases import edited, machine, read
 
@@ -28,6 +28,18 @@ def test_a_scrape_ends_before_the_next() -> None:
     for seconds, timeout in ((1, "1s"), (5, "5s"), (15, "10s")):
         text = prometheus_files(thesis(f"monitor.scrape_seconds={seconds}"))["prometheus.yml"]
         assert yaml.safe_load(text)["global"]["scrape_timeout"] == timeout
+
+
+def test_services_are_of_the_local_prometheus_alone() -> None:
+    for files, jobs in (
+        (prometheus_files(thesis()), ["pscluster"]),
+        (prometheus_files(thesis(), SERVICE_STATE), ["pscluster", "pscluster-service"]),
+    ):
+        found = yaml.safe_load(files["prometheus.yml"])["scrape_configs"]
+        assert [job["job_name"] for job in found] == jobs
+        assert [job["relabel_configs"] for job in found[1:]] == [
+            [{"target_label": "cluster", "replacement": "thesis"}] for _ in found[1:]
+        ]
 
 
 def test_two_clusters_in_one_folder_have_the_same_rules(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from invoke.exceptions import Exit
 
 from cluster.errors import UsageError
 from cluster.inventory import Inventory, load
 from cluster.inventory.loading import loads
+from deploy.commands.render import render
 from deploy.render.firewall import NFS_PORT, NODE_EXPORTER_PORT, closed_ports
 from deploy.render.kubernetes import INVENTORY, KUSTOMIZATION, NETWORK_POLICIES, Memory, manifests, ranges
 from tests.habits import needs
@@ -224,9 +226,8 @@ def test_what_no_pods_can_be_made_of_is_one_line(changes: dict[str, str], said: 
 
 
 def test_an_inventory_of_one_host_is_refused() -> None:
-    inventory = load(PROJECT / "inventories/local.yaml", check_interfaces=False)
-    with pytest.raises(UsageError, match=r"connection: expected ssh, got local: .*fab init --hosts"):
-        manifests(inventory, BYTES, 1)
+    with pytest.raises(Exit, match=r"connection: local: `deploy render` is for machines"):
+        render(object(), inventory=str(PROJECT / "inventories/local.yaml"), kind="kubernetes")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""A recording in an .npz: `times` in seconds, (n,); `acceleration` and `rotation`, (n, 3).
+
+A few rows are read at a time.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from cluster.data.npz import Rows
+from cluster.data.npz_windows import opened
+from cluster.errors import DataError
+from recognise.lines import Block
+
+ARRAYS = ("times", "acceleration", "rotation")
+_AT_ONCE = 16_384
+
+
+def is_recording(name: str) -> bool:
+    """Whether the file is an .npz of a recording, not one of windows."""
+    try:
+        with zipfile.ZipFile(name) as archive:
+            return f"{ARRAYS[0]}.npy" in archive.namelist()
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    """The readings, in order. Raises DataError naming the array and the remedy."""
+    with opened(path) as archive:
+        missing = [name for name in ARRAYS if name not in archive.files]
+        if missing:
+            raise DataError(
+                f"{path}: {missing[0]} is missing; save it with "
+                f"numpy.savez_compressed({', '.join(f'{name}=...' for name in ARRAYS)})"
+            )
+        arrays = [Rows(path, archive.zip, name).checked() for name in ARRAYS]
+        count = arrays[0].shape[0] if arrays[0].shape else 0
+        for name, array, shape in zip(ARRAYS, arrays, ((count,), (count, 3), (count, 3)), strict=True):
+            if array.shape != shape:
+                raise DataError(f"{path}: {name}: expected shape {shape}, got {array.shape}; save a row a reading")
+        done = 0
+        for times, *values in zip(*(array.blocks(_AT_ONCE) for array in arrays), strict=True):
+            done += len(times)
+            rows = np.concatenate([times[:, np.newaxis], *values], axis=1, dtype=np.float64)
+            yield Block(rows, (), done / count)
