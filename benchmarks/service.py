@@ -126,9 +126,17 @@ class Sessions:
                 self.said.append(event["latency_ms"])
 
 
+async def first_session(port: int) -> None:
+    """A session that ends at once: with the first one the service imports what all of them need."""
+    async with connect(f"ws://127.0.0.1:{port}/v1/stream", compression=None, proxy=None) as connection:
+        await connection.send('{"schema": 1}')
+        await connection.recv()
+
+
 def live(model: Path, place: str, count: int, seconds: float) -> dict[str, Any]:
     """A row: so many sessions in a service of their own."""
     with service(model) as (port, process), contextlib.ExitStack() as stack:
+        asyncio.run(first_session(port))
         if place != "host":
             (group,) = stack.enter_context(slow_places(1, SHARE))
             enter(group, process)

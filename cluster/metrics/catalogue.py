@@ -267,7 +267,7 @@ _SERVICE = (
     _service_histogram("service_session_seconds", buckets=LATENCY_BUCKETS,
                        help="From the message that completed a window of a live session to its answer"),
     _service_counter("service_session_faults_total", labels={"kind": FAULTS},
-                     help="Faults of the readings that live sessions were told of"),
+                     help="Faults of the readings of live sessions"),
     _service_counter("service_sessions_refused_total", labels={"code": CLOSES},
                      help="Live sessions that were closed with a reason, by code"),
 )  # fmt: skip

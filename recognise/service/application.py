@@ -23,8 +23,7 @@ from recognise.service.answers import HEADER_LENGTH, answer, outputs_of
 from recognise.service.bodies import Budget, whole_body
 from recognise.service.guard import SENSOR_LOGGER, STREAM
 from recognise.service.limits import Limits
-from recognise.service.live.endpoint import LiveStreams
-from recognise.service.live.phones import Phones
+from recognise.service.live.opening import Live
 from recognise.service.loading import labels_of, shape_of
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page import files
@@ -60,12 +59,11 @@ class Application:
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")
         """One thread: the objects of one large body at a time."""
         self._log = RateLimitedLog(log, logging.ERROR)
-        self._streams = LiveStreams(serving, metrics, limits, token)
-        self._phones = Phones(serving, metrics, limits, self._budget)
+        self._live = Live(serving, metrics, limits, token, self._budget)
 
     def close(self) -> None:
         """End the sessions of phones, and the thread."""
-        self._phones.close()
+        self._live.close()
         self._parser.shutdown()
 
     def starlette(self) -> Starlette:
@@ -148,10 +146,10 @@ class Application:
         return answer(asked, logits, labels, self._serving.name, served.number)
 
     async def _stream(self, websocket: WebSocket) -> None:
-        await self._streams(websocket)
+        await self._live.stream(websocket)
 
     async def _sensor_logger(self, request: Request) -> Response:
-        return await self._phones(request)
+        return await self._live.sensor_logger(request)
 
     async def _exposition(self, request: Request) -> Response:
         content, kind = self._metrics.exposition(request.headers.get("accept", ""))

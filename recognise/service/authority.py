@@ -1,7 +1,7 @@
 """The service's own certificate authority: made once in the service's folder, it signs certificates for this machine.
 
 The authority can sign for this machine's name, `localhost`, names that end in `.local` and private addresses alone:
-its name constraints say so. A phone that trusts it trusts it for no site of the Internet, even if the key is stolen.
+see its name constraints. A phone that trusts it trusts it for no site of the Internet, even if the key is stolen.
 """
 
 import datetime

@@ -78,7 +78,7 @@ class ServiceMetrics:
         self._session_seconds.observe(seconds)
 
     def session_fault(self, fault: str) -> None:
-        """A session was told that something is wrong with its readings."""
+        """Something is wrong with the readings of a session."""
         self._session_faults.labels(*IDENTITY.values, fault).inc()
 
     def session_refused(self, code: int) -> None:

@@ -140,7 +140,9 @@ def test_an_iphone_s_other_sign_is_turned(browser: Browser, running: Service) ->
 def test_a_device_without_sensors_is_told(browser: Browser, running: Service) -> None:
     with phone(browser, running) as seen:
         connect(seen.page)
-        expect(seen.page.locator("#message")).to_contain_text("No motion arrives", timeout=PATIENCE_MILLISECONDS)
+        expect(seen.page.locator("#sensors")).to_contain_text("No motion arrives", timeout=PATIENCE_MILLISECONDS)
+        play_events(seen.page, walk(EACH))
+        expect(seen.page.locator("#sensors")).to_have_text("")
 
 
 def test_a_wrong_token_is_said_and_not_tried_again(browser: Browser, running: Service) -> None:

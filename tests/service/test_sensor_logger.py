@@ -1,7 +1,6 @@
 """`POST /v1/sensor-logger`: what both platforms send of the same movement gets the same labels."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,13 @@ PATH = "/v1/sensor-logger"
 G = 9.80665
 BEGIN = 1_700_000_000.0
 """Seconds of the epoch."""
-PLATFORMS = {
-    "android": {"params": {}, "agent": "okhttp/4.9"},
-    "ios": {"params": {"platform": "ios"}, "agent": "SensorLogger/1 CFNetwork/1494 Darwin/23"},
-    "standard": {"params": {"platform": "standard"}, "agent": "SensorLogger/1 CFNetwork/1494 Darwin/23"},
+APPLE = "SensorLogger/1 CFNetwork/1494 Darwin/23"
+PLATFORMS: dict[str, tuple[dict[str, str], str]] = {
+    "android": ({}, "okhttp/4.9"),
+    "ios": ({"platform": "ios"}, APPLE),
+    "standard": ({"platform": "standard"}, APPLE),
 }
+"""What the address says, and the User-Agent."""
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +55,12 @@ def recorded(platform: str, given: Readings) -> list[dict[str, Any]]:
     return sorted(found, key=lambda entry: int(entry["time"]))
 
 
-def post(service: Service, session: str, payload: list[dict[str, Any]], platform: str = "android", **more: Any) -> Any:
+def post(service: Service, session: str, payload: list[dict[str, Any]], platform: str = "android", **more: str) -> Any:
     """One post as the app makes it."""
-    known = PLATFORMS[platform]
+    params, agent = PLATFORMS[platform]
     with service.client() as client:
         return client.post(
-            PATH, params={**known["params"], **more}, headers={"User-Agent": known["agent"]},
+            PATH, params={**params, **more}, headers={"User-Agent": agent},
             json={"messageId": 0, "sessionId": session, "deviceId": "phone", "payload": payload},
         )  # fmt: skip
 
@@ -124,7 +125,7 @@ def test_late_posts_and_pauses_are_faults(running: Service) -> None:
 
 def test_an_iphone_must_say_its_signs(running: Service) -> None:
     with running.client() as client:
-        agent = {"User-Agent": PLATFORMS["ios"]["agent"]}
+        agent = {"User-Agent": APPLE}
         refused = client.post(PATH, json={"sessionId": "apple", "payload": []}, headers=agent)
     assert (refused.status_code, refused.json()["error"].partition(":")[0]) == (400, "an iPhone")
 
@@ -168,7 +169,7 @@ def test_the_address_is_checked_and_may_have_the_token(running: Service) -> None
         assert client.post(PATH, json=body).status_code == 401
 
 
-def test_metrics_count_sessions_windows_and_faults(running: Service, tmp_path: Path) -> None:
+def test_metrics_count_sessions_windows_and_faults(running: Service) -> None:
     with running.client() as client:
         before = client.get("/metrics").text
         given = walk(200, begin=BEGIN)

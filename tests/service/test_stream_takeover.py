@@ -1,7 +1,9 @@
 """A promotion and a rollback under live sessions: none is dropped, and each label names the version that gave it."""
 
+import hashlib
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,6 @@ READINGS, HOP = 40_000, 20
 
 def swapped(folder: Path) -> Path:
     """An export that calls moving still: the other bias and kernel sign."""
-    import hashlib
-    from dataclasses import replace
-
     export(folder)
     described = read(folder)
     model = onnx.load(folder / "model.onnx")
@@ -40,7 +39,7 @@ def swapped(folder: Path) -> Path:
 
 
 class Walker:
-    """One session that walks until it is told to stop; version 1 says MOVING, version 2 says STILL."""
+    """One session that walks until it is to stop; version 1 says MOVING, version 2 says STILL."""
 
     def __init__(self, running: Service) -> None:
         self.running = running
@@ -83,9 +82,11 @@ def test_a_promotion_and_a_rollback_drop_no_session(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         try:
-            for version, change in ((1, None), (2, lambda: versions.promote(second)), (1, versions.rollback)):
-                if change is not None:
-                    change()
+            for version, change in (1, "nothing"), (2, "promote"), (1, "rollback"):
+                if change == "promote":
+                    versions.promote(second)
+                elif change == "rollback":
+                    versions.rollback()
                 wait_until_served(running, version)
                 for walker in walkers:
                     _wait_for(walker, version)

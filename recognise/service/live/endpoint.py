@@ -39,8 +39,7 @@ class LiveStreams:
         self._log = RateLimitedLog(log, logging.ERROR)
 
     async def __call__(self, websocket: WebSocket) -> None:
-        """One session, from the handshake to its end. `Guarded` has looked at the handshake's headers."""
-        await websocket.accept()
+        """One session, from behind the handshake to its end. `Guarded` has looked at the handshake's headers."""
         with suppress(WebSocketDisconnect):
             try:
                 with self._place():

@@ -40,7 +40,7 @@ class Merging:
     def add(self, sensors: Mapping[str, Sequence[tuple[float, float, float, float]]]) -> tuple[Rows, Rows, list[Fault]]:
         """The readings that are whole now: total acceleration and rotation, each (n, 4), at the same times.
 
-        Rows that are older than readings which went before are dropped: a fault `late` says so.
+        Rows that are older than readings which went before are dropped, with a fault `late`.
         """
         self._has_total |= TOTAL in sensors
         unused = (ACCELEROMETER, GRAVITY) if self._has_total else ()

@@ -41,7 +41,7 @@ class _Phone:
         self._hearing = asyncio.ensure_future(self._hear())
 
     async def take(self, given: sensor_logger.Post) -> list[dict[str, Any]]:
-        """The events of this post. Raises RefusedError; the recording then begins anew."""
+        """The events of this post. Raises RefusedError; the recording then begins again."""
         arrived = self.heard
         acceleration, rotation, faults = self.merging.add(sensor_logger.by_sensor(given))
         self._rate.take(len(acceleration), arrived)

@@ -130,6 +130,6 @@ class Session:
 
 
 def _leave(task: "asyncio.Task[Windows]") -> None:
-    """Where a session has ended, nobody asks why there is no answer."""
+    """A session that has ended does not ask why there is no answer."""
     if not task.cancelled():
         task.exception()

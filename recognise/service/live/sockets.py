@@ -24,7 +24,7 @@ MOST_UNREAD_BYTES = 1 << 18
 
 
 def refusal(words: str) -> str:
-    """The event that tells a client why its session ends."""
+    """The event before the end of a session: why it ends."""
     return pydantic_core.to_json({"event": "refused", "error": words}).decode()
 
 
@@ -38,7 +38,7 @@ class Sockets:
 
     @property
     def full(self) -> bool:
-        """Whether there is no room, not even for one that is only to be told so."""
+        """Whether there is no room, not even for one that only gets the reason."""
         return len(self.open) >= self.limits.sessions + max(8, self.limits.sessions // 8)
 
     def __call__(self, **given: Any) -> "Socket":

@@ -86,11 +86,16 @@ async function start() {
   }
   part("start").hidden = true;
   say("Connecting…");
+  const sensors = part("sensors"); // beside the message: that one is of the connection
   let isHeard = false;
-  listen(reading => { isHeard = true; taken(reading); },
-    () => say("This device has no accelerometer and gyroscope that the browser may read.", "bad"));
-  setTimeout(() => { if (!isHeard) say("No motion arrives. Does this device have sensors, and may the browser read them?", "bad"); },
-    NO_READINGS_SECONDS * 1000);
+  listen(reading => {
+    if (!isHeard) sensors.textContent = "";
+    isHeard = true;
+    taken(reading);
+  }, () => { sensors.textContent = "This device has no accelerometer and gyroscope that the browser may read."; });
+  setTimeout(() => {
+    if (!isHeard) sensors.textContent = "No motion arrives. Does this device have sensors, and may the browser read them?";
+  }, NO_READINGS_SECONDS * 1000);
   stream.open();
   navigator.wakeLock?.request("screen").catch(() => {}); // a dark screen ends the readings
 }
