@@ -18,6 +18,7 @@ from recognise.service.limits import StreamLimits
 from recognise.service.live.endpoint import _Heard
 from recognise.service.live.rate import Rate
 from recognise.service.refusals import RefusedError
+from recognise.service.server import Place, bound
 from tests.recognise.exports import export
 from tests.recognise.readings import walk
 from tests.service.raw import read
@@ -112,6 +113,13 @@ def test_pings_that_nobody_reads_end_the_connection(running: Service) -> None:
 def _flood(connection: sockets.socket, content: bytes) -> None:
     while True:
         connection.sendall(content)
+
+
+def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> None:
+    with bound(Place("127.0.0.1", 0)) as listener, sockets.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY) == 1
 
 
 def test_silence_ends_a_session() -> None:
