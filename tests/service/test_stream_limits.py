@@ -65,7 +65,7 @@ def test_more_sessions_than_there_is_room_for_are_told_so(running: Service) -> N
 
 
 def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> None:
-    """Those that were told so and do not close count too, for a second."""
+    """Those that got the reason and do not close count too, for a second."""
     upgrade = UPGRADE.format(running.token).encode()
     with ExitStack() as stack:
         for _ in range(4 * LIMITS.sessions):
