@@ -18,6 +18,7 @@ from recognise.service.limits import StreamLimits
 from recognise.service.live.endpoint import _Heard
 from recognise.service.live.rate import Rate
 from recognise.service.refusals import RefusedError
+from recognise.service.server import Place, bound
 from tests.recognise.exports import export
 from tests.recognise.readings import walk
 from tests.service.raw import read
@@ -64,7 +65,7 @@ def test_more_sessions_than_there_is_room_for_are_told_so(running: Service) -> N
 
 
 def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> None:
-    """Those that were told so and do not close count too, for a second."""
+    """Those that got the reason and do not close count too, for a second."""
     upgrade = UPGRADE.format(running.token).encode()
     with ExitStack() as stack:
         for _ in range(4 * LIMITS.sessions):
@@ -112,6 +113,13 @@ def test_pings_that_nobody_reads_end_the_connection(running: Service) -> None:
 def _flood(connection: sockets.socket, content: bytes) -> None:
     while True:
         connection.sendall(content)
+
+
+def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> None:
+    with bound(Place("127.0.0.1", 0)) as listener, sockets.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY) == 1
 
 
 def test_silence_ends_a_session() -> None:
