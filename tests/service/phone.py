@@ -26,7 +26,9 @@ SENSORS = ("accelerometer", "linear-acceleration", "gyroscope")
 COUNT_SENT = """
 (() => {
   window.sent = { readings: 0, begun: null, labels: [] };
-  addEventListener("devicemotion", () => { sent.begun ??= performance.now(); });
+  addEventListener("devicemotion", event => {
+    if (event.rotationRate?.alpha != null) sent.begun ??= performance.now(); // Chromium sends one without values
+  });
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (text) {
     const message = JSON.parse(text);
