@@ -23,7 +23,7 @@ from recognise.service.answers import HEADER_LENGTH, answer, outputs_of
 from recognise.service.bodies import Budget, whole_body
 from recognise.service.guard import SENSOR_LOGGER, STREAM
 from recognise.service.limits import Limits
-from recognise.service.live.opening import Live
+from recognise.service.live.opening import LiveSessions
 from recognise.service.loading import labels_of, shape_of
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page import files
@@ -59,7 +59,7 @@ class Application:
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")
         """One thread: the objects of one large body at a time."""
         self._log = RateLimitedLog(log, logging.ERROR)
-        self._live = Live(serving, metrics, limits, token, self._budget)
+        self._live = LiveSessions(serving, metrics, limits, token, self._budget)
 
     def close(self) -> None:
         """End the sessions of phones, and the thread."""

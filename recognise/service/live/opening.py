@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recognise.service.live.phones import Phones
 
 
-class Live:
+class LiveSessions:
     """Both endpoints over one model."""
 
     def __init__(

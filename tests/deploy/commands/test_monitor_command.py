@@ -39,7 +39,7 @@ def test_files_for_a_prometheus_that_exists(fab: Fab, inventory: Path) -> None:
     folder = inventory.parent / "files"
     first = fab("deploy monitor --inventory mine.yaml --out files")
     assert first.code == 0, first.stderr
-    assert "10 files in files, 10 new or changed" in first.stdout
+    assert "11 files in files, 11 new or changed" in first.stdout
     assert (folder / "targets/pscluster-mine.json").exists()
     assert "0 new or changed" in fab("deploy monitor --inventory mine.yaml --out files").stdout
     assert not (inventory.parent / ".pscluster").exists()
