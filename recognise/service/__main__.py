@@ -70,7 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: Limits) -> int:
-    from recognise.service.server import Place, serve
+    try:
+        from recognise.service.server import Place, serve
+    except ModuleNotFoundError as problem:
+        raise UsageError(f"expected the package {problem.name}: pip install {problem.name}") from None
 
     token = None if given.no_token else state.token(folder)
     host = socket.gethostname()

@@ -1,6 +1,7 @@
 """A hundred thousand damaged requests: each gets a reason or its connection is closed, and memory stays flat."""
 
 import json
+import os
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from tests.service.malformed import INFER
 from tests.service.raw import exchange, post
 from tests.service.running import as_json, service
 
-REQUESTS = 100_000
+REQUESTS = int(os.environ.get("PSCLUSTER_DAMAGED_REQUESTS", "100000"))
 CLIENTS = 4
 SPARE_KB = 8 * 1024
 """Less than one large body."""

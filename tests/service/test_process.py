@@ -3,6 +3,7 @@
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,16 @@ def test_what_cannot_be_served_is_one_line(tmp_path: Path, words: tuple[str, ...
     refused = ended(tmp_path, *words)
     assert refused.returncode in (1, 2)
     assert refused.stderr == f"{line}\n"
+
+
+def test_a_package_that_it_lacks_is_one_line(tmp_path: Path) -> None:
+    words = command(state_of(tmp_path))[3:]
+    without = f"import sys; sys.modules['uvicorn'] = None; from recognise.service.__main__ import main; main({words!r})"
+    refused = subprocess.run(
+        [sys.executable, "-c", without], env=environment_for_any_folder(), capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    assert refused.stderr == "expected the package uvicorn: pip install uvicorn\n"
 
 
 def test_sigterm_ends_it_like_ctrl_c(tmp_path: Path) -> None:
