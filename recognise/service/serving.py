@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from cluster.control.door import RateLimitedLog
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, reason_of
 from cluster.exported.description import Description
 from recognise.service.batching import Batcher
 from recognise.service.drift import Drift
@@ -78,17 +78,19 @@ class Serving:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 number = await asyncio.to_thread(self._versions.current)
-            except ClusterError as problem:
+            except (ClusterError, OSError) as problem:
                 self._log.say(f"{problem}; version {self.current.number} stays")
                 continue
             if number is None or number in (self.current.number, self._refused):
                 continue
             try:
                 computer = await self._opened(number)
-            except ClusterError as problem:
+            except (ClusterError, OSError, MemoryError, RuntimeError) as problem:  # the watch outlives a bad version
                 self._refused = number
                 self.metrics.taken_over("refused")
-                log.error("version %d is refused: %s; version %d stays", number, problem, self.current.number)
+                log.error(
+                    "version %d is refused: %s; version %d stays", number, reason_of(problem), self.current.number
+                )
                 continue
             self._take(number, computer)
             self.metrics.taken_over("taken")
