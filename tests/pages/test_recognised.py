@@ -27,6 +27,7 @@ def test_the_day_is_drawn_and_told_at_every_width(tmp_path: Path, monkeypatch: p
                 day = seen.page.locator("#chart-day")
                 assert day.locator("canvas").is_visible()
                 day.locator("summary").click()
+                day.locator("thead").wait_for(state="visible")
                 assert day.locator("tbody tr").count() == len(result["band"])
                 assert day.locator("thead").inner_text().split()[:2] == ["label", "recognised"]
                 totals = seen.page.locator("section[aria-labelledby=totals-name]")
