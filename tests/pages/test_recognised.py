@@ -13,6 +13,7 @@ from tests.jobs.test_recognise_here import inventory, recorded, trained
 from tests.pages.browser import chromium, looking
 
 
+@pytest.mark.long  # as all that starts a browser: Playwright's Node needs libatomic, which a bare machine lacks
 def test_the_day_is_drawn_and_told_at_every_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "one_thread_an_operation", lambda: None)
     trained(tmp_path / "run")
