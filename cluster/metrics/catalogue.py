@@ -255,6 +255,9 @@ _SERVICE = (
     _service_gauge("service_model_version", help="Number of the version that is served"),
     _service_counter("service_takeovers_total", labels={"result": ("taken", "refused")},
                      help="Promotions and rollbacks that this service took over, or refused"),
+    _service_counter("service_shadow_windows_total", labels={"result": ("agreed", "differed", "failed", "left")},
+                     help="Windows of promoted versions in the shadow, by how they compare with the served version's "
+                          "answers; `left` were not computed"),
     _service_gauge("service_low_confidence_ratio", labels={"version": ()}, where=LATELY,
                    help="Share of the windows answered lately whose class got less than halfway from guessing to "
                         "certainty"),

@@ -20,7 +20,7 @@ from cluster.logs.lines import LogSettings, Speaker, begin
 from cluster.logs.terminal import say
 from recognise.service import state
 from recognise.service.addresses import reachable
-from recognise.service.limits import Limits
+from recognise.service.limits import Limits, ShadowLimits
 from recognise.service.memory import give_back_large_blocks
 from recognise.service.target import announced
 from recognise.service.versions import Versions
@@ -32,6 +32,7 @@ HOST = "127.0.0.1"
 PORT = 8470
 NAME = "har"
 MOST_THREADS = 64
+LONGEST_SHADOW_SECONDS = 3600
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 Number = TypeVar("Number", int, float)
@@ -50,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Limits(),
             threads=_within("--threads", given.threads, 1, MOST_THREADS),
             batch_seconds=_within("--batch-milliseconds", given.batch_milliseconds, 0, 1000) / 1000,
+            shadow=replace(
+                ShadowLimits(),
+                seconds=_within("--shadow-seconds", given.shadow_seconds, 0, LONGEST_SHADOW_SECONDS),
+                least_agreement=_within("--least-agreement", given.least_agreement, 0, 1),
+            ),
         )
         _within("--port", given.port, 0, 65_535)
         if given.no_token and given.listen not in _LOOPBACK:
@@ -140,6 +146,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--batch-milliseconds", type=float, default=1000 * Limits.batch_seconds, metavar="MS",
         help="how long a request waits for others",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shadow-seconds", type=float, default=ShadowLimits.seconds, metavar="S",
+        help="how long a promoted version is compared on live windows before it takes over; 0 is not at all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--least-agreement", type=float, default=ShadowLimits.least_agreement, metavar="SHARE",
+        help="of the compared windows, which must get the served version's label",
     )  # fmt: skip
     return parser
 

@@ -16,6 +16,9 @@ Windows = NDArray[np.float32]
 Compute = Callable[[Windows], Windows]
 """Logits (n, classes) of windows (n, samples, channels); runs in a thread of the pool."""
 
+Computed = Callable[[Windows, Windows], None]
+"""Gets windows (n, samples, channels) and their logits (n, classes)."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Waiting:
@@ -33,9 +36,9 @@ class Batcher:
     """
 
     def __init__(
-        self, compute: Compute, pool: Executor, limits: Limits, computed: Callable[[int], None] = lambda windows: None
+        self, compute: Compute, pool: Executor, limits: Limits, computed: Computed = lambda windows, logits: None
     ) -> None:
-        """`computed` gets the number of windows of each batch."""
+        """`computed` gets the windows of each batch and their logits."""
         self._compute, self._pool, self._limits, self._computed = compute, pool, limits, computed
         self._waiting: deque[_Waiting] = deque()
         self._running = 0
@@ -98,7 +101,7 @@ class Batcher:
                 if not one.answer.done():
                     one.answer.set_exception(problem)
         else:
-            self._computed(len(windows))
+            self._computed(windows, logits)
             start = 0
             for one in batch:
                 end = start + len(one.windows)

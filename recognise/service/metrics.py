@@ -25,6 +25,7 @@ class ServiceMetrics:
         self._batch = histogram("service_batch_windows", self.registry).labels(*at)
         self._version = gauge("service_model_version", self.registry).labels(*at)
         self._takeovers = counter("service_takeovers_total", self.registry)
+        self._shadow = counter("service_shadow_windows_total", self.registry)
         self._waiting = gauge("service_waiting_windows", self.registry).labels(*at)
         self._sessions = gauge("service_sessions", self.registry)
         self._session_windows = counter("service_session_windows_total", self.registry)
@@ -34,6 +35,7 @@ class ServiceMetrics:
         for made, short, label in (
             (self._requests, "service_requests_total", "code"),
             (self._takeovers, "service_takeovers_total", "result"),
+            (self._shadow, "service_shadow_windows_total", "result"),
             (self._sessions, "service_sessions", "kind"),
             (self._session_windows, "service_session_windows_total", "kind"),
             (self._session_faults, "service_session_faults_total", "kind"),
@@ -51,6 +53,10 @@ class ServiceMetrics:
     def batch(self, windows: int) -> None:
         """One batch was computed."""
         self._batch.observe(windows)
+
+    def shadowed(self, result: str, windows: int) -> None:
+        """So many windows of a version in the shadow came to this."""
+        self._shadow.labels(*IDENTITY.values, result).inc(windows)
 
     def version(self, number: int) -> None:
         """This version is served now."""

@@ -1,22 +1,28 @@
 """The versions that a running service answers with: it follows the pointer, and takes a new version over once warm.
 
+A promoted version is compared on live windows first (`shadow`). A rollback takes over at once.
+
 A request holds the version that it began with, so a take-over drops none. The version before stays open: a client that
 names it in its path still gets it.
 """
 
 import asyncio
 import logging
+import math
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from cluster.control.door import RateLimitedLog
 from cluster.errors import ClusterError, reason_of
 from cluster.exported.description import Description
-from recognise.service.batching import Batcher
+from recognise.service.batching import Batcher, Windows
 from recognise.service.drift import Drift
 from recognise.service.limits import Limits
 from recognise.service.loading import Computer
 from recognise.service.metrics import ServiceMetrics
+from recognise.service.shadow import Shadow
 from recognise.service.versions import Versions
 
 log = logging.getLogger(__name__)
@@ -43,6 +49,8 @@ class Serving:
         self._open: dict[int, Served] = {}
         self._current: Served | None = None
         self._refused: int | None = None
+        self._shadow: Shadow | None = None
+        self._answered_at = -math.inf
         self._log = RateLimitedLog(log)
         self._drift = Drift()
         metrics.drift(self._drift.figures)
@@ -86,15 +94,55 @@ class Serving:
             try:
                 computer = await self._opened(number)
             except (ClusterError, OSError, MemoryError, RuntimeError) as problem:  # the watch outlives a bad version
-                self._refused = number
-                self.metrics.taken_over("refused")
-                log.error(
-                    "version %d is refused: %s; version %d stays", number, reason_of(problem), self.current.number
-                )
+                self._refuse(number, reason_of(problem))
                 continue
+            if number > self.current.number and self._is_asked():
+                refusal = await self._shadowed(number, computer)
+                if refusal is None:  # another one is to be served by now
+                    continue
+                if refusal:
+                    self._refuse(number, refusal)
+                    continue
             self._take(number, computer)
             self.metrics.taken_over("taken")
             log.info("version %d is served now", number)
+
+    def _refuse(self, number: int, reason: str) -> None:
+        self._refused = number
+        self.metrics.taken_over("refused")
+        log.error("version %d is refused: %s; version %d stays", number, reason, self.current.number)
+
+    def _is_asked(self) -> bool:
+        """Whether there are live windows to compare a version on."""
+        return asyncio.get_running_loop().time() - self._answered_at < self.limits.shadow.seconds
+
+    async def _shadowed(self, number: int, computer: Computer) -> str | None:
+        """Why the version is not to take over; empty where it is, None where the pointer has moved meanwhile."""
+        end = asyncio.get_running_loop().time() + self.limits.shadow.seconds
+        shadow = self._shadow = Shadow(computer.logits, self.limits.shadow, self.metrics.shadowed)
+        log.info("version %d is in the shadow of version %d", number, self.current.number)
+        try:
+            while not await shadow.ended(LOOK_SECONDS) and asyncio.get_running_loop().time() < end:
+                with suppress(ClusterError, OSError):  # `follow` says what is wrong with it
+                    if await asyncio.to_thread(self._versions.current) != number:
+                        return None
+        finally:
+            self._shadow = None
+            shadow.close()
+        found = shadow.found
+        log.info(
+            "version %d in the shadow: of %d windows %d got the served label; %d were left out",
+            number, found.compared, found.agreed, found.left,
+        )  # fmt: skip
+        return shadow.refusal()
+
+    def _computed(self, number: int, windows: Windows, logits: Windows) -> None:
+        self.metrics.batch(len(windows))
+        if number != self.current.number:
+            return
+        self._answered_at = asyncio.get_running_loop().time()
+        if self._shadow is not None:
+            self._shadow.offer(windows, logits)
 
     async def _opened(self, number: int) -> Computer:
         limits = self.limits
@@ -102,7 +150,7 @@ class Serving:
 
     def _take(self, number: int, computer: Computer) -> None:
         compute = self._drift.watched(number, computer.description, computer.logits)
-        batcher = Batcher(compute, self._pool, self.limits, self.metrics.batch)
+        batcher = Batcher(compute, self._pool, self.limits, partial(self._computed, number))
         following = Served(number, computer.description, batcher)
         before = self._current
         self._open = {one.number: one for one in (before, following) if one is not None}
