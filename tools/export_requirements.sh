@@ -23,5 +23,8 @@ list() {
     fi
 }
 list deploy/release/requirements.txt "${1:-}"
+# Where a node has the role `service`.
+list deploy/release/requirements-service.txt "${1:-}" --extra recognise
+list deploy/release/requirements-gpu-service.txt "${1:-}" --extra gpu --extra recognise --no-emit-package tensorflow-cpu
 # tensorflow and tensorflow-cpu bring the same folder.
 list deploy/release/requirements-gpu.txt "${1:-}" --extra gpu --no-emit-package tensorflow-cpu

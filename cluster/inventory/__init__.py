@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cluster.inventory.consistency import Machine, this_machine
     from cluster.inventory.loading import load, located
     from cluster.inventory.problem import InventoryError, InventoryProblem
-    from cluster.inventory.schema import Inventory, Monitor, PiJob
+    from cluster.inventory.schema import Inventory, Monitor, PiJob, Service
     from cluster.inventory.task import ROLE_NAMES, Task
     from cluster.inventory.training import Constant, OneCycle, TrainJob
 
@@ -28,6 +28,7 @@ __all__ = [
     "Monitor",
     "OneCycle",
     "PiJob",
+    "Service",
     "Task",
     "TrainJob",
     "load",

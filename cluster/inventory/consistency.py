@@ -94,8 +94,12 @@ def _roles(parts: Parts, sources: Sources) -> Iterator[InventoryProblem]:
     for index, node in parts.nodes:
         entries = [entry.role for entry in node.roles]
         for position, entry in enumerate(entries):
-            if entry == "storage" and entry in entries[:position]:
-                yield sources.problem(("nodes", index, "roles", position), "the role storage twice", "keep one")
+            if entry in ("storage", "service") and entry in entries[:position]:
+                yield sources.problem(("nodes", index, "roles", position), f"the role {entry} twice", "keep one")
+    if parts.local:
+        for _, path in _holders(parts, "service"):
+            what = "the role service with `connection: local`"
+            yield sources.problem(path, what, "take it out: `fab serve` answers on this machine")
     if not parts.complete:
         return  # the missing role may be one of those that could not be read
     for role in ROLE_NAMES:
@@ -122,12 +126,20 @@ def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator
                 example = "page_port: 3003" if name == "page_port" else "port: 3001, metrics_port: 3002"
                 remedy = f"give it one of its own, e.g. `- {task.role}: {{{example}}}`"
                 yield sources.problem(written if sources.has(written) else role, what, remedy)
-    for node, path in _holders(parts, "monitor")[:1]:
-        holder = taken.get((int(path[1]), parts.monitor.port))
-        if holder is not None:
-            key: KeyPath = ("monitor", "port")
-            what = f"port {parts.monitor.port} on {node} is {holder} already, and would be the monitor's too"
-            yield sources.problem(key if sources.has(key) else path, what, "give it one of its own, e.g. 9091")
+    more: list[tuple[NodeRole, str, int, int]] = [
+        ("monitor", "port", parts.monitor.port, 9091),
+        ("service", "port", parts.service.port, 8471),
+        ("service", "metrics_port", parts.service.metrics_port, 9205),
+    ]
+    for role_name, name, port, example_port in more:
+        for node, path in _holders(parts, role_name)[: 1 if role_name == "monitor" else None]:
+            user = f"the {role_name}'s" if name == "port" else f"the {role_name}'s {name}"
+            holder = taken.setdefault((int(path[1]), port), user)
+            if holder != user:
+                key: KeyPath = (role_name, name)
+                what = f"port {port} on {node} is {holder} already, and would be {user} too"
+                remedy = f"give it one of its own, e.g. {example_port}"
+                yield sources.problem(key if sources.has(key) else path, what, remedy)
 
 
 def _storage(parts: Parts, sources: Sources) -> Iterator[InventoryProblem]:

@@ -8,8 +8,8 @@ from pydantic import Field, StringConstraints, model_validator
 from cluster.inventory.fields import Host, Name, Port, Section, SshPort, Text, User, invalid
 from cluster.inventory.task import ROLE_NAMES, Task
 
-NodeRole = Literal["storage", "ps", "worker", "coordinator", "monitor"]
-NODE_ROLES: tuple[NodeRole, ...] = ("storage", "ps", "worker", "coordinator", "monitor")
+NodeRole = Literal["storage", "ps", "worker", "coordinator", "monitor", "service"]
+NODE_ROLES: tuple[NodeRole, ...] = ("storage", "ps", "worker", "coordinator", "monitor", "service")
 
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:@-]{1,15}$")]
 """A network interface as Linux names it: at most 15 characters (IFNAMSIZ)."""
@@ -35,6 +35,9 @@ class RoleEntry(Section):
     ps: RolePorts | None = Field(None, description="a parameter server")
     worker: RolePorts | None = Field(None, description="computes gradients and samples")
     monitor: Section | None = Field(None, description="a Prometheus that watches the others; takes no ports here")
+    service: Section | None = Field(
+        None, description="a [trained model](service.md) that answers over HTTP; takes no ports here"
+    )
     coordinator: CoordinatorPorts | None = Field(None, description="runs the jobs; exactly one in a cluster")
 
     @model_validator(mode="before")

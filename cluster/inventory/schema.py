@@ -97,6 +97,26 @@ class Monitor(Section):
     )
 
 
+class Service(Section):
+    """The recognition service on the nodes with the role `service`."""
+
+    model: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")] = Field(
+        "har", description="name of the model, in its paths and among the versions"
+    )
+    port: Port = Field(8470, description="where clients connect")
+    metrics_port: Port = Field(9204, description="of `/metrics`, without a token, for nodes and `deployment.allow`")
+    allow: tuple[Network, ...] = Field(
+        (), max_length=64, description="addresses or networks whose clients may connect, beside the nodes"
+    )
+    tls: bool = Field(
+        True, description="HTTPS, with a certificate of an authority that each node makes; false is plain HTTP"
+    )
+    threads: int = Field(2, ge=1, le=64, description="batches that are computed at one time")
+    memory_megabytes: int = Field(
+        384, ge=192, le=65_536, description="the memory it may take, counted by `check` with that of the roles"
+    )
+
+
 JobName = Literal["pi", "train", "cv", "evaluate", "recognise"]
 
 
@@ -188,6 +208,7 @@ class Description(Section):
     ssh: SshSettings = SshSettings()
     deployment: Deployment = Deployment()
     monitor: Monitor = Monitor()
+    service: Service = Service()
     logging: Logs = Logs()
     runs: Text = Field(
         "runs", description="folder that gets one folder for each job run; relative to the working folder"
@@ -255,6 +276,11 @@ class Inventory(Description):
     def monitor_node(self) -> str | None:
         """Name of the node with the role `monitor`; None without one."""
         return next((node.name for node in self.nodes for entry in node.roles if entry.role == "monitor"), None)
+
+    @property
+    def service_nodes(self) -> tuple[str, ...]:
+        """Names of the nodes with the role `service`."""
+        return tuple(node.name for node in self.nodes if any(entry.role == "service" for entry in node.roles))
 
     def node(self, name: str) -> Node:
         """One machine by its name. Raises KeyError when the cluster has no such node."""

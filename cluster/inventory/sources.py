@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from cluster.inventory.fields import Section
 from cluster.inventory.nodes import Node, Page, Ports
 from cluster.inventory.problem import InventoryProblem, shown
-from cluster.inventory.schema import Monitor, Storage
+from cluster.inventory.schema import Monitor, Service, Storage
 from cluster.inventory.schema_keys import plain_path
 from cluster.inventory.yaml_document import KeyPath
 
@@ -105,6 +105,7 @@ class Parts:
     ports: Ports
     storage: Storage | None
     monitor: Monitor
+    service: Service
     interface: str | None
     local: bool
     allow_public: bool
@@ -121,6 +122,7 @@ def readable_parts(sources: Sources) -> Parts:
     ports, _ = _readable(Ports, top.get("ports"), ("ports",))
     storage = None if top.get("storage") is None else _readable(Storage, top["storage"], ("storage",))[0]
     monitor, _ = _readable(Monitor, top.get("monitor"), ("monitor",))
+    service, _ = _readable(Service, top.get("service"), ("service",))
     page, _ = _readable(Page, top.get("page", {}), ("page",))
     interface = top.get("interface")
     return Parts(
@@ -129,6 +131,7 @@ def readable_parts(sources: Sources) -> Parts:
         ports=ports or Ports(),
         storage=storage,
         monitor=monitor or Monitor(),
+        service=service or Service(),
         interface=interface if isinstance(interface, str) else None,
         local=top.get("connection", "local") == "local",
         allow_public=top.get("allow_public") is True,

@@ -36,22 +36,52 @@ def serve(flags: Flags) -> None:
     end_as_the_job_did(_in_foreground(module_command("recognise.service", *words, *export)))
 
 
-@takes("export run called")
+@takes("export run called inventory set_")
 def promote(flags: Flags) -> None:
     """Make a version of a run or an export and serve it from now on; a service that runs takes it over."""
-    _manage("promote", "--name", flags.called, *_export(flags))
+    export = _export(flags)
+    if flags.inventory is None:
+        _manage("promote", "--name", flags.called, *export)
+        return
+    if not export:
+        raise UsageError("promote: expected --model EXPORT or --run RUN")
+    _on_nodes(flags, "promote", "--model", "-", export=Path(export[-1]))
 
 
-@takes("called")
+@takes("called inventory set_")
 def rollback(flags: Flags) -> None:
     """Serve the version before the current one again."""
-    _manage("rollback", "--name", flags.called)
+    if flags.inventory is None:
+        _manage("rollback", "--name", flags.called)
+    else:
+        _on_nodes(flags, "rollback")
 
 
-@takes("called json_")
+@takes("called inventory set_ json_")
 def list_(flags: Flags) -> None:
     """Show the versions, each compared with its hash."""
-    _manage("list", "--name", flags.called, *(["--json"] if flags.json_ else []))
+    more = ["--json"] if flags.json_ else []
+    if flags.inventory is None:
+        _manage("list", "--name", flags.called, *more)
+    else:
+        _on_nodes(flags, "list", *more)
+
+
+@takes("called inventory set_")
+def token(flags: Flags) -> None:
+    """Print the token that clients send."""
+    if flags.inventory is None:
+        _manage("token", "--name", flags.called)
+    else:
+        _on_nodes(flags, "token")
+
+
+def _on_nodes(flags: Flags, action: str, *more: str, export: Path | None = None) -> None:
+    from deploy.commands.service_nodes import manage_on_nodes
+
+    if flags.called != Flags.called:
+        raise UsageError("--name: on nodes the inventory has it, `service.model`")
+    manage_on_nodes(flags, action, *more, export=export)
 
 
 def _manage(*words: str) -> None:
@@ -101,4 +131,4 @@ def _wait_or_kill(child: "subprocess.Popen[bytes]") -> None:
         child.wait()
 
 
-SERVICE_ACTIONS = (promote, rollback, list_)
+SERVICE_ACTIONS = (promote, rollback, list_, token)

@@ -99,9 +99,13 @@ class ReleaseChoice:
     """For nodes with a GPU; None where no training uses them."""
 
     @classmethod
-    def of_this_checkout(cls, *, cuda: bool = False) -> Self:
-        """The release that the files here make; with `cuda` nodes with a GPU get TensorFlow for it."""
-        return cls(build_code_wheel(), committed(), committed(cuda=True) if cuda else None)
+    def of_this_checkout(cls, *, cuda: bool = False, service: bool = False) -> Self:
+        """The release that the files here make.
+
+        With `cuda` nodes with a GPU get TensorFlow for it, with `service` all nodes what the recognition service needs.
+        """
+        on_gpu = committed(cuda=True, service=service) if cuda else None
+        return cls(build_code_wheel(), committed(service=service), on_gpu)
 
     def packages_for(self, facts: MachineFacts) -> str:
         """The list of packages of a node."""

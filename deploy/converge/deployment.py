@@ -24,7 +24,7 @@ from deploy.converge.survey import Survey, failure_of, survey
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
-PHASES = ("prepare", "storage", "mounts", "publish", "code", "firewall", "services", "monitor")
+PHASES = ("prepare", "storage", "mounts", "publish", "code", "firewall", "services", "monitor", "service")
 """Each ends on all nodes before the next begins: a mount needs its server, an installation its wheels."""
 PUSH_PHASES = ("prepare", "mounts", "publish", "code")
 STORAGE_PHASES = ("prepare", "storage", "mounts", "publish")

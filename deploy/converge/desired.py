@@ -40,6 +40,7 @@ from deploy.converge.publication import LocalData, Publication, Published, of_wh
 from deploy.converge.resources import (
     MONITOR_HINT,
     MONITOR_READ_MARK,
+    SERVICE_HINT,
     Absent,
     Exports,
     File,
@@ -179,12 +180,15 @@ class Machines(Desired):
         published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
             named += [units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT]
+        if node in self.inventory.service_nodes:
+            named.append(units.SERVICE_UNIT)
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, HOME, JOBS, CONFIGURATION),
                 *(DEPLOY_STATE, f"{DEPLOY_STATE}/folders", PLANNED),
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *((folders.export, *exported) if serves else ()),
+                units.SERVICE_DATA,
                 *((units.MONITOR_DATA, *dict(self._monitor_files()), MONITOR_READ_MARK) if watches else ()),
             ),
             units=(*named, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),
@@ -207,6 +211,7 @@ class Machines(Desired):
             "firewall": self._firewall,
             "services": self._services,
             "monitor": self._monitor,
+            "service": self._service,
         }
         of_subjects = [subject for subject in SUBJECTS if subject.phase == phase]
         more = (resource for one in of_subjects for resource in one.resources(self.inventory, node, facts))
@@ -307,7 +312,7 @@ class Machines(Desired):
             unit = units.job_unit(self.inventory, coordinates=self._coordinates(node))
             files[units.unit_path(units.JOB_UNIT)] = unit
         return (
-            *stale_units(facts, {*files, FIREWALL_UNIT_PATH, *self._monitor_unit(node)}),
+            *stale_units(facts, {*files, FIREWALL_UNIT_PATH, *self._monitor_unit(node), *self._service_unit(node)}),
             UnitFiles(tuple(files.items())),
             *(self._role(task, texts) for task in tasks),
             *([Running(f"{NODE_EXPORTER}.service")] if self.inventory.deployment.node_exporter else []),
@@ -334,6 +339,21 @@ class Machines(Desired):
 
     def _monitor_unit(self, node: str) -> tuple[str, ...]:
         return (units.unit_path(units.MONITOR_UNIT),) if node == self.inventory.monitor_node else ()
+
+    def _service(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
+        """Its unit goes with all units that are not wanted any more; its versions stay until `reset`."""
+        if node not in self.inventory.service_nodes:
+            return ()
+        path = units.unit_path(units.SERVICE_UNIT)
+        unit = units.service_unit(self.inventory, node, "memory" in facts.controllers)
+        return (
+            Folder(units.SERVICE_DATA, mode=0o700, owner=SERVICE_USER),
+            UnitFiles(((path, unit),)),
+            Running(units.SERVICE_UNIT, path, unit, self.release.code.key, hint=SERVICE_HINT),
+        )
+
+    def _service_unit(self, node: str) -> tuple[str, ...]:
+        return (units.unit_path(units.SERVICE_UNIT),) if node in self.inventory.service_nodes else ()
 
     def _role(self, task: "Task", texts: Mapping[str, str]) -> Running:
         name = units.unit_name(task)

@@ -9,7 +9,7 @@ from deploy.converge.memory_estimate import MEGABYTE
 from deploy.converge.survey import Survey
 from deploy.converge.systemd import role_states
 from deploy.render.storage import fstab_lines
-from deploy.render.units import MONITOR_UNIT
+from deploy.render.units import MONITOR_UNIT, SERVICE_UNIT
 
 if TYPE_CHECKING:
     from deploy.converge.desired import Machines
@@ -72,6 +72,16 @@ def _row(wish: "Machines", survey: Survey[MachineFacts], name: str, roles: tuple
         running.append(f"monitor {state}")
         ports.append(f"{port}{'' if port in facts.listening else '!'}")
         trouble += [] if state == "ready" else [f"monitor {state}: `journalctl -u {MONITOR_UNIT}` there says more"]
+    if name in wish.inventory.service_nodes:
+        serving, port = facts.unit(SERVICE_UNIT), wish.inventory.service.port
+        state = "not there" if serving is None else "ready" if serving.running else serving.sub
+        if state == "ready" and port not in facts.listening:
+            state = "waiting"
+            trouble.append("service waiting for its first version: `fab service promote --run RUN --inventory FILE`")
+        running.append(f"service {state}")
+        ports.append(f"{port}{'' if port in facts.listening else '!'}")
+        if state not in ("ready", "waiting"):
+            trouble.append(f"service {state}: `journalctl -u {SERVICE_UNIT}` there says more")
     points = [line.split() for line in fstab_lines(wish.inventory, name, wish.folders)]
     mounted = [words[1] for words in points if words[1] in facts.mounts]
     trouble += [f"{words[1]} is not mounted" for words in points if words[1] not in facts.mounts]

@@ -14,7 +14,7 @@ from deploy.converge.subject import Found, NodeWish
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import PUBLISHED_SECONDS
 from deploy.release.requirements import PYTHONS
-from deploy.render.units import MONITOR_PACKAGE_UNIT, MONITOR_UNIT, unit_name, unit_path
+from deploy.render.units import MONITOR_PACKAGE_UNIT, MONITOR_UNIT, SERVICE_UNIT, unit_name, unit_path
 
 if TYPE_CHECKING:
     from cluster.inventory import Task
@@ -40,6 +40,7 @@ def examine(wish: NodeWish, facts: MachineFacts) -> tuple[Finding, ...]:
         *(finding for subject in SUBJECTS for finding in subject.check(wish, facts)),
         *_ports(wish.tasks, facts),
         *_monitor(wish, facts),
+        *_service(wish, facts),
         *_board(facts),
     ]
     if not any(level == "problem" for level, _, _ in found):
@@ -109,6 +110,7 @@ def _shared(wish: NodeWish, facts: MachineFacts) -> Found:
 def _memory(wish: NodeWish, facts: MachineFacts) -> Found:
     taken: list[tuple[str, int]] = [(task.role, wish.memory.of(task.role)) for task in wish.tasks]
     taken += [] if wish.monitor is None else [("monitor", wish.monitor.memory_megabytes * MEGABYTE)]
+    taken += [] if wish.service is None else [("service", wish.service.memory_megabytes * MEGABYTE)]
     needed = sum(size_bytes for _, size_bytes in taken)
     roles = " + ".join(f"{role} {size_bytes // MEGABYTE}" for role, size_bytes in taken)
     line = f"{roles} = {needed // MEGABYTE} MB of {facts.memory_bytes // MEGABYTE} MB"
@@ -163,6 +165,16 @@ def _monitor(wish: NodeWish, facts: MachineFacts) -> Found:
     elif (ours is None or not ours.running) and wish.monitor.port in facts.listening:
         line = f"port {wish.monitor.port} of the monitor is taken by {facts.listening[wish.monitor.port]}"
         yield "problem", "port", f"{line}: stop it, or choose another as `monitor.port`"
+
+
+def _service(wish: NodeWish, facts: MachineFacts) -> Found:
+    ours = facts.unit(SERVICE_UNIT)
+    if wish.service is None or (ours is not None and ours.running):
+        return
+    for port, name in ((wish.service.port, "port"), (wish.service.metrics_port, "metrics_port")):
+        if port in facts.listening:
+            line = f"port {port} of the service is taken by {facts.listening[port]}"
+            yield "problem", "port", f"{line}: stop it, or choose another as `service.{name}`"
 
 
 def _ports_of_our_units(facts: MachineFacts) -> set[int]:

@@ -16,6 +16,7 @@ RELOAD = Shell("reload systemd", "systemctl daemon-reload")
 MONITOR_READ_MARK = f"{units.MONITOR_FOLDER}/read"
 """The SHA-256 of the texts that a running Prometheus has read."""
 MONITOR_HINT = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
+SERVICE_HINT = f"`journalctl -u {units.SERVICE_UNIT}` there says more"
 
 
 def written(

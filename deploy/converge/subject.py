@@ -9,7 +9,7 @@ from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import RoleMemory
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Monitor, Task
+    from cluster.inventory import Inventory, Monitor, Service, Task
 
 Found = Iterator[tuple[Literal["ok", "warning", "problem"], str, str]]
 """Level, topic and line of each finding."""
@@ -35,6 +35,11 @@ class NodeWish:
     def monitor(self) -> "Monitor | None":
         """The monitor's settings where the node has this role."""
         return self.inventory.monitor if self.inventory.monitor_node == self.name else None
+
+    @property
+    def service(self) -> "Service | None":
+        """The service's settings where the node has this role."""
+        return self.inventory.service if self.name in self.inventory.service_nodes else None
 
 
 @dataclass(frozen=True)

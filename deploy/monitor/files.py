@@ -57,17 +57,38 @@ def targets(inventory: "Inventory") -> str:
     return json.dumps(entries, indent=2) + "\n"
 
 
+def service_targets(inventory: "Inventory") -> str:
+    """The metrics ports of the recognition services on nodes."""
+    service = inventory.service
+    entries = [
+        {
+            "targets": [f"{inventory.hosts[node]}:{service.metrics_port}"],
+            "labels": {"cluster": inventory.cluster, "node": node, "process": f"service:{service.model}"},
+        }
+        for node in inventory.service_nodes
+    ]
+    return json.dumps(entries, indent=2) + "\n"
+
+
 def prometheus_files(inventory: "Inventory", service_state: str | None = None) -> Mapping[str, str]:
     """The files of Prometheus. All clusters have the same rules; each cluster has its own file of targets.
 
     With `service_state`, relative to these files, it also watches the services of this folder, by their token.
     """
     seconds = inventory.monitor.scrape_seconds
+    nodes = f"services/pscluster-{inventory.cluster}.json"
     return {
         f"targets/pscluster-{inventory.cluster}.json": targets(inventory),
+        **({nodes: service_targets(inventory)} if inventory.service_nodes else {}),
         RECORDING_RULES: _rules(RECORDING_RULES, seconds),
         ALERT_RULES: _rules(ALERT_RULES, seconds),
-        CONFIGURATION: _filled(CONFIGURATION, seconds=seconds, service=service_state, cluster=inventory.cluster),
+        CONFIGURATION: _filled(
+            CONFIGURATION,
+            seconds=seconds,
+            service=service_state,
+            cluster=inventory.cluster,
+            on_nodes=bool(inventory.service_nodes),
+        ),
     }
 
 

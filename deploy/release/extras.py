@@ -68,9 +68,9 @@ class Base:
     """Whether it is the one that runs now."""
 
     @classmethod
-    def of_nodes(cls, target: Target, *, cuda: bool = False) -> "Base":
-        """That of this checkout's release on nodes of one kind; with `cuda` on those with a GPU."""
-        packages = committed(cuda=cuda)
+    def of_nodes(cls, target: Target, *, cuda: bool = False, service: bool = False) -> "Base":
+        """That of this checkout's release on nodes of one kind; see `committed`."""
+        packages = committed(cuda=cuda, service=service)
         key = environment_key(packages, target.python, target.machine)
         versions = {pin.name: pin.version for pin in pins(packages, target) if pin.name != INSTALLER}
         return cls(key, versions, f"{ENVIRONMENTS}/{key}/lib/python{target.short_python}/site-packages", target)

@@ -69,7 +69,13 @@ class Target:
 
 FILE = Path(__file__).with_name("requirements.txt")
 """`make requirements` writes it from uv.lock; `make check` compares the two."""
-CUDA_FILE = FILE.with_name("requirements-gpu.txt")
+FILES = {
+    (False, False): FILE,
+    (True, False): FILE.with_name("requirements-gpu.txt"),
+    (False, True): FILE.with_name("requirements-service.txt"),
+    (True, True): FILE.with_name("requirements-gpu-service.txt"),
+}
+"""By whether nodes have a GPU that is used, and whether the cluster has a recognition service."""
 INSTALLER = "uv"
 """A line of the list, but not part of an environment: it installs the other packages on the node."""
 
@@ -87,9 +93,13 @@ class Pin:
         return " ".join([f"{self.name}=={self.version}", *(f"--hash=sha256:{each}" for each in sorted(self.hashes))])
 
 
-def committed(*, cuda: bool = False) -> str:
-    """The text of the committed list; with `cuda` that of nodes with a GPU, which differs on x86_64 alone."""
-    return (CUDA_FILE if cuda else FILE).read_text(encoding="utf-8")
+def committed(*, cuda: bool = False, service: bool = False) -> str:
+    """The text of the committed list.
+
+    With `cuda` that of nodes with a GPU, which differs on x86_64 alone; with `service` that of all nodes of a cluster
+    with a recognition service.
+    """
+    return FILES[cuda, service].read_text(encoding="utf-8")
 
 
 def pins(requirements: str, target: Target) -> tuple[Pin, ...]:

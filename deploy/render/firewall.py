@@ -30,6 +30,8 @@ def ruleset(inventory: "Inventory") -> str:
 
     The ports of programs (`ports.programs`) count as TensorFlow's: a program of a person starts servers there.
 
+    The service's port answers nodes and `service.allow`.
+
     The ports of the monitor and of a live page that other nodes may read count as metrics. Metrics and NFS are closed
     by address alone. All other ports stay as they are. The table's comment holds a hash of the rules, which identifies
     the loaded table.
@@ -45,6 +47,8 @@ def ruleset(inventory: "Inventory") -> str:
         graphs=graphs,
         closed=closed,
         metrics=metrics,
+        service_port=inventory.service.port if inventory.service_nodes else None,
+        clients=inventory.service.allow,
     ).rstrip("\n")
     return (
         f"# Written by pscluster from the inventory of cluster {inventory.cluster}.\n"
@@ -59,7 +63,8 @@ def ruleset(inventory: "Inventory") -> str:
 
 def closed_ports(inventory: "Inventory") -> frozenset[int]:
     """The ports of the table, the same on every node: only nodes and readers reach them."""
-    return frozenset(graph_ports(inventory) | {NFS_PORT} | metrics_ports(inventory))
+    service = {inventory.service.port} if inventory.service_nodes else set()
+    return frozenset(graph_ports(inventory) | {NFS_PORT} | metrics_ports(inventory) | service)
 
 
 def graph_ports(inventory: "Inventory") -> set[int]:
@@ -72,7 +77,8 @@ def metrics_ports(inventory: "Inventory") -> set[int]:
     tasks = inventory.tasks()
     pages = {task.page_port for task in tasks if task.page_port and inventory.page.listen == "cluster"}
     monitor = {inventory.monitor.port} if inventory.monitor_node is not None else set()
-    return {task.metrics_port for task in tasks} | pages | monitor | {NODE_EXPORTER_PORT}
+    service = {inventory.service.metrics_port} if inventory.service_nodes else set()
+    return {task.metrics_port for task in tasks} | pages | monitor | service | {NODE_EXPORTER_PORT}
 
 
 def fingerprint(text: str) -> str:

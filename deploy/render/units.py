@@ -29,6 +29,10 @@ MONITOR_UNIT = "pscluster-monitor.service"
 """Debian's Prometheus on the monitor's node, from our folder."""
 MONITOR_FOLDER = f"{CONFIGURATION}/monitor"
 MONITOR_DATA = f"{STATE}/monitor"
+SERVICE_UNIT = "pscluster-service.service"
+"""The recognition service of a node with this role."""
+SERVICE_DATA = f"{STATE}/service"
+"""Its token, its versions and its certificates: the account's."""
 MONITOR_START_SECONDS = 300
 """A Pi 3 first replays a write-ahead log of some hours."""
 
@@ -106,6 +110,27 @@ def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
         data=MONITOR_DATA,
         folder=MONITOR_FOLDER,
         start_seconds=MONITOR_START_SECONDS,
+        memory_controller=memory_controller,
+        device_files="",
+    )
+
+
+def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> str:
+    """The service's unit on one node. It runs before the first promotion too, and opens its port after that."""
+    service = inventory.service
+    words = (
+        f"{CURRENT}/environment/bin/python -m recognise.service --state {SERVICE_DATA} --name {service.model} "
+        f"--listen {inventory.hosts[node]} --port {service.port} --metrics-port {service.metrics_port} "
+        f"--threads {service.threads} --wait"
+    )
+    if service.tls:
+        words += " --tls"
+    return _filled(
+        "service.service.j2",
+        inventory,
+        service=service,
+        words=words,
+        data=SERVICE_DATA,
         memory_controller=memory_controller,
         device_files="",
     )

@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ),
         )
         _within("--port", given.port, 0, 65_535)
+        _within("--metrics-port", given.metrics_port or 0, 0, 65_535)
         if given.no_token and given.listen not in _LOOPBACK:
             raise UsageError(f"--no-token: expected it with {HOST} alone, got --listen {given.listen}")
         _refuse_half_a_pair(given)
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError(f"--listen: expected an address of this machine, got {given.listen!r:.80}")
         folder = Path(given.state)
         versions = Versions(state.versions_of(folder, given.name))
+        state.made(folder)
         if given.model:
             versions.promote(Path(given.model))
         return _serve(given, folder, versions, limits)
@@ -87,7 +89,16 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     tls = _tls(given, folder, names)
     own = tls is not None and not given.certificate
     authority = folder / "authority.crt" if own else None
-    place = Place(given.listen.replace("localhost", HOST), given.port, names, token, tls, authority)
+    place = Place(
+        given.listen.replace("localhost", HOST),
+        given.port,
+        names,
+        token,
+        tls,
+        authority,
+        given.metrics_port,
+        given.wait,
+    )
     scheme = "http" if tls is None else "https"
     where = "no token is asked" if token is None else f"token: {os.path.relpath(folder / 'token')}"
 
@@ -137,6 +148,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="EXPORT", help="promote this export first")
     parser.add_argument("--listen", default=HOST, metavar="ADDRESS", help=f"where clients connect; {HOST}")
     parser.add_argument("--port", type=int, default=PORT, help=f"0 is any free one; {PORT}")
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="PORT",
+        help="/metrics over plain HTTP and without a token, for a Prometheus; a firewall decides who reaches it",
+    )  # fmt: skip
+    parser.add_argument("--wait", action="store_true", help="wait for the first promotion where there is none yet")
     parser.add_argument("--no-token", action="store_true", help="answer everybody who reaches the port")
     parser.add_argument("--link", action="store_true", help="print the address of the page, with the token")
     parser.add_argument("--tls", action="store_true", help="HTTPS, with a certificate that the service makes itself")

@@ -48,7 +48,7 @@ class Batcher:
     @property
     def waiting_windows(self) -> int:
         """Windows that no thread computes yet."""
-        return sum(len(one.windows) for one in self._waiting)
+        return sum(len(one.windows) for one in tuple(self._waiting))  # the thread of /metrics reads it too
 
     async def logits(self, windows: Windows) -> Windows:
         """The logits of `windows`. Raises RefusedError when too many windows wait already."""

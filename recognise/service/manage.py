@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
 from recognise.service import state
 from recognise.service.__main__ import NAME
+from recognise.service.received import received
 from recognise.service.versions import Version, Versions
 
 _SHORT = 12
@@ -19,26 +21,38 @@ ROW = "{:>7}  {:<7}  {:<12}  {:>12}  {}"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Change or show the versions of one model; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m recognise.service.manage", description="Versions of a model.")
-    parser.add_argument("action", choices=("promote", "rollback", "list"))
+    parser.add_argument("action", choices=("promote", "rollback", "list", "token"))
     parser.add_argument("--state", default=str(state.FOLDER), metavar="FOLDER", help="of the token and the versions")
     parser.add_argument("--name", default=NAME, help=f"of the model; {NAME}")
-    parser.add_argument("--model", metavar="EXPORT", help="promote: the folder of the export")
+    parser.add_argument("--model", metavar="EXPORT", help="promote: the folder of the export; - is a tar on stdin")
     parser.add_argument("--json", action="store_true", help="list: one JSON object")
     given = parser.parse_args(arguments)
     try:
-        versions = Versions(state.versions_of(Path(given.state), given.name))
+        folder = Path(given.state)
+        versions = Versions(state.versions_of(folder, given.name))
         if given.action == "list":
             _list(versions.listed(), as_json=given.json)
             return ExitCode.DONE
         if given.action == "promote" and not given.model:
             raise UsageError("promote: expected --model EXPORT or --run RUN")
-        version = versions.promote(Path(given.model)) if given.action == "promote" else versions.rollback()
+        state.made(folder)
+        if given.action == "token":
+            say(state.token(folder))
+            return ExitCode.DONE
+        version = _promoted(versions, given.model) if given.action == "promote" else versions.rollback()
         run = "" if version.description is None else f" (run {version.description.run.folder})"
         say(f"{given.name}: version {version.number}{run} is to be served; a service that runs takes it over")
         return ExitCode.DONE
     except ClusterError as problem:
         say(str(problem), error=True)
         return problem.exit_code
+
+
+def _promoted(versions: Versions, model: str) -> Version:
+    if model != "-":
+        return versions.promote(Path(model))
+    with tempfile.TemporaryDirectory(prefix="promoted-") as folder:
+        return versions.promote(received(sys.stdin.buffer, Path(folder)))
 
 
 def _list(found: Sequence[Version], *, as_json: bool) -> None:

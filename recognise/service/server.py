@@ -4,8 +4,9 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +15,8 @@ import h11
 import uvicorn
 
 from cluster.control.door import Door, listening
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, reason_of
+from cluster.metrics import exporter
 from cluster.pages.entrance import Connection, Entrance, Patience
 from recognise.service.application import Application
 from recognise.service.guard import STREAM, Guarded
@@ -22,7 +24,7 @@ from recognise.service.limits import Limits
 from recognise.service.live.sockets import Sockets
 from recognise.service.memory import keep_what_there_is
 from recognise.service.metrics import ServiceMetrics
-from recognise.service.serving import Serving
+from recognise.service.serving import LOOK_SECONDS, Serving
 from recognise.service.versions import Versions
 
 if TYPE_CHECKING:  # plain HTTP needs no cryptography
@@ -82,6 +84,10 @@ class Place:
     """None is plain HTTP."""
     authority: Path | None = None
     """The certificate that phones may install."""
+    metrics_port: int | None = None
+    """Of `/metrics` over plain HTTP without a token; None is none."""
+    waits: bool = False
+    """Whether it waits for the first promotion, with its port closed, rather than end without one."""
 
 
 def bound(place: Place) -> socket.socket:
@@ -108,10 +114,17 @@ async def serve(
 
     Raises ClusterError when the port or the model cannot be opened.
     """
+    versions = Versions(folder)
+    if place.waits:
+        await _first(versions)
     listener = bound(place)
     metrics = ServiceMetrics()
-    with listener, ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool:
-        serving = Serving(name, Versions(folder), pool, limits, metrics)
+    with (
+        listener,
+        _exporter(place, metrics),
+        ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool,
+    ):
+        serving = Serving(name, versions, pool, limits, metrics)
         await serving.begin()
         application = Application(serving, metrics, limits, place.token, place.authority)
         guarded = Guarded(application.starlette(), place.names, place.token, metrics)
@@ -135,6 +148,32 @@ async def serve(
             application.close()
             await asyncio.gather(*following, return_exceptions=True)
             await asyncio.sleep(0)
+
+
+async def _first(versions: Versions) -> None:
+    """Return once a version was promoted. Raises ClusterError for a pointer that cannot be read."""
+    if await asyncio.to_thread(versions.current) is None:
+        log.info("no version was promoted yet: waiting for the first one")
+    while await asyncio.to_thread(versions.current) is None:
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def _exporter(place: Place, metrics: ServiceMetrics) -> Iterator[None]:
+    if place.metrics_port is None:
+        yield
+        return
+    try:
+        found = exporter.serve(metrics.registry, place.host, place.metrics_port, lambda: True)
+    except OSError as problem:
+        raise ClusterError(
+            f"port {place.metrics_port} of {place.host} cannot be opened ({reason_of(problem)}): end what listens "
+            "there, or choose another with --metrics-port"
+        ) from None
+    try:
+        yield
+    finally:
+        found.close()
 
 
 def _configuration(application: Guarded, limits: Limits, sockets: Sockets) -> uvicorn.Config:

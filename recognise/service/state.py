@@ -23,7 +23,7 @@ def made(folder: Path) -> Path:
             raise ClusterError(f"{folder}: expected a folder of this account: work in another folder")
         folder.chmod(0o700)
         ignore = folder.parent / ".gitignore"
-        if not ignore.exists():
+        if folder.parent.name == STATE and not ignore.exists():
             ignore.write_text("# made by pscluster: state of running clusters\n*\n")
     except OSError as problem:
         raise ClusterError(f"{folder}: cannot be made ({reason_of(problem)}): work in another folder") from None
@@ -41,7 +41,7 @@ def token(folder: Path) -> str:
 
 
 def versions_of(folder: Path, name: str) -> Path:
-    """Where the versions of the model `name` are. Raises UsageError for what is no name."""
+    """Where the versions of the model `name` are; it makes nothing. Raises UsageError for what is no name."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"--name: expected letters, digits, `-`, `_` and `.`, at most 63, got {name!r:.80}")
-    return made(folder) / _MODELS / name
+    return folder / _MODELS / name
