@@ -119,9 +119,7 @@ def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
         )
     cluster = over_ssh(inventory, overrides, Systemd(inventory))
     cuda = inventory.jobs.train.device.kind == "gpu"
-    serves = bool(inventory.service_nodes)
-    release = cache(lambda: ReleaseChoice.of_this_checkout(cuda=cuda, service=serves))  # it takes a second
-    machines = cache(lambda: Machines(inventory, release()))
+    machines = cache(lambda: Machines(inventory, ReleaseChoice.of_this_checkout(cuda=cuda)))  # it takes a second
     data = PublishedData(inventory)
     view, jobs = ViewOfMachines(cluster, machines), SubmittedJobs(cluster, data.bring, NodeExtras(inventory).bring)
     return OpenCluster(cluster, jobs, data, view, machines, monitor_on_its_node, has_machines=True)

@@ -1,7 +1,7 @@
 """Environment, release and the current one as a node has to have them, and the pruning of old ones."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 from cluster.errors import ClusterError
@@ -98,24 +98,25 @@ class ReleaseChoice:
     cuda_requirements: str | None = None
     """For nodes with a GPU; None where no training uses them."""
 
+    serving: Mapping[bool, str] = field(default_factory=dict)
+    """For nodes with the recognition service, by whether they get TensorFlow for a GPU."""
+
     @classmethod
-    def of_this_checkout(cls, *, cuda: bool = False, service: bool = False) -> Self:
-        """The release that the files here make.
+    def of_this_checkout(cls, *, cuda: bool = False) -> Self:
+        """The release that the files here make; with `cuda` nodes with a GPU get TensorFlow for it."""
+        serving = {each: committed(cuda=each, service=True) for each in (False, True)}
+        return cls(build_code_wheel(), committed(), committed(cuda=True) if cuda else None, serving)
 
-        With `cuda` nodes with a GPU get TensorFlow for it, with `service` all nodes what the recognition service needs.
-        """
-        on_gpu = committed(cuda=True, service=service) if cuda else None
-        return cls(build_code_wheel(), committed(service=service), on_gpu)
+    def packages_for(self, facts: MachineFacts, *, serves: bool = False) -> str:
+        """The list of packages of a node; `serves` says whether it has the role `service`."""
+        cuda = self.cuda_requirements if self.cuda_requirements and has_gpu(facts) else None
+        return self.serving[cuda is not None] if serves else cuda or self.requirements
 
-    def packages_for(self, facts: MachineFacts) -> str:
-        """The list of packages of a node."""
-        return self.cuda_requirements if self.cuda_requirements and has_gpu(facts) else self.requirements
-
-    def environment_for(self, facts: MachineFacts) -> str | None:
+    def environment_for(self, facts: MachineFacts, *, serves: bool = False) -> str | None:
         """The environment of a node; None for one that has no Python we have wheels for."""
         if facts.python_version is None:
             return None
-        return environment_key(self.packages_for(facts), facts.python_version, facts.machine)
+        return environment_key(self.packages_for(facts, serves=serves), facts.python_version, facts.machine)
 
 
 _LIST_SECONDS = 60.0

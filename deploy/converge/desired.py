@@ -116,7 +116,7 @@ class Machines(Desired):
         needed: set[str] = set()
         # The publisher last: it has to take what the fit nodes will install.
         for name, facts in sorted(seen.facts.items(), key=lambda one: one[0] == self.publisher):
-            environment = self.release.environment_for(facts)
+            environment = self._environment(name, facts)
             lacks = set() if environment is None or environment in facts.environments else {environment}
             publishes_bytes = 0
             if name == self.publisher:
@@ -141,9 +141,9 @@ class Machines(Desired):
         wheelhouses: dict[str, Wheelhouse] = {}
         if fit and {"publish", "code"} & {*order.phases}:
             missing = {
-                (facts.python_version or "", facts.machine, self.release.packages_for(facts))
-                for facts in fit.values()
-                if self.release.environment_for(facts) not in facts.environments
+                (facts.python_version or "", facts.machine, self.release.packages_for(facts, serves=self._serves(name)))
+                for name, facts in fit.items()
+                if self._environment(name, facts) not in facts.environments
             }
             for python, machine, packages in sorted(missing):
                 update(f"packages for Python {python} on {machine}: downloading what the cache lacks")
@@ -162,7 +162,8 @@ class Machines(Desired):
         if {*names} != {node.name for node in self.inventory.nodes}:  # the others' needs are unknown
             return problems
         needed = {key for facts in seen.facts.values() for key in facts.environments}
-        needed |= {key for facts in seen.facts.values() if (key := self.release.environment_for(facts)) is not None}
+        named = {self._environment(name, facts) for name, facts in seen.facts.items()}
+        needed |= {key for key in named if key is not None}
         try:
             prune_wheels(fleet.nodes[self.publisher], self.folders, needed)
         except ClusterError as error:
@@ -180,7 +181,7 @@ class Machines(Desired):
         published = tuple(f"{folders.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
         if watches:
             named += [units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT]
-        if node in self.inventory.service_nodes:
+        if self._serves(node):
             named.append(units.SERVICE_UNIT)
         return Questions(
             files=(
@@ -274,7 +275,7 @@ class Machines(Desired):
         return tuple(Published(publication, self.folders) for publication in self.publications)
 
     def _code(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
-        environment = self.release.environment_for(facts)
+        environment = self._environment(node, facts)
         if environment is None:
             return ()
         data = [publication for publication in self.publications if publication.kind == "prepared"]
@@ -342,7 +343,7 @@ class Machines(Desired):
 
     def _service(self, node: str, facts: MachineFacts) -> Sequence[Resource]:
         """Its unit goes with all units that are not wanted any more; its versions stay until `reset`."""
-        if node not in self.inventory.service_nodes:
+        if not self._serves(node):
             return ()
         path = units.unit_path(units.SERVICE_UNIT)
         unit = units.service_unit(self.inventory, node, "memory" in facts.controllers)
@@ -353,13 +354,19 @@ class Machines(Desired):
         )
 
     def _service_unit(self, node: str) -> tuple[str, ...]:
-        return (units.unit_path(units.SERVICE_UNIT),) if node in self.inventory.service_nodes else ()
+        return (units.unit_path(units.SERVICE_UNIT),) if self._serves(node) else ()
 
     def _role(self, task: "Task", texts: Mapping[str, str]) -> Running:
         name = units.unit_name(task)
         path = units.unit_path(name)
         hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
         return Running(name, path, texts[path], self.release.code.key, hint=hint)
+
+    def _serves(self, node: str) -> bool:
+        return node in self.inventory.service_nodes
+
+    def _environment(self, node: str, facts: MachineFacts) -> str | None:
+        return self.release.environment_for(facts, serves=self._serves(node))
 
     def _runs_jobs(self, node: str) -> bool:
         """Whether jobs run there: those of the coordinator, or the part of a person's program beside a worker."""

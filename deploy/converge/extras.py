@@ -65,7 +65,7 @@ class NodeExtras:
         target = Target(words[0], words[1])
         if target.short_python not in PYTHONS or target.machine not in MACHINES:
             raise ClusterError(f"{node.name}: there are no wheels for Python {words[0]} on {words[1]!r:.40}; {again}")
-        serves = bool(self.inventory.service_nodes)
+        serves = node.name in self.inventory.service_nodes
         base = Base.of_nodes(target, service=serves)
         if base.key != words[2] and (with_gpu := Base.of_nodes(target, cuda=True, service=serves)).key == words[2]:
             return with_gpu

@@ -75,7 +75,7 @@ FILES = {
     (False, True): FILE.with_name("requirements-service.txt"),
     (True, True): FILE.with_name("requirements-gpu-service.txt"),
 }
-"""By whether nodes have a GPU that is used, and whether the cluster has a recognition service."""
+"""By whether a node has a GPU that is used, and whether it has the recognition service."""
 INSTALLER = "uv"
 """A line of the list, but not part of an environment: it installs the other packages on the node."""
 
@@ -96,8 +96,8 @@ class Pin:
 def committed(*, cuda: bool = False, service: bool = False) -> str:
     """The text of the committed list.
 
-    With `cuda` that of nodes with a GPU, which differs on x86_64 alone; with `service` that of all nodes of a cluster
-    with a recognition service.
+    With `cuda` that of nodes with a GPU, which differs on x86_64 alone; with `service` that of nodes with the
+    recognition service.
     """
     return FILES[cuda, service].read_text(encoding="utf-8")
 

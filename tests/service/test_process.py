@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from deploy.common.project import environment_for_any_folder
 from recognise.service.limits import MEBIBYTE
+from recognise.service.versions import Versions
 from tests.deploy.playing import eventually
 from tests.service.exports import export, windows
 from tests.service.raw import exchange, post
@@ -115,6 +117,44 @@ def test_a_package_that_it_lacks_is_one_line(tmp_path: Path) -> None:
         timeout=60,
     )  # fmt: skip
     assert refused.stderr == "expected the package uvicorn: pip install uvicorn\n"
+
+
+def test_it_waits_for_the_first_promotion_and_shows_metrics_without_a_token(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = command(state_of(tmp_path), "--wait", "--metrics-port", str(port))
+    with subprocess.Popen(words, env=environment_for_any_folder(), stdout=subprocess.PIPE, text=True) as waiting:
+        try:
+            eventually(lambda: (state_of(tmp_path)).is_dir(), "the folder of the state")
+            assert waiting.poll() is None
+            Versions(state_of(tmp_path) / "models" / "har").promote(tmp_path / "export")
+            assert waiting.stdout is not None
+            assert waiting.stdout.readline().startswith("serving har version 1 at http://127.0.0.1:")
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            assert 'pscluster_service_model_version{role="service",task="0"} 1.0' in text
+            assert httpx.get(f"http://127.0.0.1:{port}/v2").status_code == 404
+        finally:
+            waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(30) == 0
+
+
+def test_one_that_waits_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    words = command(state_of(tmp_path), "--wait")
+    with subprocess.Popen(words, env=environment_for_any_folder(), stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        assert "waiting for the first one" in waiting.stderr.readline()
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(30) == 0
+
+
+def test_a_taken_metrics_port_is_one_line(tmp_path: Path) -> None:
+    export(tmp_path / "export")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = ended(tmp_path, "--model", str(tmp_path / "export"), "--metrics-port", port)
+    words = "(Address already in use): end what listens there, or choose another with --metrics-port"
+    assert (refused.returncode, refused.stderr) == (1, f"port {port} of 127.0.0.1 cannot be opened {words}\n")
 
 
 def test_sigterm_ends_it_like_ctrl_c(tmp_path: Path) -> None:

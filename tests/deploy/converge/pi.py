@@ -37,7 +37,7 @@ Plans = Mapping[str, Mapping[str, Sequence[Change]]]
 class KnownRelease(ReleaseChoice):
     """A release whose environment has a known key: hashing the list of packages is another test's."""
 
-    def environment_for(self, facts: MachineFacts) -> str | None:
+    def environment_for(self, facts: MachineFacts, *, serves: bool = False) -> str | None:
         return None if facts.python_version is None else ENVIRONMENT
 
 

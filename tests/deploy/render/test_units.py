@@ -20,7 +20,7 @@ connection: ssh
 nodes:
   - name: Node_With-odd_name9
     address: 10.0.0.1
-    roles: [storage, {ps: {port: 5000, metrics_port: 5001}}, coordinator]
+    roles: [storage, {ps: {port: 5000, metrics_port: 5001}}, coordinator, service]
   - {name: "0", address: 10.0.0.2, roles: [worker, monitor, {worker: {port: 6000, metrics_port: 6001}}]}
 storage: {server: Node_With-odd_name9, export: /srv/a~b+c@d.e, mount: /mnt/übung}
 """
@@ -45,6 +45,7 @@ def unit_texts(inventory: Inventory) -> dict[str, str]:
             if inventory.monitor_node is not None
             else {}
         ),
+        **{units.SERVICE_UNIT: units.service_unit(inventory, node, True) for node in inventory.service_nodes[:1]},
     }
 
 
