@@ -45,7 +45,11 @@ def unit_texts(inventory: Inventory) -> dict[str, str]:
             if inventory.monitor_node is not None
             else {}
         ),
-        **{units.SERVICE_UNIT: units.service_unit(inventory, node, True) for node in inventory.service_nodes[:1]},
+        **(
+            {units.SERVICE_UNIT: units.service_unit(inventory, inventory.service_nodes[0], memory_controller=True)}
+            if inventory.service_nodes
+            else {}
+        ),
     }
 
 
