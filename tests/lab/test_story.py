@@ -5,7 +5,6 @@ One scenario, in the order of the file; each test leaves a healthy cluster.
 
 import json
 import re
-import shlex
 import shutil
 import socket
 import subprocess
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -29,13 +27,12 @@ from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
 from tests.lab.operator import Done, Operator
 from tests.lab.places import PROJECT
+from tests.lab.served import versions_come_and_go
 from tests.lab.snapshot import Snapshot
 from tests.lab.strangers import open_to_strangers
 from tests.lab.swept import sweep_with_a_power_cut
 from tests.lab.waiting import eventually
 from tests.pages.browser import chromium, looking, picture
-from tests.service.exports import export, logits, windows
-from tests.service.running import as_json
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -202,46 +199,13 @@ def test_a_service_on_one_of_them_answers(cluster: Cluster, tmp_path: Path) -> N
     assert row["roles"] == "worker:3 ready, service waiting"
     assert "`fab service promote --run RUN --inventory FILE`" in row["trouble"]
 
-    named = ("--inventory", str(operator.inventory))
-    for number in (1, 2):
-        export(tmp_path / str(number), float(number))
-    said = operator.fab("service", "promote", "--model", str(tmp_path / "1"), *named).stdout
-    assert "rpi04: har: version 1" in said
+    versions_come_and_go(cluster.lab, operator, ("rpi04", "192.168.1.19"), asks="rpi03", folder=tmp_path)
+
     cluster.wait_until_well()
     assert "16 nodes: 16 ok; 0 changed in" in operator.fab("deploy", "start", "--no-jobs").stdout
     assert operator.status()["rpi04"]["roles"] == "worker:3 ready, service ready"
-
-    token = operator.fab("service", "token", *named).stdout.split()[-1]
-    body = json.dumps(as_json(windows(2), outputs=[{"name": "logits"}]))
-    ask = (
-        "import json, ssl, sys, urllib.request as web; trust = ssl.create_default_context(cadata=sys.stdin.read()); "
-        "asked = web.Request(sys.argv[1], sys.argv[3].encode(), {'Authorization': 'Bearer ' + sys.argv[2]}); "
-        "print(web.urlopen(asked, timeout=20, context=trust).read().decode())"
-    )
-    address = "https://192.168.1.19:8470/v2/models/har/infer"
-    authority = cluster.lab.ssh("rpi04", "sudo cat /var/lib/pscluster/service/authority.crt").stdout
-    asking = f"python3 -c {shlex.quote(ask)} {address} {token} {shlex.quote(body)} <<'END'\n{authority}\nEND"
-
-    def answer() -> Any:
-        return json.loads(cluster.lab.ssh("rpi03", asking).stdout)
-
-    found = answer()
-    assert found["model_version"] == "1"
-    assert np.allclose(np.reshape(found["outputs"][0]["data"], (2, 2)), logits(windows(2)), rtol=1e-4, atol=1e-5)
-    operator.fab("service", "promote", "--model", str(tmp_path / "2"), *named)
-    eventually(lambda: answer()["model_version"] == "2", "the new version is served", WELL_SECONDS)
-    assert "current" in operator.fab("service", "list", *named).stdout
-    operator.fab("service", "rollback", *named)
-    eventually(lambda: answer()["model_version"] == "1", "the version before is served", WELL_SECONDS)
-    damaged = tmp_path / "2" / "model.onnx"
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    refused = operator.fab("service", "promote", "--model", str(tmp_path / "2"), *named, code=2).stderr
-    assert "got another file than export.json says" in refused
-
     exposed = cluster.lab.ssh("rpi04", "systemd-analyze security --no-pager pscluster-service.service").stdout
     assert float(re.findall(r"exposure level for \S+: ([0-9.]+)", exposed)[0]) <= MOST_EXPOSED
-    read = "import urllib.request as web; print(web.urlopen('http://192.168.1.19:9204/metrics', timeout=5).read())"
-    assert "pscluster_service_model_version" in cluster.lab.ssh("rpi03", f'python3 -c "{read}"').stdout
     assert open_to_strangers(cluster.lab, PORTS) == []
 
 

@@ -1,0 +1,59 @@
+"""A service on a node, as its operator and a client on another node see it."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.lab.lab import Lab
+from tests.lab.operator import Operator
+from tests.lab.waiting import eventually
+from tests.service.exports import export, logits, windows
+from tests.service.running import as_json
+
+SECONDS = 180.0
+_ASK = (
+    "import ssl, sys, urllib.request as web; trust = ssl.create_default_context(cadata=sys.stdin.read()); "
+    "asked = web.Request(sys.argv[1], sys.argv[3].encode(), {'Authorization': 'Bearer ' + sys.argv[2]}); "
+    "print(web.urlopen(asked, timeout=20, context=trust).read().decode())"
+)
+_READ = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=5).read().decode())"
+
+
+def versions_come_and_go(lab: Lab, operator: Operator, at: tuple[str, str], asks: str, folder: Path) -> None:
+    """Promote two versions and roll back on the node `at` (name and address), and ask from the node `asks`.
+
+    The client trusts the node's own authority alone. The export of version n answers n times the logits of version 1.
+    """
+    node, address = at
+    named = ("--inventory", str(operator.inventory))
+    for number in (1, 2):
+        export(folder / str(number), float(number))
+
+    assert f"{node}: har: version 1" in promoted(operator, folder / "1", named)
+    eventually(lambda: operator.status(code=None)[node]["well"], "the first version is served", SECONDS)
+    token = operator.fab("service", "token", *named).stdout.split()[-1]
+    authority = lab.ssh(node, "sudo cat /var/lib/pscluster/service/authority.crt").stdout
+    body = json.dumps(as_json(windows(2), outputs=[{"name": "logits"}]))
+    words = shlex.join(["python3", "-c", _ASK, f"https://{address}:8470/v2/models/har/infer", token, body])
+
+    def answer() -> Any:
+        return json.loads(lab.ssh(asks, f"{words} <<'END'\n{authority}\nEND").stdout)
+
+    found = answer()
+    assert found["model_version"] == "1"
+    assert np.allclose(np.reshape(found["outputs"][0]["data"], (2, 2)), logits(windows(2)), rtol=1e-4, atol=1e-5)
+    promoted(operator, folder / "2", named)
+    eventually(lambda: answer()["model_version"] == "2", "the new version is served", SECONDS)
+    assert "current" in operator.fab("service", "list", *named).stdout
+    operator.fab("service", "rollback", *named)
+    eventually(lambda: answer()["model_version"] == "1", "the version before is served", SECONDS)
+    metrics = shlex.join(["python3", "-c", _READ, f"http://{address}:9204/metrics"])
+    assert "pscluster_service_model_version" in lab.ssh(asks, metrics).stdout
+
+
+def promoted(operator: Operator, folder: Path, named: tuple[str, ...]) -> str:
+    """What the promotion of an export says."""
+    return operator.fab("service", "promote", "--model", str(folder), *named).stdout
