@@ -33,7 +33,7 @@ def versions_come_and_go(lab: Lab, operator: Operator, at: tuple[str, str], asks
         export(folder / str(number), float(number))
 
     assert f"{node}: har: version 1" in promoted(operator, folder / "1", named)
-    eventually(lambda: operator.status(code=None)[node]["well"], "the first version is served", SECONDS)
+    eventually(operator.well, "the first version is served", SECONDS)
     token = operator.fab("service", "token", *named).stdout.split()[-1]
     authority = lab.ssh(node, "sudo cat /var/lib/pscluster/service/authority.crt").stdout
     body = json.dumps(as_json(windows(2), outputs=[{"name": "logits"}]))
