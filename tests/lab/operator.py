@@ -155,6 +155,12 @@ class Operator:
         value: dict[str, Any] = json.loads(newest.read_text())
         return value
 
+    def gives(self, line: str, role: str) -> None:
+        """The worker's node of this line of the inventory gets one role more."""
+        text = self.inventory.read_text()
+        assert line in text
+        self.inventory.write_text(text.replace(line, line.replace("[worker]", f"[worker, {role}]")))
+
     def status(self, code: int = 0) -> dict[str, dict[str, Any]]:
         """The rows of `status`, by node."""
         return {row["node"]: row for row in self.fab("deploy", "status", "--json", code=code).json()["nodes"]}

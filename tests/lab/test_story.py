@@ -6,11 +6,8 @@ One scenario, in the order of the file; each test leaves a healthy cluster.
 import json
 import re
 import shutil
-import socket
-import subprocess
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,7 @@ from tests.lab.served import versions_come_and_go
 from tests.lab.snapshot import Snapshot
 from tests.lab.strangers import open_to_strangers
 from tests.lab.swept import sweep_with_a_power_cut
+from tests.lab.tunnel import brought_here
 from tests.lab.waiting import eventually
 from tests.pages.browser import chromium, looking, picture
 
@@ -165,9 +163,7 @@ def test_units_are_hardened(cluster: Cluster) -> None:
 def test_a_monitor_on_one_of_them_watches_all(cluster: Cluster) -> None:
     """From here on the inventory has one; the reset has to remove it too."""
     operator, plain = cluster.operator, "name: rpi02, address: 192.168.1.17, roles: [worker]"
-    text = operator.inventory.read_text()
-    assert plain in text
-    operator.inventory.write_text(text.replace(plain, plain.replace("[worker]", "[worker, monitor]")))
+    operator.gives(plain, "monitor")
     assert "Prometheus: http://192.168.1.17:9090" in operator.fab("deploy", "monitor").stdout
     operator.fab("deploy", "start", "--no-jobs")
     assert "16 nodes: 16 ok; 0 changed in" in operator.fab("deploy", "start", "--no-jobs").stdout
@@ -191,13 +187,9 @@ def test_a_monitor_on_one_of_them_watches_all(cluster: Cluster) -> None:
 def test_a_service_on_one_of_them_answers(cluster: Cluster, tmp_path: Path) -> None:
     """From here on the inventory has one, with a version; the reset has to remove it too."""
     operator, plain = cluster.operator, "name: rpi04, address: 192.168.1.19, roles: [worker]"
-    text = operator.inventory.read_text()
-    assert plain in text
-    operator.inventory.write_text(text.replace(plain, plain.replace("[worker]", "[worker, service]")))
+    operator.gives(plain, "service")
     operator.fab("deploy", "start", "--no-jobs")
-    row = operator.status(code=3)["rpi04"]
-    assert row["roles"] == "worker:3 ready, service waiting"
-    assert "`fab service promote --run RUN --inventory FILE`" in row["trouble"]
+    assert operator.status(code=3)["rpi04"]["roles"] == "worker:3 ready, service waiting"
 
     versions_come_and_go(cluster.lab, operator, ("rpi04", "192.168.1.19"), asks="rpi03", folder=tmp_path)
 
@@ -353,7 +345,7 @@ def test_the_live_page_and_the_report_of_sixteen_nodes(cluster: Cluster) -> None
     operator = cluster.operator
     with operator.running("job", "train", "--epochs", "12") as training, chromium() as browser:
         training.wait_for("train: epoch   8/12")
-        with _brought_here(cluster.lab, 9203) as address, looking(browser, address) as seen:
+        with brought_here(cluster.lab, HUB, 9203) as address, looking(browser, address) as seen:
             expect(seen.page.locator("canvas:visible")).not_to_have_count(0)
             status = json.loads(urllib.request.urlopen(f"{address}api/status", timeout=10).read())
             picture(seen.page, "page")
@@ -404,25 +396,3 @@ def _release_of(cluster: Cluster, node: str, unit: str) -> str:
     """The release that a role's process started from."""
     where = f"sudo readlink /proc/$(systemctl show -p MainPID --value {unit})/cwd"
     return Path(cluster.lab.ssh(node, where).stdout.strip()).name
-
-
-@contextmanager
-def _brought_here(lab: Lab, port: int) -> Iterator[str]:
-    """A page on the hub's own address, at an address of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        here = probe.getsockname()[1]
-    carried = f"{here}:127.0.0.1:{port}"
-    with subprocess.Popen(["ssh", "-F", lab.places.run / "ssh_config", "-N", "-L", carried, HUB]) as tunnel:
-        try:
-            eventually(lambda: _listens(here), "the tunnel is there")
-            yield f"http://127.0.0.1:{here}/"
-        finally:
-            tunnel.terminate()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
