@@ -9,6 +9,9 @@ from typing import BinaryIO
 
 from cluster.errors import ClusterError
 
+OTHER_RUNS = "change `runs`"
+"""What else helps against a failed write in a run's folder."""
+
 PARTIAL = ".partial"
 """Suffix of the name of a temporary file; the name starts with a dot and the final name."""
 
@@ -16,18 +19,18 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def atomic_write(path: Path, content: bytes) -> None:
+def atomic_write(path: Path, content: bytes, otherwise: str = OTHER_RUNS) -> None:
     """Write `path` so that a reader, a crash, a full disk or a power cut never leaves half of it.
 
     It syncs the folder too: of two files written in order, the second never survives alone. Raises ClusterError;
-    `path` is then unchanged, unless only the sync of the folder failed.
+    `path` is then unchanged, unless only the sync of the folder failed. `otherwise` ends the error: what else helps.
     """
-    with atomic_stream(path) as stream:
+    with atomic_stream(path, otherwise) as stream:
         stream.write(content)
 
 
 @contextlib.contextmanager
-def atomic_stream(path: Path) -> Iterator[BinaryIO]:
+def atomic_stream(path: Path, otherwise: str = OTHER_RUNS) -> Iterator[BinaryIO]:
     """The same for what is written piece by piece: `path` is there once the block has ended without an error."""
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
@@ -43,10 +46,10 @@ def atomic_stream(path: Path) -> Iterator[BinaryIO]:
             raise
         _sync(path.parent)
     except OSError as problem:
-        raise refused(path, "cannot be written", problem) from None
+        raise refused(path, "cannot be written", problem, otherwise) from None
 
 
-def refused(path: Path, what: str, problem: OSError) -> ClusterError:
+def refused(path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS) -> ClusterError:
     """The error for a failed write: the file, what failed, the reason, the remedy."""
     if problem.errno in _FULL:
         remedy = "free some space"
@@ -54,7 +57,7 @@ def refused(path: Path, what: str, problem: OSError) -> ClusterError:
         remedy = f"make {path.parent} writable for this user"
     else:
         remedy = "check that place"
-    return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or change `runs`")
+    return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or {otherwise}")
 
 
 def _sync(folder: Path) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.exported import Model, open_model
+from cluster.exported.description import labels_of
 from cluster.logs.terminal import one_line, say
 from recognise.lines import Block, rate_of
 from recognise.output import Csv, JsonLines, Summary, Writer
-from recognise.recogniser import Recogniser, filter_warning, labels_of, settings_of
+from recognise.recogniser import Recogniser, filter_warning, settings_of
 from recognise.recordings import STANDARD_INPUT, blocks_of, is_windows, windows_in
 from recognise.stream import Settings, as_json
 from recognise.stream.resampling import FASTER

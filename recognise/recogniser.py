@@ -10,12 +10,8 @@ from cluster.data.filters import CHANNELS, SAMPLE_RATE_HZ
 from cluster.data.recordings import CAUSAL
 from cluster.errors import UsageError
 from cluster.exported import Description, Model
+from cluster.exported.description import labels_of
 from recognise.stream import Event, Settings, Smoothing, Stream, Window
-
-
-def labels_of(description: Description) -> tuple[str, ...]:
-    """The names of the model's classes; their numbers where the export names none."""
-    return description.labels or tuple(map(str, range(description.output.classes)))
 
 
 def settings_of(description: Description, **asked: Any) -> Settings:

@@ -154,6 +154,11 @@ class Description:
     data: Data
 
 
+def labels_of(description: Description) -> tuple[str, ...]:
+    """The names of its classes; their numbers where the run had no names."""
+    return description.labels or tuple(map(str, range(description.output.classes)))
+
+
 _DESCRIPTION: TypeAdapter[Description] = TypeAdapter(Description)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from recognise.service.refusals import bad
 from recognise.service.tensors import FLOAT, LABELS, LOGITS, PROBABILITIES, Question
+from recognise.softmax import softmax
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 JSON, BINARY = "application/json", "application/octet-stream"
@@ -48,13 +49,6 @@ def answer(
     return b"".join((head, *binary)), {"content-type": BINARY, HEADER_LENGTH: str(len(head))}
 
 
-def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The softmax of each row, without overflow."""
-    raised: NDArray[np.float32] = np.exp(logits - logits.max(axis=1, keepdims=True))
-    raised /= raised.sum(axis=1, keepdims=True)
-    return raised
-
-
 def outputs_of(classes: int) -> list[dict[str, object]]:
     """The outputs as the model's metadata name them."""
     return [
@@ -70,7 +64,7 @@ def _values(
     if name == LOGITS:
         return FLOAT, logits
     if name == PROBABILITIES:
-        return FLOAT, probabilities(logits)
+        return FLOAT, softmax(logits)
     return "BYTES", [labels[index] for index in logits.argmax(axis=1)]
 
 

@@ -19,12 +19,13 @@ from starlette.websockets import WebSocket
 
 from cluster import __version__
 from cluster.control.door import RateLimitedLog
+from cluster.exported.description import labels_of
 from recognise.service.answers import HEADER_LENGTH, answer, outputs_of
 from recognise.service.bodies import Budget, whole_body
 from recognise.service.guard import SENSOR_LOGGER, STREAM
 from recognise.service.limits import Limits
 from recognise.service.live.opening import LiveSessions
-from recognise.service.loading import labels_of, shape_of
+from recognise.service.loading import shape_of
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page import files
 from recognise.service.refusals import RefusedError, bad

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.errors import UsageError
-from cluster.exported.description import Description
+from cluster.exported.description import Description, labels_of
 from cluster.exported.runtimes import Model, open_model
 from recognise.service.limits import Limits
 from recognise.service.tensors import Shape
@@ -65,11 +65,6 @@ def shape_of(description: Description) -> Shape:
     """What the model takes."""
     samples, channels = description.input.shape
     return Shape(samples, channels)
-
-
-def labels_of(description: Description) -> tuple[str, ...]:
-    """The names of its classes, or their numbers where the run had no names."""
-    return description.labels or tuple(map(str, range(description.output.classes)))
 
 
 def compatible(now: Description, following: Description, export: Path) -> None:

@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ExitCode.DONE
         if given.action == "promote" and not given.model:
             raise UsageError("promote: expected --model EXPORT or --run RUN")
-        state.made(folder)
+        if given.action != "rollback":
+            state.made(folder)
         if given.action == "token":
             say(state.token(folder))
             return ExitCode.DONE

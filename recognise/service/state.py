@@ -11,6 +11,8 @@ from cluster.control.token import STATE, kept_token
 from cluster.errors import ClusterError, UsageError, reason_of
 
 FOLDER = Path(STATE, "_service")
+OTHERWISE = "work in another folder"
+"""What else helps where the state cannot be written."""
 _MODELS = "models"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 

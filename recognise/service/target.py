@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from cluster.atomic_write import atomic_write
 from cluster.errors import ClusterError, reason_of
+from recognise.service import state
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def _written(path: Path, text: bytes) -> int:
         for each in path.parent.glob("*.json"):
             if each != path and not _in_use(each):
                 each.unlink()
-        atomic_write(path, text)
+        atomic_write(path, text, state.OTHERWISE)
         return _locked(path)
     finally:
         os.close(folder)

@@ -22,6 +22,7 @@ from cluster.atomic_write import PARTIAL, atomic_write
 from cluster.errors import ClusterError, UsageError, reason_of
 from cluster.exported.description import NAME, Description, read
 from cluster.exported.files import read_bytes
+from recognise.service import state
 from recognise.service.loading import compatible, open_for_service
 
 CURRENT = "current.json"
@@ -107,10 +108,13 @@ class Versions:
 
     def rollback(self) -> Version:
         """Serve the version before the current one. Raises UsageError without one, or where its files are damaged."""
+        nothing = UsageError("there is no version before this one: `fab service list` shows what there is")
+        if not self.folder.is_dir():  # and it stays so
+            raise nothing
         with self._locked():
             history = self._history()
             if len(history) < 2:
-                raise UsageError("there is no version before this one: `fab service list` shows what there is")
+                raise nothing
             description = open_for_service(self.path(history[-2])).description
             self._point(history[:-1])
         return Version(history[-2], self.path(history[-2]), description, current=True)
@@ -143,7 +147,7 @@ class Versions:
 
     def _point(self, history: tuple[int, ...]) -> None:
         content = {"schema": 1, "history": history[-KEPT:]}
-        atomic_write(self.folder / CURRENT, json.dumps(content).encode() + b"\n")
+        atomic_write(self.folder / CURRENT, json.dumps(content).encode() + b"\n", state.OTHERWISE)
 
     def _prune(self) -> None:
         history = self._history()

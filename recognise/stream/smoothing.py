@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from recognise.softmax import softmax
 from recognise.stream.events import Changed, Label
 from recognise.stream.settings import Settings
 from recognise.stream.stream import Window
@@ -71,6 +72,4 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     wide = logits.astype(np.float64)
     if not np.isfinite(wide).all():
         return np.zeros(len(wide))
-    powers = np.exp(wide - wide.max())
-    chances: NDArray[np.float64] = powers / powers.sum()
-    return chances
+    return softmax(wide)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import UsageError
+from cluster.errors import ClusterError, UsageError
 from cluster.exported.description import read, write
 from recognise.service import versions as module
 from recognise.service.versions import CURRENT, Versions
@@ -134,3 +134,19 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     assert manage(tmp_path, "promote").returncode == 2
     assert manage(tmp_path, "list", "--name", "../har").returncode == 2
     assert state.stat().st_mode & 0o777 == 0o700
+
+
+def test_neither_a_list_nor_a_rollback_makes_a_folder_where_nothing_was_promoted(tmp_path: Path) -> None:
+    assert manage(tmp_path, "list").stdout.startswith("no version yet")
+    refused = manage(tmp_path, "rollback")
+    assert (refused.returncode, refused.stderr.startswith("there is no version before this one")) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pointer_that_cannot_be_written_gets_the_advice_for_a_service(tmp_path: Path) -> None:
+    versions = made(tmp_path, 1.0)
+    (versions.folder / CURRENT).unlink()
+    (versions.folder / CURRENT).mkdir()
+    with pytest.raises(ClusterError, match="work in another folder") as caught:
+        versions._point((1,))
+    assert "`runs`" not in str(caught.value)

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )  # fmt: skip
         portrait = portrait_of(dataset, given.each)
         if given.out is not None:
-            atomic_write(given.out, page(portrait).encode())
+            atomic_write(given.out, page(portrait).encode(), "give another --out")
     except DataError as problem:
         say(problem, error=True)
         for line in named_lines(str(problem)):

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from cluster.control.door import RateLimitedLog
 from cluster.errors import UsageError
-from recognise.recogniser import labels_of
+from cluster.exported.description import labels_of
 from recognise.service.limits import Limits
 from recognise.service.live import messages
 from recognise.service.live.rate import Rate

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
 
-from recognise.recogniser import labels_of
+from cluster.exported.description import labels_of
 from recognise.service.batching import Windows
 from recognise.service.limits import Limits
 from recognise.service.live.held import Held
