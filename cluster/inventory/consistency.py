@@ -1,12 +1,12 @@
 """What must hold between the parts of an inventory: names, addresses, roles, ports and storage."""
 
-import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import AddressValueError, IPv4Address
 
+from cluster.host_names import is_host_name
 from cluster.inventory.nodes import Node, NodeRole, placed
 from cluster.inventory.problem import InventoryProblem
 from cluster.inventory.schema import Description
@@ -16,7 +16,6 @@ from cluster.inventory.task import ROLE_NAMES
 from cluster.inventory.yaml_document import KeyPath
 
 _WRITE_ADDRESS = "write the IPv4 address at which the other nodes reach this one"
-_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,20 @@ class Machine:
     interfaces: Callable[[], Mapping[str, tuple[str, ...]]]
     resolve: Callable[[str], str | None]
     """IPv4 address of a host name, None when it has none."""
+
+
+def _service(parts: Parts, sources: Sources) -> Iterator[InventoryProblem]:
+    service = parts.service
+    for position, name in enumerate(service.names):
+        if not is_host_name(name):
+            yield sources.problem(
+                ("service", "names", position), "no name of a host", "write one such as har.example.org"
+            )
+    if (service.certificate is None) != (service.key is None):
+        given = "certificate" if service.key is None else "key"
+        yield sources.problem(("service", given), f"a {given} alone", "give both `certificate` and `key`, or neither")
+    elif service.certificate is not None and not service.tls:
+        yield sources.problem(("service", "certificate"), "a certificate, and `tls: false` too", "keep one of them")
 
 
 def this_machine() -> Machine:
@@ -62,6 +75,7 @@ def check(parts: Parts, sources: Sources, machine: Machine | None) -> tuple[Mapp
     problems += _roles(parts, sources)
     problems += _ports(parts, sources, hosts)
     problems += _storage(parts, sources)
+    problems += _service(parts, sources)
     return hosts, problems
 
 
@@ -316,8 +330,3 @@ def is_address(text: str) -> bool:
     except AddressValueError:
         return False
     return True
-
-
-def is_host_name(text: str) -> bool:
-    """RFC 1123, with the underscore that some routers' names have."""
-    return len(text) <= 253 and all(map(_LABEL.fullmatch, text.removesuffix(".").split(".")))

@@ -111,6 +111,13 @@ class Service(Section):
     tls: bool = Field(
         True, description="HTTPS, with a certificate of an authority that each node makes; false is plain HTTP"
     )
+    names: tuple[Host, ...] = Field(
+        (), max_length=16, description="host names by which clients call it, beside the node's own and its addresses"
+    )
+    certificate: AbsolutePath | None = Field(
+        None, description="a certificate of one's own with those above it, a PEM file on each node; needs `key`"
+    )
+    key: AbsolutePath | None = Field(None, description="its key, a PEM file on each node that root alone need read")
     threads: int = Field(2, ge=1, le=64, description="batches that are computed at one time")
     memory_megabytes: int = Field(
         384, ge=192, le=65_536, description="the memory it may take, counted by `check` with that of the roles"

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Template
 
 from cluster.errors import ClusterError, UsageError
-from cluster.inventory.consistency import is_host_name
+from cluster.host_names import is_host_name
 from cluster.inventory.loading import loads
 from cluster.inventory.schema import MAXIMUM_NODES
 

@@ -183,6 +183,7 @@ class Machines(Desired):
             named += [units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT]
         if self._serves(node):
             named.append(units.SERVICE_UNIT)
+        certificate = self.inventory.service.certificate
         return Questions(
             files=(
                 *(ROOT, ENVIRONMENTS, RELEASES, CURRENT, STATE, HOME, JOBS, CONFIGURATION),
@@ -190,6 +191,7 @@ class Machines(Desired):
                 *(storage.EXPORTS_PATH, storage.SETTINGS_PATH, ADDRESSES_PATH),
                 *((folders.export, *exported) if serves else ()),
                 units.SERVICE_DATA,
+                *((certificate,) if certificate and self._serves(node) else ()),
                 *((units.MONITOR_DATA, *dict(self._monitor_files()), MONITOR_READ_MARK) if watches else ()),
             ),
             units=(*named, firewall.UNIT, NFS_SERVER_UNIT, f"{NODE_EXPORTER}.service", *storage.OLD_NFS_UNITS),

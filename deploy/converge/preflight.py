@@ -169,6 +169,9 @@ def _monitor(wish: NodeWish, facts: MachineFacts) -> Found:
 
 def _service(wish: NodeWish, facts: MachineFacts) -> Found:
     ours = facts.unit(SERVICE_UNIT)
+    if wish.service is not None and wish.service.certificate and wish.service.certificate not in facts.files:
+        line = f"{wish.service.certificate} is not there"
+        yield "problem", "service", f"{line}: put the certificate and its key on the node, or change `service`"
     if wish.service is None or (ours is not None and ours.running):
         return
     for port, name in ((wish.service.port, "port"), (wish.service.metrics_port, "metrics_port")):

@@ -18,6 +18,8 @@ from deploy.render.pods import (
     pod_inventory,
     pods_of,
 )
+from deploy.render.serving_pods import FILE as SERVICE
+from deploy.render.serving_pods import cidrs, service_manifest
 from deploy.render.units import MODULES, peers
 
 if TYPE_CHECKING:
@@ -69,7 +71,12 @@ def manifests(inventory: "Inventory", memory_bytes: Mapping[str, int], least_wor
         "runs_folder": RUNS_FOLDER,
         "inventory_folder": INVENTORY_FOLDER,
     }
-    resources = (*RESOURCES, NETWORK_POLICIES) if inventory.deployment.firewall else RESOURCES
+    serves = bool(inventory.service_nodes)
+    resources = (
+        *RESOURCES,
+        *((SERVICE,) if serves else ()),
+        *((NETWORK_POLICIES,) if inventory.deployment.firewall else ()),
+    )
     texts = {
         KUSTOMIZATION: filled(_template("kustomization"), **common, resources=resources),
         INVENTORY: pod_inventory(inventory, pods),
@@ -80,13 +87,15 @@ def manifests(inventory: "Inventory", memory_bytes: Mapping[str, int], least_wor
         "training.yaml": _training(inventory, common),
         "disruption-budgets.yaml": filled(_template("disruption-budgets"), **common, least_workers=least_workers),
     }
+    if serves:
+        texts[SERVICE] = service_manifest(inventory, pods, common, _nfs(inventory))
     if inventory.deployment.firewall:
         texts[NETWORK_POLICIES] = filled(
             _template("network-policies"),
             **common,
-            graphs=ranges(graph_ports(inventory)),
+            inner=ranges(graph_ports(inventory) | ({inventory.service.port} if serves else set())),
             metrics=ranges(_pod_metrics(inventory)),
-            readers=[reader if "/" in reader else f"{reader}/32" for reader in inventory.deployment.allow],
+            readers=cidrs(inventory.deployment.allow),
         )
     return texts
 
@@ -105,7 +114,7 @@ def ranges(ports: Iterable[int]) -> tuple[tuple[int, int], ...]:
 def _pod_metrics(inventory: "Inventory") -> set[int]:
     """The firewall's ports of metrics without those of the machines themselves: their exporter and the monitor."""
     own = {port for task in inventory.tasks() for port in (task.metrics_port, task.page_port) if port is not None}
-    return metrics_ports(inventory) & own
+    return metrics_ports(inventory) & (own | {inventory.service.metrics_port})
 
 
 def _role(inventory: "Inventory", pods: Pods, role: Any, common: Mapping[str, Any]) -> str:

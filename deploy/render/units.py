@@ -123,7 +123,10 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
         f"--listen {inventory.hosts[node]} --port {service.port} --metrics-port {service.metrics_port} "
         f"--threads {service.threads} --wait"
     )
-    if service.tls:
+    words += "".join(f" --host-name {name}" for name in service.names)
+    if service.certificate is not None:
+        words += " --certificate ${CREDENTIALS_DIRECTORY}/certificate --key ${CREDENTIALS_DIRECTORY}/key"
+    elif service.tls:
         words += " --tls"
     return _filled(
         "service.service.j2",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cluster.control.door import raise_limit
 from cluster.control.rules import is_ours
 from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.host_names import is_host_name
 from cluster.logs.lines import LogSettings, Speaker, begin
 from cluster.logs.terminal import say
 from recognise.service import state
@@ -59,13 +60,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         _within("--port", given.port, 0, 65_535)
         _within("--metrics-port", given.metrics_port or 0, 0, 65_535)
+        if given.no_token and given.token_file:
+            raise UsageError("--no-token and --token-file: expected one of them")
         if given.no_token and given.listen not in _LOOPBACK:
             raise UsageError(f"--no-token: expected it with {HOST} alone, got --listen {given.listen}")
         _refuse_half_a_pair(given)
+        for name in given.host_name:
+            if not is_host_name(name):
+                raise UsageError(f"--host-name: expected the name of a host, got {name!r:.80}")
         if not is_ours(given.listen, _LOOPBACK):
             raise UsageError(f"--listen: expected an address of this machine, got {given.listen!r:.80}")
         folder = Path(given.state)
-        versions = Versions(state.versions_of(folder, given.name))
+        versions = Versions(state.versions_of(Path(given.versions or folder / state.MODELS), given.name))
         state.made(folder)
         if given.model:
             versions.promote(Path(given.model))
@@ -83,9 +89,9 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     except ModuleNotFoundError as problem:
         raise UsageError(f"expected the package {problem.name}: pip install {problem.name}") from None
 
-    token = None if given.no_token else state.token(folder)
+    token = _token(given, folder)
     host = socket.gethostname()
-    names = host, f"{host}.local"
+    names = host, f"{host}.local", *given.host_name
     tls = _tls(given, folder, names)
     own = tls is not None and not given.certificate
     authority = folder / "authority.crt" if own else None
@@ -100,14 +106,15 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
         given.wait,
     )
     scheme = "http" if tls is None else "https"
-    where = "no token is asked" if token is None else f"token: {os.path.relpath(folder / 'token')}"
+    kept = given.token_file or os.path.relpath(folder / "token")
+    where = "no token is asked" if token is None else f"token: {kept}"
 
     with ExitStack() as until_the_end:
 
         def ready(port: int, version: int) -> None:
             address = f"[{place.host}]" if ":" in place.host else place.host
             url = f"{scheme}://{address}:{port}"
-            if token is not None:  # Prometheus sends one to all
+            if token is not None and not given.token_file:  # Prometheus sends the folder's token to all
                 until_the_end.enter_context(announced(folder, given.name, url))
             say(f"serving {given.name} version {version} at {url} ({where}; Ctrl-C ends it)")
             if given.link:
@@ -115,6 +122,12 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
 
         asyncio.run(serve(given.name, versions.folder, place, limits, ready))
     return ExitCode.DONE
+
+
+def _token(given: argparse.Namespace, folder: Path) -> str | None:
+    if given.no_token:
+        return None
+    return state.token_in(Path(given.token_file)) if given.token_file else state.token(folder)
 
 
 def _say_links(base: str, token: str | None, folder: Path | None) -> None:
@@ -144,6 +157,7 @@ def _tls(given: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> "Tl
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m recognise.service", description="Serve a model over HTTP.")
     parser.add_argument("--state", default=str(state.FOLDER), metavar="FOLDER", help="of the token and the versions")
+    parser.add_argument("--versions", metavar="FOLDER", help="of the versions of all models; in --state by default")
     parser.add_argument("--name", default=NAME, help=f"of the model in paths; {NAME}")
     parser.add_argument("--model", metavar="EXPORT", help="promote this export first")
     parser.add_argument("--listen", default=HOST, metavar="ADDRESS", help=f"where clients connect; {HOST}")
@@ -153,6 +167,11 @@ def _parser() -> argparse.ArgumentParser:
         help="/metrics over plain HTTP and without a token, for a Prometheus; a firewall decides who reaches it",
     )  # fmt: skip
     parser.add_argument("--wait", action="store_true", help="wait for the first promotion where there is none yet")
+    parser.add_argument(
+        "--host-name", action="append", default=[], metavar="NAME",
+        help="a name by which clients call it, beside this machine's own; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--token-file", metavar="FILE", help="holds the token that clients send; else one is made")
     parser.add_argument("--no-token", action="store_true", help="answer everybody who reaches the port")
     parser.add_argument("--link", action="store_true", help="print the address of the page, with the token")
     parser.add_argument("--tls", action="store_true", help="HTTPS, with a certificate that the service makes itself")

@@ -23,19 +23,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m recognise.service.manage", description="Versions of a model.")
     parser.add_argument("action", choices=("promote", "rollback", "list", "token"))
     parser.add_argument("--state", default=str(state.FOLDER), metavar="FOLDER", help="of the token and the versions")
+    parser.add_argument("--versions", metavar="FOLDER", help="of the versions of all models; in --state by default")
     parser.add_argument("--name", default=NAME, help=f"of the model; {NAME}")
     parser.add_argument("--model", metavar="EXPORT", help="promote: the folder of the export; - is a tar on stdin")
     parser.add_argument("--json", action="store_true", help="list: one JSON object")
     given = parser.parse_args(arguments)
     try:
         folder = Path(given.state)
-        versions = Versions(state.versions_of(folder, given.name))
+        versions = Versions(state.versions_of(Path(given.versions or folder / state.MODELS), given.name))
         if given.action == "list":
             _list(versions.listed(), as_json=given.json)
             return ExitCode.DONE
         if given.action == "promote" and not given.model:
             raise UsageError("promote: expected --model EXPORT or --run RUN")
-        if given.action != "rollback":
+        if given.action == "token" or (given.action == "promote" and not given.versions):
             state.made(folder)
         if given.action == "token":
             say(state.token(folder))

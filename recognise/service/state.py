@@ -13,7 +13,10 @@ from cluster.errors import ClusterError, UsageError, reason_of
 FOLDER = Path(STATE, "_service")
 OTHERWISE = "work in another folder"
 """What else helps where the state cannot be written."""
-_MODELS = "models"
+MODELS = "models"
+"""The folder in it that holds the versions, unless they lie elsewhere."""
+_OWN_TOKEN = re.compile(r"[!-~]{16,512}")
+_LARGEST_TOKEN_FILE = 4096
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
@@ -42,8 +45,23 @@ def token(folder: Path) -> str:
         ) from None
 
 
-def versions_of(folder: Path, name: str) -> Path:
+def token_in(path: Path) -> str:
+    """A token of one's own in a file, such as a mounted Secret. Raises UsageError."""
+    try:
+        with path.open("rb") as file:  # through links too: Kubernetes mounts its Secrets so
+            text = file.read(_LARGEST_TOKEN_FILE).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{path}: the token cannot be read ({reason_of(problem)}): check --token-file") from None
+    if not _OWN_TOKEN.fullmatch(text):
+        raise UsageError(
+            f"{path}: expected a token of 16 to 512 visible ASCII characters, got another text of {len(text)}: make "
+            "one with `openssl rand -hex 32`"
+        )
+    return text
+
+
+def versions_of(models: Path, name: str) -> Path:
     """Where the versions of the model `name` are; it makes nothing. Raises UsageError for what is no name."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"--name: expected letters, digits, `-`, `_` and `.`, at most 63, got {name!r:.80}")
-    return folder / _MODELS / name
+    return models / name

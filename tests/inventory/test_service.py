@@ -44,8 +44,21 @@ def test_one_machine_serves_with_fab_serve() -> None:
 @pytest.mark.parametrize(
     "wrong",
     ["model: ../x", "model: 'a b'", "model: ''", "allow: [10.0.0.300]", "allow: 'any; drop'", "threads: 0", "port: 0",
-     "memory_megabytes: 10", "tls: maybe", "unknown: 1"],
+     "memory_megabytes: 10", "tls: maybe", "unknown: 1", "names: [a/b]", "names: [a..b]", "key: etc", "key: /a b"],
 )  # fmt: skip
 def test_a_wrong_setting_is_a_problem(wrong: str) -> None:
     (problem,) = problems(edited(ROLE, settings(wrong)), on=machine())
     assert f"service.{wrong.partition(':')[0]}" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("certificate: /etc/har/chain.pem", "a certificate alone"),
+        ("key: /etc/har/key.pem", "a key alone"),
+        ("tls: false, certificate: /etc/har/chain.pem, key: /etc/har/key.pem", "a certificate, and `tls: false` too"),
+    ],
+)
+def test_a_certificate_has_its_key_and_its_purpose(given: str, said: str) -> None:
+    assert said in str(only(edited(ROLE, settings(given)), on=machine()))
+    read(edited(ROLE, settings("certificate: /etc/har/chain.pem, key: /etc/har/key.pem")), on=machine())

@@ -26,8 +26,8 @@ from tools import build_image
 STORE = build_image.Store()
 TOKEN = "0123456789abcdef" * 4
 UID = 890
-MEGABYTES = {"ps": 480, "worker": 608, "job": 736}
-ADDRESSES = {"ps": "10.77.0.1", "worker": "10.77.0.2", "job": "10.77.0.3"}
+MEGABYTES = {"ps": 480, "worker": 608, "job": 736, "service": 384, "promotion": 384}
+ADDRESSES = {"ps": "10.77.0.1", "worker": "10.77.0.2", "job": "10.77.0.3", "service": "10.77.0.4"}
 PORTS = {"ps": (2222, 9200), "worker": (2223, 9201)}
 STATE = "/var/lib/pscluster"
 _SETTINGS = """
@@ -134,12 +134,16 @@ class Boxes:
         """The HTTP status of a request from within the namespace; 0 without an answer."""
         url = f"http://{ADDRESSES[role]}:{PORTS[role][1]}{path}"
         program = "import sys,tests.lab.containers as c; print(c.asked(*sys.argv[1:]))"
-        said = _run("ip", "netns", "exec", self.name, sys.executable, "-c", program, method, url, *headers)
+        said = self.inside(sys.executable, "-c", program, method, url, *headers)
         return int(said.split()[-1])
+
+    def inside(self, *words: str) -> str:
+        """What a command of this machine prints when it runs among the addresses of the containers."""
+        return _run("ip", "netns", "exec", self.name, *words)
 
     def processes(self, kind: str) -> list[Path]:
         """The folders in /proc of the roles in containers of that kind."""
-        module = f"{kind}_node".encode()
+        module = {"service": "recognise.service"}.get(kind, f"{kind}_node").encode()
         return [Path(f"/proc/{pid}") for pid in self._pids() if module in _words_of(pid)]
 
     def first(self, kind: str) -> Box:

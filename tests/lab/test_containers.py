@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,9 +12,17 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ExitCode
+from cluster.inventory.loading import loads
+from deploy.render.pods import pods_of
+from deploy.render.serving_pods import TLS_FOLDER, TOKEN_FOLDER, VERSIONS_FOLDER
+from deploy.render.serving_pods import words as words_of_pod
+from recognise.service.authority import server_certificate
 from tests.habits import needs
+from tests.inventory.cases import machine
 from tests.lab.containers import ADDRESSES, MEGABYTES, STATE, STORE, TOKEN, UID, Box, Boxes, why_not
 from tests.lab.waiting import eventually
+from tests.service.exports import export, windows
+from tests.service.running import as_json
 from tools import build_image
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
@@ -28,6 +38,14 @@ nodes:
 runs: {STATE}/runs
 jobs:
   train: {{epochs: 1, data: {{source: synthetic}}, validation_subjects: 1}}
+"""
+SERVING = f"""\
+schema: 1
+cluster: boxes
+connection: ssh
+nodes:
+  - {{name: a, address: {ADDRESSES["ps"]}, roles: [ps, coordinator]}}
+  - {{name: b, address: {ADDRESSES["worker"]}, roles: [worker, service]}}
 """
 MARK = "X-PSCluster-Request: 1"
 
@@ -100,6 +118,76 @@ def test_a_restart_needs_the_token(boxes: Boxes) -> None:
     assert boxes.status_of("POST", "ps", "/restart", MARK, f"X-PSCluster-Token: {TOKEN[::-1]}") == 403
     assert boxes.status_of("POST", "ps", "/restart", MARK, f"X-PSCluster-Token: {TOKEN}") == 202
     assert ps.wait(60) == ExitCode.RESTART_ASKED
+
+
+ASK = (
+    "import ssl, sys, urllib.request as web; trust = ssl.create_default_context(cafile=sys.argv[2]); "
+    "asked = web.Request(sys.argv[1], sys.argv[4].encode() or None, {'Authorization': 'Bearer ' + sys.argv[3]}); "
+    "print(web.urlopen(asked, timeout=20, context=trust).read().decode())"
+)
+SECRET = "the-house-s-own-secret"
+
+
+def test_a_service_in_a_container_answers_with_what_was_promoted(boxes: Boxes, tmp_path: Path) -> None:
+    """With the words of its Deployment: versions on a volume, token and certificate as files of Secrets."""
+    versions, secrets = _folder(tmp_path, "versions"), _folder(tmp_path, "secrets")
+    where = ADDRESSES["service"]
+    server_certificate(secrets, [where])
+    (secrets / "token").write_text(SECRET)
+    for file in secrets.iterdir():
+        os.chown(file, UID, UID)
+    inventory = loads(SERVING, "serving.yaml", path=Path("serving.yaml"), machine=machine())
+    here = {
+        "$(POD_IP)": where,
+        f"{TLS_FOLDER}/tls.crt": "/secrets/server.pem",
+        f"{TLS_FOLDER}/tls.key": "/secrets/server.pem",
+        f"{TOKEN_FOLDER}/token": "/secrets/token",
+    }
+    words = [here.get(word, word) for word in words_of_pod(inventory, pods_of(inventory))]
+    volumes = (f"{versions}:{VERSIONS_FOLDER}", f"{secrets}:/secrets:ro")
+    running = boxes.start("service", words, volumes)
+
+    def promoted(number: int) -> None:
+        export(tmp_path / str(number), float(number))
+        _readable(tmp_path / str(number))
+        manage = ("recognise.service.manage", "promote", "--versions", VERSIONS_FOLDER, "--model", "/export")
+        volumes = (f"{versions}:{VERSIONS_FOLDER}", f"{tmp_path / str(number)}:/export:ro")
+        done = boxes.start("promotion", manage, volumes)
+        assert done.wait(120) == 0, done.log.read_text()
+
+    def answer(path: str, body: str = "") -> str:
+        url = f"https://{where}:8470{path}"
+        return boxes.inside(sys.executable, "-c", ASK, url, str(secrets / "authority.crt"), SECRET, body)
+
+    def served() -> str:
+        found = json.loads(answer("/v2/models/har/infer", json.dumps(as_json(windows(1)))))
+        return str(found["model_version"])
+
+    def _serves(number: str) -> bool:
+        try:
+            return served() == number
+        except subprocess.CalledProcessError:
+            return False
+
+    eventually(lambda: "waiting for the first one" in running.log.read_text(), "the service waits", 120)
+    promoted(1)
+    eventually(lambda: _serves("1"), "the first version is served", 120)
+    promoted(2)
+    eventually(lambda: _serves("2"), "the new version is served", 120)
+    assert "pscluster_service_model_version" in boxes.inside("curl", "-s", f"http://{where}:9204/metrics")
+    (process,) = boxes.processes("service")
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+    assert set(status["Uid"].split()) == {str(UID)}
+    assert (status["CapEff"], status["NoNewPrivs"]) == ("0" * 16, "1")
+    assert "tensorflow" not in (process / "maps").read_text()
+    assert SECRET not in (process / "cmdline").read_text() + (process / "environ").read_text()
+    running.process.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 0
+
+
+def _readable(folder: Path) -> None:
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, UID, UID)
 
 
 def test_the_next_pod_of_a_job_resumes_its_run(boxes: Boxes, tmp_path: Path) -> None:

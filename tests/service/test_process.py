@@ -15,7 +15,7 @@ from recognise.service.versions import Versions
 from tests.deploy.playing import eventually
 from tests.service.exports import export, windows
 from tests.service.raw import exchange, post
-from tests.service.running import PATH, as_json, command, service, state_of
+from tests.service.running import PATH, as_json, command, manage, service, state_of
 
 AT_REST_KB = 120_000
 """What the documentation promises, VmRSS."""
@@ -155,6 +155,50 @@ def test_a_taken_metrics_port_is_one_line(tmp_path: Path) -> None:
         refused = ended(tmp_path, "--model", str(tmp_path / "export"), "--metrics-port", port)
     words = "(Address already in use): end what listens there, or choose another with --metrics-port"
     assert (refused.returncode, refused.stderr) == (1, f"port {port} of 127.0.0.1 cannot be opened {words}\n")
+
+
+def test_a_token_of_one_s_own_and_versions_elsewhere(tmp_path: Path) -> None:
+    """As a pod has them: the token is a mounted Secret, which is a link, and several pods read one folder."""
+    export(tmp_path / "export")
+    (tmp_path / "secret").write_text("s3cret-of-the-house\n")
+    (tmp_path / "token").symlink_to(tmp_path / "secret")
+    words = ("--versions", str(tmp_path / "models"), "--token-file", str(tmp_path / "token"), "--host-name", "har.lan")
+    with service(tmp_path, "--model", str(tmp_path / "export"), *words) as running:
+        headers = {"Authorization": "Bearer s3cret-of-the-house"}
+        with running.client() as client:
+            assert client.get("/v2").status_code == 401
+            assert client.get("/v2", headers=headers).status_code == 200
+            assert client.get("/v2", headers={**headers, "Host": "har.lan:8470"}).status_code == 200
+            assert client.get("/v2", headers={**headers, "Host": "har.example.org"}).status_code == 421
+        assert list(running.folder.iterdir()) == []  # no token of its own, and nothing for a Prometheus beside it
+    assert [path.name for path in (tmp_path / "models/har/versions").iterdir()] == ["1"]
+    listed = manage(tmp_path, "list", "--versions", str(tmp_path / "models"))
+    assert "current" in listed.stdout
+    assert manage(tmp_path, "list").stdout.startswith("no version yet")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "the token cannot be read (No such file or directory): check --token-file"),
+        (b"short\n", "expected a token of 16 to 512 visible ASCII characters, got another text of 5"),
+        (b"two words of a token", "expected a token of 16 to 512 visible ASCII characters"),
+        (b"\xff" * 20, "the token cannot be read"),
+        (b"x" * 600, "expected a token of 16 to 512 visible ASCII characters, got another text of 600"),
+    ],
+)
+def test_what_is_no_token_is_one_line(tmp_path: Path, content: bytes | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "token").write_bytes(content)
+    refused = ended(tmp_path, "--token-file", str(tmp_path / "token"))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert said in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["a b", "a..b", "har.example.org:8470", ""])
+def test_a_wrong_host_name_is_one_line(tmp_path: Path, name: str) -> None:
+    refused = ended(tmp_path, "--host-name", name)
+    assert (refused.returncode, refused.stderr) == (2, f"--host-name: expected the name of a host, got {name!r}\n")
 
 
 def test_sigterm_ends_it_like_ctrl_c(tmp_path: Path) -> None:

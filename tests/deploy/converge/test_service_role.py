@@ -8,6 +8,7 @@ import pytest
 from cluster.inventory import Inventory, load
 from deploy.common.project import ROOT
 from deploy.converge.deployment import plan
+from deploy.converge.machine_facts import FileFact
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.node_table import node_rows
 from deploy.converge.preflight import examine
@@ -103,6 +104,34 @@ def test_the_unit_says_who_may_come_and_how_much_memory_it_takes(tmp_path: Path)
     assert "--tls" not in plain
     assert "IPAddressAllow" not in plain
     assert "MemoryMax" not in plain
+
+
+CERTIFIED = ("service.certificate=/etc/har/chain.pem", "service.key=/etc/har/key.pem")
+
+
+def test_a_certificate_of_one_s_own_comes_through_systemd(tmp_path: Path) -> None:
+    """The account may not read /etc/letsencrypt; root reads it for the unit."""
+    lines = units.service_unit(serving(tmp_path, *CERTIFIED), "rpi02", memory_controller=True).splitlines()
+    assert {"LoadCredential=certificate:/etc/har/chain.pem", "LoadCredential=key:/etc/har/key.pem"} <= set(lines)
+    (start,) = [line for line in lines if line.startswith("ExecStart=")]
+    assert start.endswith(
+        " --wait --certificate ${CREDENTIALS_DIRECTORY}/certificate --key ${CREDENTIALS_DIRECTORY}/key"
+    )
+    assert "LoadCredential" not in units.service_unit(serving(tmp_path), "rpi02", memory_controller=True)
+
+
+def test_check_misses_a_certificate_that_is_not_on_the_node(tmp_path: Path) -> None:
+    inventory = serving(tmp_path, *CERTIFIED)
+    (line,) = [line for level, line in found(inventory) if "/etc/har" in line]
+    assert line == "/etc/har/chain.pem is not there: put the certificate and its key on the node, or change `service`"
+    there = {"/etc/har/chain.pem": FileFact("file", 0o644, "root", "root", b"")}
+    assert not [line for level, line in found(inventory, files=there) if "/etc/har" in line]
+
+
+def test_names_of_its_own_are_words_of_the_unit(tmp_path: Path) -> None:
+    inventory = serving(tmp_path, "service.names=[har.example.org, har]")
+    unit = units.service_unit(inventory, "rpi02", memory_controller=True)
+    assert "--host-name har.example.org --host-name har --tls" in unit
 
 
 def found(inventory: Inventory, **changes: object) -> list[tuple[str, str]]:

@@ -19,7 +19,10 @@ from tests.habits import needs
 from tests.inventory.cases import machine, read
 
 PROJECT = Path(__file__).resolve().parents[3]
-SHIPPED = PROJECT / "deploy/kubernetes/base"
+SHIPPED = {
+    PROJECT / "deploy/kubernetes/base": "inventory.yaml",
+    PROJECT / "deploy/kubernetes/four-pis": "inventories/four-pis.yaml",
+}
 VERSIONS = ("1.31.0", "1.34.0", "1.37.0")
 BYTES = {"ps": 101 * 10**6, "worker": 193 * 10**6, "coordinator": 317 * 10**6}
 MINIMAL = """\
@@ -61,12 +64,14 @@ def thesis() -> Inventory:
     return load(PROJECT / "inventory.yaml", check_interfaces=False)
 
 
-def test_the_shipped_manifests_are_those_of_the_shipped_inventory(tmp_path: Path) -> None:
-    words = (".venv/bin/fab", "deploy", "render", "kubernetes", "--inventory", "inventory.yaml", "--out", str(tmp_path))
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda folder: folder.name)
+def test_the_shipped_manifests_are_those_of_the_shipped_inventories(tmp_path: Path, shipped: Path) -> None:
+    words = (".venv/bin/fab", "deploy", "render", "kubernetes", "--inventory", SHIPPED[shipped], "--out", str(tmp_path))
     subprocess.run(words, cwd=PROJECT, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-    remedy = "run `fab deploy render kubernetes --inventory inventory.yaml --out deploy/kubernetes/base`"
+    folder = shipped.relative_to(PROJECT)
+    remedy = f"run `fab deploy render kubernetes --inventory {SHIPPED[shipped]} --out {folder}`"
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
-        path.name: path.read_text() for path in SHIPPED.iterdir()
+        path.name: path.read_text() for path in shipped.iterdir()
     }, remedy
 
 
@@ -84,14 +89,16 @@ def test_the_schemas_refuse_a_wrong_key() -> None:
         kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
 
 
-def test_kustomize_builds_the_shipped_folder() -> None:
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_kustomize_builds_the_shipped_folders(folder: Path) -> None:
     kubectl = needs.tool("kubectl")
-    words = [str(kubectl), "kustomize", str(SHIPPED)]
+    words = [str(kubectl), "kustomize", str(folder)]
     built = list(yaml.safe_load_all(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
-    shipped = documents({path.name: path.read_text() for path in SHIPPED.iterdir()})
+    shipped = documents({path.name: path.read_text() for path in folder.iterdir()})
     assert len(built) == len(shipped) + 1  # the inventory's ConfigMap
     (config,) = [one for one in built if one["kind"] == "ConfigMap"]
-    assert config["metadata"]["name"] == "thesis-inventory"
+    cluster = {"base": "thesis", "four-pis": "four"}[folder.name]
+    assert config["metadata"]["name"] == f"{cluster}-inventory"
     cluster_wide = ("Namespace", "PersistentVolume")
     assert {one["metadata"].get("namespace") for one in built if one["kind"] not in cluster_wide} == {"pscluster"}
 
@@ -212,6 +219,7 @@ def test_no_secret_is_written() -> None:
             "expected the ports 2223 and 9201 of `ports` for worker:0, got 3000",
         ),
         ({"nodes:": "jobs: {train: {device: {kind: gpu}}}\nnodes:"}, "expected cpu, got gpu"),
+        ({"nodes:": "jobs: {train: {app: apps/mine}}\nnodes:"}, "no app is brought into pods"),
     ],
 )
 def test_what_no_pods_can_be_made_of_is_one_line(changes: dict[str, str], said: str) -> None:
