@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.asking import NoAnswerError
 from benchmarks.kernel.cells import DEEP, GRID, HEADLINES, PLAIN, Cell, floor_flop
 from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
 from benchmarks.report import arguments, publish
+from cluster.asking import NoAnswerError
 
 PRODUCT_FLOP = 2 * 2048**3
 SAME_LOSS = 1e-4

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.asking import Asked
+from cluster.asking import Asked
 
 TORCH = "torch==2.13.0"
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import asking
+from cluster import asking
 
 Step = Callable[[], float]
 """One training step; it returns, at its end, the loss before the update."""

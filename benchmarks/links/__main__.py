@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import Asked, NoAnswerError
 from benchmarks.beds.local_cluster import READY_SECONDS
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish
+from cluster.asking import Asked, NoAnswerError
 from cluster.inventory import Inventory, load
 from cluster.inventory.templates import free_ports, local_inventory
 

@@ -19,11 +19,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import Asked
 from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.kernel.contestant import Missing, torch_interpreter
 from benchmarks.pytorch_twin.recipe import write_recipe
 from benchmarks.report import arguments, publish
+from cluster.asking import Asked
 from cluster.atomic_write import atomic_write
 from cluster.inventory import load
 

@@ -24,8 +24,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.asking import ROOT, serve
 from benchmarks.kernel.in_torch import Thesis
+from cluster.asking import ROOT, serve
 
 PATIENCE = timedelta(hours=6)
 """Between two orders other contestants have their turn."""

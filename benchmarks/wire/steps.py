@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.asking import serve
+from cluster.asking import serve
 from cluster.inventory import Inventory
 from cluster.jobs.roles import RoleTraffic, traffic_of
 

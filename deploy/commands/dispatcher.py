@@ -19,6 +19,7 @@ from deploy.commands.data import DATA_ACTIONS
 from deploy.commands.edge import Command, flags_of, signature
 from deploy.commands.exports import export
 from deploy.commands.flags import Known
+from deploy.commands.inference import inference
 from deploy.commands.init import init
 from deploy.commands.jobs import JOB_ACTIONS, report
 from deploy.commands.programs import run_
@@ -74,7 +75,7 @@ def namespace() -> Collection:
     """`deploy`, `job`, `app`, `data` and `service` with an ACTION; `init`, `report`, `serve`, `sweep`, `export`."""
     made = Collection()
     made.add_collection(collection("deploy", ACTIONS))
-    made.add_collection(collection("job", (*JOB_ACTIONS, run_)))
+    made.add_collection(collection("job", (*JOB_ACTIONS, inference, run_)))
     made.add_collection(collection("app", APP_ACTIONS))
     made.add_collection(collection("data", DATA_ACTIONS))
     made.add_collection(collection("service", SERVICE_ACTIONS))

@@ -93,10 +93,11 @@ class Flags:
     samples: str | None = _flag("random points of the pi job")
     run: str | None = _flag(
         "folder of the run: of the training to evaluate, to resume or to label with, else the newest; the one to "
-        "export; or whose logs are meant"
+        "export or to time; or whose logs are meant"
     )
     to: str | None = _flag("format of the export: onnx, litert, savedmodel or keras")
     quantize: str | None = _flag("dynamic: weights of an ONNX or LiteRT export as int8")
+    rounds: str = _flag("how many rounds of windows are timed", "25")
     local: bool = _flag("a cluster of processes on this machine", False)
     workers: str = _flag("how many workers", "2")
     ps: str = _flag("how many parameter servers", "1")

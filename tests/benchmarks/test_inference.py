@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.inference.__main__ import contestants, summarize
 from cluster.errors import UsageError
+from cluster.exported.timed.turns import contestants, summarize
 from deploy.common.project import ROOT
 from tests.recognise.exports import export
 from tests.recognise.guard import guarded

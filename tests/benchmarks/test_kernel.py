@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.asking import NoAnswerError
 from benchmarks.kernel import in_keras as kernel_keras
 from benchmarks.kernel import ours as kernel_ours
 from benchmarks.kernel.__main__ import PRODUCT_FLOP, chosen, commands_of, refuse_different_networks, row, summarize
 from benchmarks.kernel.cells import DEEP, GRID, PLAIN, Cell, floor_flop
 from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
 from benchmarks.kernel.serving import fastest
+from cluster.asking import NoAnswerError
 from tests.habits import needs
 
 SMALL = [

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.asking import Asked, NoAnswerError
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.links.__main__ import ROLES, VARIANTS, inventory_in, summarize
+from cluster.asking import Asked, NoAnswerError
 from tests.habits import needs
 
 SERVING = "from benchmarks.wire.steps import serve_rounds; serve_rounds(lambda count: [0.5] * count)"

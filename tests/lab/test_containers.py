@@ -136,7 +136,7 @@ def test_a_service_in_a_container_answers_with_what_was_promoted(boxes: Boxes, t
     (secrets / "token").write_text(SECRET)
     for file in secrets.iterdir():
         os.chown(file, UID, UID)
-    inventory = loads(SERVING, "serving.yaml", path=Path("serving.yaml"), machine=machine())
+    inventory = loads(SERVING, "serving.yaml", [], path=Path("serving.yaml"), machine=machine())
     here = {
         "$(POD_IP)": where,
         f"{TLS_FOLDER}/tls.crt": "/secrets/server.pem",

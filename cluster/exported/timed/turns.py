@@ -1,8 +1,6 @@
-"""One window at a time through exports of one run, in turn: milliseconds, memory, size, and how logits differ.
+"""Exports of one run and TensorFlow's traced function, each in a process of its own, asked in turn.
 
-`python -m benchmarks.inference EXPORT... [--run RUN]` runs on any node. Each export answers in a process of its own, in
-the runtime of its format; with `--run`, and where TensorFlow is installed, TensorFlow's traced function of the same run
-answers beside them. Every round asks each of them for some windows, so that other work of the machine meets them all.
+Every round asks each of them for some windows, so that other work of the machine meets them all.
 """
 
 import statistics
@@ -16,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.asking import Asked
-from benchmarks.report import arguments, publish
+from cluster.asking import Asked
 from cluster.errors import UsageError
 from cluster.exported import Description, read
 
@@ -44,7 +41,7 @@ def contestants(exports: Sequence[Path], run: Path | None, threads: int) -> list
     python = (sys.executable, "-m")
     found = [
         Contestant(
-            _named(folder, described), (*python, "benchmarks.inference.in_runtime", str(folder), str(threads)), each
+            _named(folder, described), (*python, "cluster.exported.timed.in_runtime", str(folder), str(threads)), each
         )
         for folder, each in described.items()
     ]
@@ -52,7 +49,7 @@ def contestants(exports: Sequence[Path], run: Path | None, threads: int) -> list
         if not _has_tensorflow():
             print("tensorflow is not installed: the exports run without it", file=sys.stderr)
         else:
-            words = ("benchmarks.inference.in_tensorflow", str(exports[0]), str(run), str(threads))
+            words = ("cluster.export.in_tensorflow", str(exports[0]), str(run), str(threads))
             found.append(Contestant(TENSORFLOW, (*python, *words), first))
     return found
 
@@ -118,26 +115,3 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for row in rows[1:]
     }
     return {"first": rows[0]["name"], "over_first": over}
-
-
-def main() -> int:
-    """Measure, and print the object."""
-    parser = arguments("inference", "One window through exports of a run, in turn.")
-    parser.add_argument("exports", nargs="+", type=Path, metavar="EXPORT", help="folders that `fab export` wrote")
-    parser.add_argument("--run", type=Path, help="their run's folder: TensorFlow's traced function beside them")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--windows", type=int, default=40, help="of one round")
-    given = parser.parse_args()
-    try:
-        asked = contestants([folder.absolute() for folder in given.exports], given.run, given.threads)
-    except UsageError as problem:
-        print(problem, file=sys.stderr)
-        return int(problem.exit_code)
-    rows = measured(asked, 3 if given.quick else given.rounds, given.windows)
-    publish("inference", rows, {**summarize(rows), "threads": given.threads}, as_json=given.json)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.inference.in_tensorflow EXPORT RUN THREADS`: the run's network as a traced function."""
+"""`python -m cluster.export.in_tensorflow EXPORT RUN THREADS`: the run's network as a traced function."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.inference.serving import Floats, serve
 from cluster.exported import read
+from cluster.exported.timed.serving import Floats, serve
 
 
 def main(folder: Path, run: Path, threads: int) -> None:

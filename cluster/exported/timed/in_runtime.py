@@ -1,12 +1,12 @@
-"""`python -m benchmarks.inference.in_runtime EXPORT THREADS`: an export in ONNX Runtime or LiteRT."""
+"""`python -m cluster.exported.timed.in_runtime EXPORT THREADS`: an export in ONNX Runtime or LiteRT."""
 
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.inference.serving import Floats, serve
 from cluster.exported import open_model, read
+from cluster.exported.timed.serving import Floats, serve
 
 PACKAGES = {"onnx": "onnxruntime", "litert": "ai-edge-litert"}
 

@@ -1,6 +1,6 @@
 """Processes that answer requests: JSON lines on standard input and output, so that several can take turns.
 
-It needs nothing beyond the standard library, so that it also runs in PyTorch's own environment.
+It needs nothing beyond the standard library, so that it also runs in an environment with none of our packages.
 """
 
 import json

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import asking
+from cluster import asking
 from cluster.exported import Description
 
 Floats = NDArray[np.float32]

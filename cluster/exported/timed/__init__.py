@@ -1,0 +1,1 @@
+"""How fast exports of one run answer on a machine, in turn: for `benchmarks.inference` and `fab job inference`."""

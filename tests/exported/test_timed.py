@@ -1,0 +1,69 @@
+"""Exports timed on a node: the program of `fab job inference`."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.exported.timed import on_node
+from deploy.common.project import ROOT
+from tests.deploy.playing import eventually
+from tests.recognise.exports import export
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    for name in ("litert-later", "onnx"):
+        (tmp_path / "program/exports").mkdir(parents=True, exist_ok=True)
+        export(tmp_path / "program/exports" / name)
+    (tmp_path / "working").mkdir()
+    return tmp_path / "program"
+
+
+def words(program: Path) -> list[str]:
+    return [sys.executable, "-m", "cluster.exported.timed.on_node", str(program), "2", "3", "1"]
+
+
+def test_it_leaves_what_it_measured_and_where(program: Path) -> None:
+    working = program.parent / "working"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words(program), cwd=working, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((working / "inference.json").read_text())
+    assert [row["name"] for row in found["rows"]] == ["onnx float32 (onnx)", "onnx float32 (litert-later)"]
+    assert all(row["windows"] == 6 and row["median_ms"] > 0 for row in found["rows"])
+    assert found["machine"]["cores"] == os.cpu_count()
+    assert found["machine"]["memory_mb"] > 100
+    assert done.stdout.count(" ms a window, p99 ") == 2
+
+
+@pytest.fixture
+def taken() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        held.bind(f"\0pscluster-inference-{os.getuid()}")
+        yield held
+
+
+def test_a_second_worker_of_a_machine_waits_for_the_first(program: Path, taken: socket.socket) -> None:
+    working = program.parent / "working"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words(program), cwd=working, env=environment, stdout=subprocess.DEVNULL) as waiting:
+        tries = Path(f"/proc/{waiting.pid}/wchan")
+        eventually(lambda: "nanosleep" in tries.read_text() or waiting.poll() is not None, "it waits")
+        assert waiting.poll() is None
+        assert not (working / "inference.json").exists()
+        taken.close()
+        assert waiting.wait(100) == 0
+    assert (working / "inference.json").exists()
+
+
+def test_a_machine_without_a_device_tree_is_its_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(on_node, "_PI", tmp_path / "model")
+    assert on_node.machine()["model"]
+    (tmp_path / "model").write_bytes(b"Raspberry Pi 5 Model B Rev 1.0\0")
+    assert on_node.machine()["model"] == "Raspberry Pi 5 Model B Rev 1.0"
