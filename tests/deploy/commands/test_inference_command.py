@@ -55,7 +55,7 @@ def test_the_table_has_each_runtime_of_each_worker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [None, "no json", "[" * 100_000, {"machine": PI}, {"machine": PI, "rows": [{"name": "x"}]}, [],
-     {"machine": {**PI, "model": ["x"]}, "rows": [ROW]}, {"machine": PI, "rows": ["x" * (1 << 20)]}],
+     {"machine": PI | {"model": ["x"]}, "rows": [ROW]}, {"machine": PI, "rows": ["x" * (1 << 20)]}],
 )  # fmt: skip
 def test_what_a_worker_has_not_measured_is_one_line(tmp_path: Path, content: Any) -> None:
     with pytest.raises(ClusterError, match=r"inference\.json: expected what worker:0 measured, got") as caught:
