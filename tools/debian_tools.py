@@ -59,6 +59,7 @@ TOOLS = {
         Tool("ps", "procps", "usr/bin/ps"),
         Tool("pgrep", "procps", "usr/bin/pgrep"),
         Tool("shellcheck", "shellcheck", "usr/bin/shellcheck"),
+        Tool("mosquitto", "mosquitto", "usr/sbin/mosquitto"),
         Tool("kubectl", "kubernetes-client", "usr/bin/kubectl"),
         Tool(
             "chromium",

@@ -123,6 +123,9 @@ class Flags:
     tls: bool = _flag("HTTPS, with a certificate that the service makes for this machine", False)
     certificate: str | None = _flag("HTTPS with a certificate of your own, a file in PEM format")
     key: str | None = _flag("file of the key of --certificate, in PEM format")
+    mqtt: str | None = _flag("take readings at a broker of MQTT too: mqtt[s]://HOST[:PORT][/PREFIX]")
+    mqtt_credentials: str | None = _flag("file with one line USER:PASSWORD for the broker")
+    mqtt_authority: str | None = _flag("who signed the broker's certificate, a file in PEM format")
     no_token: bool = _flag("answer without a token, on loopback alone", False)
 
     @property

@@ -23,14 +23,21 @@ EXPORT = "export"
 """In a run's folder: what `--run` serves."""
 
 
-@takes("export run port listen tls certificate key no_token called")
+@takes("export run port listen tls certificate key no_token called mqtt mqtt_credentials mqtt_authority")
 def serve(flags: Flags) -> None:
     """Serve a model over HTTP until Ctrl-C: `fab serve --run RUN` or `--model EXPORT`, else the promoted version."""
     port = whole_number("--port", flags.port, 0, LAST_PORT)
     words = ["--name", flags.called, "--port", str(port), "--listen", flags.listen, "--link"]
     words += ["--no-token"] if flags.no_token else []
     words += ["--tls"] if flags.tls else []
-    for flag, path in (("--certificate", flags.certificate), ("--key", flags.key)):
+    words += ["--mqtt", flags.mqtt] if flags.mqtt else []
+    files = {
+        "--certificate": flags.certificate,
+        "--key": flags.key,
+        "--mqtt-credentials": flags.mqtt_credentials,
+        "--mqtt-authority": flags.mqtt_authority,
+    }
+    for flag, path in files.items():
         words += [flag, os.path.abspath(os.path.expanduser(path))] if path else []
     export = _export(flags)
     end_as_the_job_did(_in_foreground(module_command("recognise.service", *words, *export)))

@@ -26,7 +26,8 @@ from recognise.service.memory import give_back_large_blocks
 from recognise.service.target import announced
 from recognise.service.versions import Versions
 
-if TYPE_CHECKING:  # plain HTTP needs no cryptography
+if TYPE_CHECKING:  # plain HTTP needs neither cryptography nor MQTT
+    from recognise.service.broker import Broker
     from recognise.service.tls import Tls
 
 HOST = "127.0.0.1"
@@ -103,6 +104,7 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
         tls,
         authority,
         given.metrics_port,
+        _broker(given),
         given.wait,
     )
     scheme = "http" if tls is None else "https"
@@ -128,6 +130,19 @@ def _token(given: argparse.Namespace, folder: Path) -> str | None:
     if given.no_token:
         return None
     return state.token_in(Path(given.token_file)) if given.token_file else state.token(folder)
+
+
+def _broker(given: argparse.Namespace) -> "Broker | None":
+    if not given.mqtt:
+        if given.mqtt_credentials or given.mqtt_authority:
+            raise UsageError("--mqtt-credentials and --mqtt-authority: expected them with --mqtt")
+        return None
+    try:
+        from recognise.service.broker import broker_of
+    except ModuleNotFoundError as problem:
+        raise UsageError(f"--mqtt: expected the package {problem.name}: pip install aiomqtt") from None
+    files = (Path(path) if path else None for path in (given.mqtt_credentials, given.mqtt_authority))
+    return broker_of(given.mqtt, *files)
 
 
 def _say_links(base: str, token: str | None, folder: Path | None) -> None:
@@ -177,6 +192,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls", action="store_true", help="HTTPS, with a certificate that the service makes itself")
     parser.add_argument("--certificate", metavar="FILE", help="HTTPS with a certificate of your own (PEM)")
     parser.add_argument("--key", metavar="FILE", help="of --certificate (PEM, without a password)")
+    parser.add_argument("--mqtt", metavar="URL", help="take readings at a broker too: mqtt[s]://HOST[:PORT][/PREFIX]")
+    parser.add_argument("--mqtt-credentials", metavar="FILE", help="one line USER:PASSWORD for the broker")
+    parser.add_argument("--mqtt-authority", metavar="FILE", help="who signed the broker's certificate (PEM)")
     parser.add_argument("--threads", type=int, default=Limits.threads, help="batches at one time")
     parser.add_argument(
         "--batch-milliseconds", type=float, default=1000 * Limits.batch_seconds, metavar="MS",

@@ -27,7 +27,9 @@ from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import LOOK_SECONDS, Serving
 from recognise.service.versions import Versions
 
-if TYPE_CHECKING:  # plain HTTP needs no cryptography
+if TYPE_CHECKING:  # plain HTTP needs neither cryptography nor MQTT
+    from recognise.service.broker import Broker
+    from recognise.service.live.devices import Devices, Publish
     from recognise.service.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,8 @@ class Place:
     """The certificate that phones may install."""
     metrics_port: int | None = None
     """Of `/metrics` over plain HTTP without a token; None is none."""
+    broker: "Broker | None" = None
+    """Of MQTT, where devices publish their readings too."""
     waits: bool = False
     """Whether it waits for the first promotion, with its port closed, rather than end without one."""
 
@@ -131,6 +135,8 @@ async def serve(
         server = uvicorn.Server(_configuration(guarded, limits, Sockets(limits.streams, metrics.session_refused)))
         server.config.load()
         following = [asyncio.create_task(serving.follow())]
+        if place.broker is not None:
+            following.append(asyncio.create_task(_follow_broker(place.broker, serving, metrics, limits)))
         if place.tls is not None:
             following.append(asyncio.create_task(place.tls.follow()))
         door = Door(listener, "the service", limits.connections)
@@ -148,6 +154,16 @@ async def serve(
             application.close()
             await asyncio.gather(*following, return_exceptions=True)
             await asyncio.sleep(0)
+
+
+async def _follow_broker(broker: "Broker", serving: Serving, metrics: ServiceMetrics, limits: Limits) -> None:
+    from recognise.service.broker import follow  # with the filters of sessions: other services spare 50 MB
+    from recognise.service.live.devices import Devices
+
+    def made(publish: "Publish") -> "Devices":
+        return Devices(broker.prefix, serving, metrics, limits, publish)
+
+    await follow(broker, limits.streams.message_bytes, made)
 
 
 async def _first(versions: Versions) -> None:

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from recognise.service.bodies import Budget
 from recognise.service.limits import Limits
 from recognise.service.live import sensor_logger
-from recognise.service.live.phones import Phones
+from recognise.service.live.phones import Phone, phone
+from recognise.service.live.recordings import Recordings
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
 from recognise.service.versions import Versions
@@ -34,9 +34,13 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_pat
         with ThreadPoolExecutor(1) as pool:
             serving = Serving("har", versions, pool, limits, metrics)
             await serving.begin()
-            phones = Phones(serving, metrics, limits, Budget(limits.held_bytes))
-            query = sensor_logger.Query()
-            silent, busy = phones._begin("silent", query, 1.0), phones._begin("busy", query, 1.0)
+            phones: Recordings[Phone] = Recordings(limits)
+
+            def begun(name: str) -> Phone:
+                query = sensor_logger.Query()
+                return phones._begin(name, lambda: phone(query, 1.0, "sensor_logger", serving, metrics, limits))
+
+            silent, busy = begun("silent"), begun("busy")
             async with busy.lock:  # its post is computed
                 assert sessions() == 2
                 while "silent" in phones._open:
@@ -47,7 +51,7 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_pat
                 await asyncio.sleep(0.01)
             assert sessions() == 0
             assert phones._timers == {}
-            assert phones._begin("silent", query, 1.0) is not silent  # the next post begins a new one
+            assert begun("silent") is not silent  # the next post begins a new one
             phones.close()
             assert sessions() == 0
 

@@ -78,10 +78,15 @@ def readings(text: str) -> Readings:
         found = Readings.model_validate_json(text)
     except ValidationError as problem:
         raise bad(f"expected readings (times, acceleration, rotation): {_reason(problem)}") from None
-    if not len(found.times) == len(found.acceleration) == len(found.rotation):
-        counts = f"{len(found.times)}, {len(found.acceleration)} and {len(found.rotation)}"
-        raise bad(f"expected as many times as acceleration and rotation, got {counts}")
+    refuse_uneven(found)
     return found
+
+
+def refuse_uneven(given: Readings) -> None:
+    """Raise RefusedError unless each reading has a time, an acceleration and a rotation."""
+    if not len(given.times) == len(given.acceleration) == len(given.rotation):
+        counts = f"{len(given.times)}, {len(given.acceleration)} and {len(given.rotation)}"
+        raise bad(f"expected as many times as acceleration and rotation, got {counts}")
 
 
 def _reason(problem: ValidationError) -> str:

@@ -19,7 +19,7 @@ from recognise.service.refusals import RefusedError, bad
 from recognise.service.serving import Served, Serving
 from recognise.stream import Event, Fault, Label, Settings, Smoothing, Stream, Window, as_json
 
-Kind = Literal["stream", "sensor_logger"]
+Kind = Literal["stream", "sensor_logger", "mqtt"]
 
 
 @dataclass(frozen=True, eq=False)
