@@ -54,6 +54,12 @@ def test_a_complete_one_asks_for_nothing(source: Path, tmp_path: Path) -> None:
     assert said == []
 
 
+def test_a_wheel_for_older_pythons_alone_comes_too(source: Path, tmp_path: Path) -> None:
+    """The lock has chosen it: uv ignores that bound, as backports-strenum, which LiteRT needs, has one."""
+    pure_wheel(source, "gamma", python="<3.11")
+    assert "gamma-1.0-py3-none-any.whl" in make(listed(source), tmp_path / "cache").files
+
+
 def test_a_missing_wheel_is_one_line_and_the_next_attempt_goes_on(source: Path, tmp_path: Path) -> None:
     asked = listed(source)
     kept = (source / "beta-1.0-py3-none-any.whl").rename(tmp_path / "beta-1.0-py3-none-any.whl")

@@ -18,14 +18,16 @@ EXECUTABLE = str(Path(sys.executable).resolve())
 DEADLINE_SECONDS = 100.0
 
 
-def pure_wheel(folder: Path, name: str, version: str = "1.0", text: str = "", needs: Sequence[str] = ()) -> Path:
-    """A wheel with one module of this name, whose `TEXT` is `text`; it needs these packages."""
+def pure_wheel(
+    folder: Path, name: str, version: str = "1.0", text: str = "", needs: Sequence[str] = (), python: str = ">=3"
+) -> Path:
+    """A wheel with one module of this name, whose `TEXT` is `text`; it needs these packages and this Python."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     about = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": f"TEXT = {text!r}\n",
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: {python}\n"
         + "".join(f"Requires-Dist: {one}\n" for one in needs),
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{about}/RECORD": "",
