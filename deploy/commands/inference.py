@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ def inference(flags: Flags) -> None:
         program = written(folder, run)
         words = (str(rounds), str(WINDOWS), "1")
         wish = ProgramWish(str(program), words, "workers", 0, requirements=str(folder / REQUIREMENTS)).checked()
-        with _new_run(runs) as found:
+        with _new_run(runs) as found, _not_on_stdout(flags.json_):
             run_job("run", with_overrides(_quiet(flags), OF_LOGS), wish=wish)
     result = gathered(found[0], run.name)
     path = found[0] / RESULT
@@ -132,6 +133,23 @@ def table(result: Mapping[str, Any]) -> Sequence[str]:
             )
             made.append(ROW.format(*cells))
     return made
+
+
+@contextmanager
+def _not_on_stdout(wanted: bool) -> Iterator[None]:
+    """What the block and its children print on stdout goes to stderr, so that stdout has one JSON object."""
+    if not wanted:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _quiet(flags: Flags) -> Flags:

@@ -39,7 +39,7 @@ def download(wanted: Path, folder: Path, target: Target) -> None:
     options += [f"--abi={abi}" for abi in (f"cp{target.short_python.replace('.', '')}", "abi3", "none")]
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += ["--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--retries=2", "--timeout=30"]
-    # The lock has chosen each version. uv ignores the upper bound of a package's Requires-Python, and pip must not object.
+    # The lock has chosen each version; uv ignores the upper bound of a Requires-Python, and pip must not object to it.
     command += ["--ignore-requires-python"]
     command += ["--implementation=cp", f"--python-version={target.short_python}", *options]
     # pip unpacks its downloads beside their destination: /tmp may be in memory.
