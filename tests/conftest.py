@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.exported.runtimes import no_telemetry
 from cluster.inventory import templates
 from tests.habits import leaks, needs
 from tools import debian_tools
@@ -18,9 +19,10 @@ def pytest_configure() -> None:
     """Lets Ctrl-C and a hang-up reach the tests' processes, also under nohup or in a script's background.
 
     Both ignore these signals, which children inherit, so the interruptions under test would never arrive.
-    The tests' processes also find the unpacked tools.
+    The tests' processes also find the unpacked tools, and report nothing to anybody.
     """
     os.environ["PATH"] = debian_tools.search_path()
+    no_telemetry()
     _draw_ports_apart(os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

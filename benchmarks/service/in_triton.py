@@ -3,8 +3,11 @@
 It runs in an interpreter that has `nvidia-pytriton` and `onnxruntime`, and none of our packages.
 """
 
+import os
 import sys
 import threading
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]

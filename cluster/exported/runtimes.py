@@ -3,6 +3,7 @@
 A model computes one call at a time: a program with several threads opens one for each, or holds a lock.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
@@ -128,7 +129,17 @@ def open_model(folder: Path, threads: int = 1) -> Model:
         ) from None
 
 
+def no_telemetry() -> None:
+    """Keep ONNX Runtime from reporting to Microsoft; call it before anything imports `onnxruntime`.
+
+    Its wheels send what sessions are made of to mobile.events.data.microsoft.com unless this variable is set, and keep
+    an identifier of the machine below ~/.cache (its Privacy.md). What a person has set stays.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
 def _imported(module: str) -> Any:
+    no_telemetry()
     try:
         return import_module(module)
     except ImportError:

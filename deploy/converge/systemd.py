@@ -14,7 +14,7 @@ from deploy.common.command_line import quoted, shell
 from deploy.common.texts import filled
 from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact
 from deploy.converge.survey import Survey, machine_facts, survey
-from deploy.render.units import unit_name
+from deploy.render.units import SERVICE_UNIT, unit_name
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
@@ -74,6 +74,7 @@ class Systemd:
         """See `ServiceManager`. Units in each node's journal; the coordinator's run beside its unit's own lines."""
         found = [LogPlace("", node.name, unit="pscluster-*") for node in self._inventory.nodes]
         found += [LogPlace(task.name, task.node, unit=unit_name(task)) for task in self._tasks]
+        found += [LogPlace("service", node, unit=SERVICE_UNIT) for node in self._inventory.service_nodes]
         (task,) = self._inventory.of_role("coordinator")
         runs, jobs = self._places.runs(self._inventory), f"{self._places.state}/jobs"
         coordinator = LogPlace(task.name, task.node, runs=runs, jobs=jobs, user=self._places.user)

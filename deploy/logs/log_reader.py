@@ -50,13 +50,19 @@ def chosen(
     """The places of these roles and nodes, all of them without either. Raises UsageError for an unknown name."""
     if not roles and not nodes:
         return list(places)
-    # Beside the tasks: the supervisor, which is on no node of the inventory.
+    # Beside the tasks: the supervisor, which is on no node of the inventory, and the service, which is on several.
     others = {place.name for place in places} - {"", *(task.name for task in tasks)}
+    serving = [place for place in places if place.unit and place.name in others]
+    wanted = {place for place in places if place.name in set(roles) & others and (not nodes or place.node in nodes)}
+    if not roles:
+        wanted |= {place for place in serving if place.node in nodes}
     of_tasks = [name for name in roles if name not in others]
-    wanted = set(roles) & others if not nodes else set()
-    if of_tasks or nodes or not roles:
-        wanted |= {task.name for task in select(tasks, of_tasks, nodes)}
-    return [place for place in places if place.name in wanted]
+    without_tasks = {place.node for place in serving} - {task.node for task in tasks}
+    left = [name for name in nodes if name not in without_tasks]
+    if left or not wanted or (of_tasks and not nodes):
+        found = {task.name for task in select(tasks, of_tasks, left)}
+        wanted |= {place for place in places if place.name in found and (of_tasks or not roles)}
+    return [place for place in places if place in wanted]
 
 
 class ClusterLogs:

@@ -12,7 +12,7 @@ from cluster.errors import UsageError, reason_of
 from cluster.export.formats.format import ExportRefused, Format, of_shape, written
 from cluster.export.graph import OUTPUT, Answers
 from cluster.exported.description import Description
-from cluster.exported.runtimes import OnnxModel
+from cluster.exported.runtimes import OnnxModel, no_telemetry
 from cluster.models.network import BuiltIn
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def _by_keras(model: "StoredModel", path: Path) -> None:
 
 
 def _quantize(path: Path) -> None:
+    no_telemetry()
     quantization: Any = import_module("onnxruntime.quantization")
 
     logging.getLogger().addFilter(_without_advice)
