@@ -38,6 +38,9 @@ def folds(folder: Path | None) -> list[dict[str, Any]]:
 def ended(done: Done) -> list[dict[str, Any]]:
     assert done.code == 0, done.errors
     assert done.result["trainings"] == {"planned": 4, "done": 4}
+    computed = {task["task"]: task["cpu_seconds"] for task in done.result["busy"]["tasks"] if task["computes"]}
+    assert list(computed) == (["coordinator:0"] if done.result["mode"] == "single" else ["worker:0", "worker:1"])
+    assert all(computed.values()), "each of them used some time"
     return folds(done.folder)
 
 
