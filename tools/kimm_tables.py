@@ -53,7 +53,8 @@ def kimm_results() -> str:
     who = ["ours, recipe `shipped`, asynchronous", "128", "3", "100"]
     time = of_processor(clock(seconds), processors_of(shipped, shipped["rows"]))
     rows.append([*who, f"**{accuracy:.4f}**", NONE, NONE, f"{f1:.4f}", time, str(len(shipped["rows"]))])
-    return f"{with_legend(table(heads, rows))}\n\n{_how_many(groups, asked)}"
+    made = with_legend(table(heads, rows), "Kimm's network")
+    return f"{made}\n\n{_how_many(groups, asked)}"
 
 
 def _how_many(groups: Mapping[tuple[Any, ...], Sequence[Any]], asked: SweepFile) -> str:

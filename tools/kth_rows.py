@@ -62,7 +62,7 @@ def kth_charts() -> str:
                 time = of_processor(clock(point["seconds"]), processors_of(found, [mine]))
                 cells += [f"**{point['accuracy']:.4f}**", time]
         rows.append(cells)
-    return with_legend(table(heads, rows))
+    return with_legend(table(heads, rows), "KTH's network")
 
 
 def kth_rows() -> str:

@@ -33,7 +33,7 @@ def names_of(pattern: str) -> list[str]:
 
 
 def processors_of(found: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Where these rows of a file ran: each says so itself, or is of the machine of the whole file."""
+    """Where these rows of a file ran: on the processor that a row names, else on that of the whole file's machine."""
     usual = found.get("machine", {}).get("processor")
     return frozenset(name for row in rows if (name := row.get("processor") or usual))
 
@@ -51,17 +51,17 @@ def of_processor(time: str, processors: frozenset[str]) -> str:
     return f"{time} {SIGNS[name]}"
 
 
-def legend(text: str) -> str:
-    """What the signs in this text stand for; empty without any."""
+def legend(text: str, whose: str) -> str:
+    """What the signs in this text stand for, of the times of `whose`; empty without any."""
     found = [f"{sign} {name}" for name, sign in SIGNS.items() if sign in text]
     if not found:
         return ""
-    return f"Our times: {', '.join(found)}{'; compare times of one sign alone' if len(found) > 1 else ''}."
+    return f"Our times of {whose}: {', '.join(found)}{'; compare times of one sign alone' if len(found) > 1 else ''}."
 
 
-def with_legend(made: str) -> str:
+def with_legend(made: str, whose: str) -> str:
     """A table, and below it what its signs stand for."""
-    return "\n\n".join(part for part in (made, legend(made)) if part)
+    return "\n\n".join(part for part in (made, legend(made, whose)) if part)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -221,7 +221,7 @@ def twins() -> str:
     if not rows:
         return ""
     made = table(["contestant", "units", "accuracy", "seconds", "time over ours"], [row for _, row in sorted(rows)])
-    return f"### Alone and distributed\n\n{with_legend(made)}"
+    return f"### Alone and distributed\n\n{with_legend(made, 'the twins')}"
 
 
 def thesis_tables() -> str:
@@ -233,12 +233,12 @@ def thesis_tables() -> str:
         if name.startswith("thesis-table-") and 6 <= int(number) <= 19:
             parts += [f"## Table {number}: {found.title}", thesis_table(name)]
     text = "\n\n".join(parts)
-    return "\n\n".join(part for part in (legend(text), text) if part)
+    return "\n\n".join(part for part in (legend(text, "Tables 6 to 19"), text) if part)
 
 
 def table_with_legend(name: str) -> str:
     """One of Tables 20 and 21, and whose times they are."""
-    return with_legend(thesis_table(name))
+    return with_legend(thesis_table(name), own_table(name).source.place)
 
 
 def wide() -> str:

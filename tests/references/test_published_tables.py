@@ -121,8 +121,8 @@ def test_a_time_has_the_sign_of_its_processor_and_an_unknown_one_is_refused(meas
     for shown in ("**0.9000** | 0:01:29 † |", "**0.8000** | 0:01:29 ‡ |", "**0.7000** | 0:01:29 § |"):
         assert shown in table
     legend = "† Intel(R) Xeon(R) Processor, ‡ AMD EPYC, § several processors; compare times of one sign alone."
-    assert table.endswith(f"\n\nOur times: {legend}")
-    assert thesis_tables().startswith(f"Our times: {legend}\n\n## Table 6")
+    assert table.endswith(f"\n\nOur times of Table 21: {legend}")
+    assert thesis_tables().startswith(f"Our times of Tables 6 to 19: {legend}\n\n## Table 6")
     (measured / "sweep-thesis.json").write_text(json.dumps({**found, "machine": {"processor": "Z80"}}))
     published_tables.trained.cache_clear()
     with pytest.raises(ValueError, match=r"no sign for times of 'Z80': give it one in SIGNS of tools/measured\.py"):
