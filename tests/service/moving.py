@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,12 @@ class Walker:
                     try:
                         self._hear(connection, 0.0)
                         while not self._is_over():
-                            self._send(connection, begun)
+                            if not self._state:  # else the session moves, and what follows is for the next service
+                                self._send(connection, begun)
                             self._hear(connection, 0.02)
                         self._hear(connection, 1.0)
                     except ConnectionClosed as closed:
-                        self._moved(closed)
+                        self._moved(connection, closed)
         except Exception as problem:
             self.wrong.append(repr(problem))
 
@@ -103,8 +104,10 @@ class Walker:
         except TimeoutError:
             return
 
-    def _moved(self, closed: ConnectionClosed) -> None:
-        """A connection that closes while we write has still what came before."""
+    def _moved(self, connection: ClientConnection, closed: ConnectionClosed) -> None:
+        """What the service said before it closed is still there when a message to it failed."""
+        with suppress(ConnectionClosed):
+            self._hear(connection, 0.0)
         if closed.rcvd is None or closed.rcvd.code != RESTART or not self._state:
             self.wrong.append((repr(closed), bool(self._state)))
         self.moves += 1
