@@ -3,10 +3,12 @@
 Who restarts several goes from one node to the next, so that clients find a service at any time.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cluster.errors import ClusterError
 from deploy.cluster.connector import Connector
+from deploy.common.command_line import quoted
+from deploy.converge.resources import SERVICE_HINT, Running
 from deploy.converge.systemd import by_hand
 from deploy.render.units import SERVICE_DATA, SERVICE_UNIT
 
@@ -18,9 +20,11 @@ READY_SECONDS = 120.0
 SPARE_SECONDS = 60.0
 """For the end of the old process, and for the connection."""
 
+Verb = Literal["restart", "wait"]
+
 SCRIPT = b"""\
 import http.client, os, ssl, subprocess, sys, time
-unit, host, port, scheme, pointer, seconds, steady_seconds = sys.argv[1:]
+verb, unit, host, port, scheme, pointer, seconds, steady_seconds = sys.argv[1:]
 def systemctl(*words):
     return subprocess.run(["systemctl", *words], stdout=subprocess.PIPE, text=True)
 def failed(words):
@@ -39,7 +43,7 @@ def answers():
         return False
     finally:
         connection.close()
-if systemctl("restart", unit).returncode:
+if verb == "restart" and systemctl("restart", unit).returncode:
     failed("systemd does not start it")
 now = since = time.monotonic()
 end, pids = now + float(seconds), []
@@ -57,24 +61,34 @@ while now < end:
     now = time.monotonic()
 failed(f"no answer at {scheme}://{host}:{port}/v2/health/ready within {float(seconds):g} s")
 """
-"""For the node's own Python, with `restart_words`. It prints `ready` or `waiting`."""
+"""For the node's own Python, with `words_of`. It prints `ready` or `waiting`."""
 STEADY_SECONDS = 5.0
 """A process without a promoted version that lived so long waits for one: a wrong setting ends it earlier."""
 
 
-def restart_words(inventory: "Inventory", node: str, seconds: float = READY_SECONDS) -> list[str]:
-    """The command that SCRIPT is the standard input of."""
+def words_of(verb: Verb, inventory: "Inventory", node: str, seconds: float = READY_SECONDS) -> list[str]:
+    """The words of SCRIPT: `restart` waits too, `wait` does that alone."""
     service = inventory.service
     scheme = "https" if service.tls or service.certificate is not None else "http"
     pointer = f"{SERVICE_DATA}/models/{service.model}/current.json"
     address = inventory.hosts[node], str(service.port)
-    return ["python3", "-", SERVICE_UNIT, *address, scheme, pointer, f"{seconds:g}", f"{STEADY_SECONDS:g}"]
+    return [verb, SERVICE_UNIT, *address, scheme, pointer, f"{seconds:g}", f"{STEADY_SECONDS:g}"]
+
+
+def waits(inventory: "Inventory", node: str) -> str:
+    """A line of shell that ends when the service which systemd has just started answers, or fails with the reason."""
+    return quoted("python3", "-c", SCRIPT.decode(), *words_of("wait", inventory, node)) + " >/dev/null"
+
+
+def running_service(inventory: "Inventory", node: str, path: str, text: str, release: str) -> Running:
+    """The unit of this file and text that runs from this release; its start ends when the service answers."""
+    return Running(SERVICE_UNIT, path, text, release, hint=SERVICE_HINT, until=waits(inventory, node))
 
 
 def restart_service(inventory: "Inventory", node: Connector) -> str:
     """Restart the service of one node: `ready`, or `waiting` for its first promotion. Raises ClusterError."""
-    words = restart_words(inventory, node.name)
-    done = node.run(words, stdin=SCRIPT, root=True, deadline_seconds=READY_SECONDS + SPARE_SECONDS)
+    words = words_of("restart", inventory, node.name)
+    done = node.run(["python3", "-", *words], stdin=SCRIPT, root=True, deadline_seconds=READY_SECONDS + SPARE_SECONDS)
     if not done.ok:
         raise ClusterError(f"{node.name}: service not ready: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}")
     return done.text.split()[-1]

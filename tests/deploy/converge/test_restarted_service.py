@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from cluster.errors import ClusterError
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.converge.serving import SCRIPT, restart_service, restart_words
+from deploy.converge.change import Change, DeploymentDisplay, Shell
+from deploy.converge.deployment import Desired, PlanRunner, plan
+from deploy.converge.recap import Recap
+from deploy.converge.serving import READY_SECONDS, SCRIPT, SPARE_SECONDS, restart_service, waits, words_of
+from tests.deploy.converge.pi import untouched_cluster, wish_for
 from tests.deploy.converge.test_service_role import serving
 
 UNIT = "pscluster-service.service"
@@ -34,9 +40,9 @@ class Played:
     folder: Path
 
     def restart(
-        self, port: int, seconds: float = 5.0, scheme: str = "http", pointer: str = ""
+        self, port: int, seconds: float = 5.0, scheme: str = "http", pointer: str = "", verb: str = "restart"
     ) -> "subprocess.CompletedProcess[str]":
-        words = UNIT, "127.0.0.1", str(port), scheme, pointer or str(self.folder), f"{seconds:g}", "0.5"
+        words = verb, UNIT, "127.0.0.1", str(port), scheme, pointer or str(self.folder), f"{seconds:g}", "0.5"
         return subprocess.run(
             [sys.executable, "-", *words], input=SCRIPT.decode(), capture_output=True, text=True, check=False,
             timeout=60, env={"PATH": f"{self.folder}:/usr/bin:/bin"},
@@ -85,6 +91,12 @@ def test_a_service_that_answers_is_ready(played: Played) -> None:
     assert played.done == [f"restart {UNIT}"]
 
 
+def test_one_that_systemd_has_started_is_waited_for_alone(played: Played) -> None:
+    with answering() as port:
+        assert played.restart(port, verb="wait").stdout == "ready\n"
+    assert not (played.folder / "done").exists()
+
+
 def test_one_without_a_promoted_version_waits(played: Played) -> None:
     done = played.restart(1, pointer=str(played.folder / "current.json"))
     assert (done.returncode, done.stdout) == (0, "waiting\n"), done.stderr
@@ -119,16 +131,42 @@ def test_one_that_systemd_does_not_start_fails_at_once(played: Played) -> None:
 
 
 def test_the_script_is_told_where_the_node_s_service_answers(tmp_path: Path) -> None:
-    assert restart_words(serving(tmp_path), "rpi02", 90.0) == [
-        "python3", "-", UNIT, "192.168.1.17", "8470", "https",
-        "/var/lib/pscluster/service/models/har/current.json", "90", "5",
+    assert words_of("wait", serving(tmp_path), "rpi02", 90.0) == [
+        "wait", UNIT, "192.168.1.17", "8470", "https", "/var/lib/pscluster/service/models/har/current.json", "90", "5",
     ]  # fmt: skip
-    plain = restart_words(serving(tmp_path, "service.tls=false", "service.model=steps"), "rpi02")
-    assert plain[5:7] == ["http", "/var/lib/pscluster/service/models/steps/current.json"]
-    own = restart_words(
-        serving(tmp_path, "service.certificate=/etc/har/chain.pem", "service.key=/etc/har/key.pem"), "rpi02"
+    plain = words_of("restart", serving(tmp_path, "service.tls=false", "service.model=steps"), "rpi02")
+    assert plain[4:6] == ["http", "/var/lib/pscluster/service/models/steps/current.json"]
+    own = serving(tmp_path, "service.certificate=/etc/har/chain.pem", "service.key=/etc/har/key.pem")
+    assert words_of("restart", own, "rpi02")[4] == "https"
+
+
+def test_a_start_waits_for_the_service_that_it_starts(tmp_path: Path) -> None:
+    inventory = serving(tmp_path)
+    plans = plan(wish_for(inventory), untouched_cluster(inventory))
+    (step,) = plans["service"]["rpi02"][-1].steps
+    assert isinstance(step, Shell)
+    assert step.script.endswith(waits(inventory, "rpi02"))
+    syntax = subprocess.run(["sh", "-n"], input=step.script, capture_output=True, text=True, check=False)
+    assert (syntax.returncode, syntax.stderr) == (0, "")
+    assert step.deadline_seconds > READY_SECONDS + SPARE_SECONDS
+
+
+def test_services_are_started_in_turn_and_a_failure_leaves_the_others(tmp_path: Path) -> None:
+    """Each node writes its name; the second one fails."""
+    names = ("one", "two", "three")
+    fleet = Fleet([Local(name) for name in names], parallel=4)
+
+    def change(name: str, phase: str) -> tuple[Change, ...]:
+        script = f"echo {phase} {name} >>{tmp_path}/done; [ {name} != two ]"
+        return (Change("unit", name, "restart", "for a test", (Shell("restart it", script),)),)
+
+    runner = PlanRunner(fleet, cast(Desired, None), Recap("start", "three", names), DeploymentDisplay())
+    runner.carry_out({"service": {name: change(name, "service") for name in names}}, ("service",))
+    assert (tmp_path / "done").read_text().splitlines() == ["service one", "service two"]
+    assert sorted(runner.recap.failures) == ["three", "two"]
+    assert runner.recap.failures["three"].line == (
+        "three: wait for its turn: two is not ready; `fab deploy start --retry` goes on where this one ended"
     )
-    assert own[5] == "https"
 
 
 def test_a_failure_is_one_line_with_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
