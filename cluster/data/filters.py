@@ -100,7 +100,7 @@ class CausalFilters:
 
     @classmethod
     def resumed(cls, state: FilterState | None) -> "CausalFilters":
-        """Filters that go on where others had this state."""
+        """Filters that continue where others had this state."""
         found = cls()
         if state is not None:
             found._noise.before, found._noise.low_pass.state, found._gravity.state = state

@@ -108,7 +108,7 @@ class Entrance:
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def stop(self) -> None:
-        """Accept no more: the listener closes, so the kernel refuses who comes now. What is open goes on."""
+        """Accept no more: the listener closes, so the kernel refuses who comes now. What is open stays."""
         if self._accepts:
             self._accepts = False
             self._loop.remove_reader(self._door.listener)

@@ -270,7 +270,7 @@ class PlanRunner:
         for turn in [[name] for name in names] if in_turn else [names]:
             if in_turn and (lost := [name for name in names if name in self.recap.failures]):
                 words = f"{lost[0]} is not ready"
-                hint = "`fab deploy start --retry` goes on where this one ended"
+                hint = "`fab deploy start --retry` takes these nodes again"
                 self.lose(StepFailure(turn[0], phase, "wait for its turn", "", None, (words,), hint))
                 continue
             for name, result in self._fleet.each(work, turn).items():

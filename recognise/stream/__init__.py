@@ -1,6 +1,6 @@
 """A stream of readings becomes windows, and windows become labels: pure, without sockets and without a clock.
 
-The room's doors are `Settings`, `Stream`, `Smoothing`, the events, and `Resumed` for a stream that goes on elsewhere.
+The room's doors are `Settings`, `Stream`, `Smoothing`, the events, and `Resumed` for a stream that continues elsewhere.
 """
 
 from recognise.stream.events import Changed, Event, Fault, Label, as_json

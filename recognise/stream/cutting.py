@@ -32,7 +32,7 @@ class Cutter:
         return {"rows": self._rest, "first": self._first, "begin": self._begin}
 
     def resume(self, kept: Kept) -> None:
-        """Go on where another one of the same window and hop had this state. Raises UsageError."""
+        """Continue where another one of the same window and hop had this state. Raises UsageError."""
         rest = kept.array("rows", np.float32, (None, self._rest.shape[1]))
         first, begin = kept.count("first"), kept.count("begin")
         # Rows are kept from the begin of the next window on; with a hop beyond the window it may lie ahead.

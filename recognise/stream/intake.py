@@ -42,7 +42,7 @@ class Intake:
         return self._last
 
     def resume(self, last: float | None) -> None:
-        """Go on behind this reading."""
+        """Continue behind this reading."""
         self._last = last
 
     def take(self, times: Samples, values: Samples) -> Iterator[Run | Fault]:

@@ -2,8 +2,8 @@
 
     PSS1 | length of the head | CRC-32 of the rest | head: JSON | the arrays, little-endian, one after the other
 
-The checksum finds damage, and no intent: whoever gives the bytes back may have made them up. So each part is looked at
-when it is taken, and no length is believed before the bytes were counted.
+The checksum finds damage, and no intent: the one who gives the bytes back may have made them up. So each part is
+checked when it is taken, and no length is believed before the bytes were counted.
 """
 
 import json

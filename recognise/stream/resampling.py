@@ -65,7 +65,7 @@ class Resampler:
         return found if self._state is None else {**found, "aliases": self._state}
 
     def resume(self, kept: Kept) -> None:
-        """Go on where another one of the same rates had this state. Raises UsageError."""
+        """Continue where another one of the same rates had this state. Raises UsageError."""
         begin = number(kept.value("grid_begin"), LARGEST_TIME_SECONDS, "grid_begin")
         steps = kept.count("steps")
         if not kept.has("time"):

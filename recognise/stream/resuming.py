@@ -1,4 +1,4 @@
-"""A stream in the middle becomes a text, and a text becomes a stream that goes on with the same bits. Pure.
+"""A stream in the middle becomes a text, and a text becomes a stream that continues with the same bits. Pure.
 
 The text goes through a client, so it is believed nothing: `resumed` looks at each part, and refuses a state of other
 settings, of another model or of other labels.
@@ -59,7 +59,7 @@ def begun(settings: Settings, labels: Sequence[str]) -> Resumed:
 
 
 def resumed(text: str, settings: Settings, model: str, labels: Sequence[str]) -> Resumed:
-    """The stream that goes on. Raises UsageError, in one line, for what is no state of this model and settings."""
+    """The stream that continues. Raises UsageError, in one line, for what is no state of this model and settings."""
     try:
         kept = Kept(base64.b64decode(text.encode(), validate=True))
     except (binascii.Error, ValueError):

@@ -42,7 +42,7 @@ class Smoothing:
         }
 
     def resume(self, kept: Kept) -> None:
-        """Go on where another one of the same settings and labels had this state. Raises UsageError."""
+        """Continue where another one of the same settings and labels had this state. Raises UsageError."""
         said, votes = kept.value("said"), kept.value("voted")
         if said is not None and said not in self._labels:
             raise refuse("said: a label of the model", said)

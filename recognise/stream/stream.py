@@ -109,7 +109,7 @@ class Stream:
         return {**self._resampler.state(), **self._cutter.state(), **of_filters, "begins": self._begins}
 
     def resume(self, kept: Kept) -> None:
-        """Go on where another stream of the same settings had this state. Raises UsageError. Of a new stream alone."""
+        """Continue where another stream of the same settings had this state. Of a new stream. Raises UsageError."""
         self._resampler.resume(kept)
         self._cutter.resume(kept)
         if self._cutter.rows != self._resampler.steps:

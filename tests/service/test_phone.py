@@ -183,7 +183,7 @@ def restarting(folder: Path, first: Service) -> Iterator[Callable[..., None]]:
         yield restart
 
 
-def test_a_session_goes_on_after_a_restart_of_the_service(browser: Browser, tmp_path: Path) -> None:
+def test_a_session_continues_after_a_restart_of_the_service(browser: Browser, tmp_path: Path) -> None:
     """Readings go on at 50 Hz meanwhile: each window has its label, once and in order, and there is no gap."""
     count = 600
     with (
@@ -225,7 +225,7 @@ def test_a_restart_is_said_and_the_session_comes_back(browser: Browser, tmp_path
         expect(seen.page.locator("#label")).to_have_text("MOVING")
         first.process.terminate()
         first.process.wait(30)
-        said = "The service restarts, and your session goes on after that. Trying again in"
+        said = "The service restarts; your session continues after that. Trying again in"
         expect(seen.page.locator("#message")).to_contain_text(said)
         expect(seen.page.locator("#label")).to_have_text("…")  # no label of before
         restart()

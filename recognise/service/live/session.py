@@ -21,7 +21,7 @@ from recognise.service.serving import Served, Serving
 from recognise.stream import Event, Fault, Label, Resumed, Settings, Window, as_json, begun, resumed, text_of
 
 MOVED = "moved"
-"""The last event of a session whose service ends: its stream can go on elsewhere."""
+"""The last event of a session whose service ends: its stream can continue elsewhere."""
 
 Kind = Literal["stream", "sensor_logger", "mqtt"]
 

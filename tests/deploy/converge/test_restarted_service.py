@@ -165,7 +165,7 @@ def test_services_are_started_in_turn_and_a_failure_leaves_the_others(tmp_path: 
     assert (tmp_path / "done").read_text().splitlines() == ["service one", "service two"]
     assert sorted(runner.recap.failures) == ["three", "two"]
     assert runner.recap.failures["three"].line == (
-        "three: wait for its turn: two is not ready; `fab deploy start --retry` goes on where this one ended"
+        "three: wait for its turn: two is not ready; `fab deploy start --retry` takes these nodes again"
     )
 
 

@@ -64,7 +64,7 @@ const stream = new Stream(token, {
   event: shown,
   lost(seconds, words, isRestart) {
     nothingKnown();
-    const lost = isRestart ? "The service restarts, and your session goes on after that." : "The connection is lost.";
+    const lost = isRestart ? "The service restarts; your session continues after that." : "The connection is lost.";
     say(`${words ? `The service says: ${words}.` : lost} Trying again in ${seconds} s.`, "bad");
   },
   refused(words) {

@@ -1,7 +1,7 @@
 // The session with the service: readings go out a few at a time, labels come back. It connects again when it is lost.
 //
 // A service that ends gives the state of the session, and the time of the last reading that it took. The next session
-// goes on from there: readings after that time are sent again, and those that come meanwhile wait.
+// continues from there: readings after that time are sent again, and those that come meanwhile wait.
 
 const EACH = 4; // readings of a message: 80 ms at 50 Hz
 const MOST_EACH = 100; // of one that brings what waited
@@ -21,7 +21,7 @@ export class Stream {
     this.forget();
   }
 
-  forget() { // a session begins anew
+  forget() { // the next session begins at its begin
     this.state = null;
     this.pending = [];
     this.sent = [];
