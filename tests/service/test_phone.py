@@ -5,7 +5,9 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -153,26 +155,100 @@ def test_a_wrong_token_is_said_and_not_tried_again(browser: Browser, running: Se
         expect(seen.page.locator("#message")).to_contain_text("The service refused: expected token")
 
 
-def test_a_lost_connection_is_said_and_comes_back(browser: Browser, tmp_path: Path) -> None:
-    folder = str(export(tmp_path / "export"))
-    with service(tmp_path, "--model", folder) as first:
-        port = first.port
-        context = phone(browser, first)
-        seen = context.__enter__()
-        try:
-            connect(seen.page)
-            play_events(seen.page, walk(STEPS + EACH), hertz=400)
-            expect(seen.page.locator("#label")).to_have_text("MOVING")
+HEAR = """
+;(() => {
+  const Real = WebSocket;
+  window.heard = [];
+  window.WebSocket = class extends Real {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", message => heard.push(JSON.parse(message.data)));
+    }
+  };
+})()
+"""
+"""Notes every event of every session."""
+
+
+@contextmanager
+def restarting(folder: Path, first: Service) -> Iterator[Callable[..., None]]:
+    """A call ends the service and starts one at the same port; those end with the block."""
+    with ExitStack() as stack:
+
+        def restart(*words: str) -> None:
             first.process.terminate()
             first.process.wait(30)
-            expect(seen.page.locator("#message")).to_contain_text("The connection is lost. Trying again in")
-            expect(seen.page.locator("#label")).to_have_text("…")  # no label of before
-            with service(tmp_path, "--port", str(port)):
-                expect(seen.page.locator("#message")).to_contain_text("Connected", timeout=PATIENCE_MILLISECONDS)
-                play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
-                expect(seen.page.locator("#label")).to_have_text("MOVING")
+            stack.enter_context(service(folder, "--port", str(first.port), *words))
+
+        yield restart
+
+
+def test_a_session_continues_after_a_restart_of_the_service(browser: Browser, tmp_path: Path) -> None:
+    """Readings go on at 50 Hz meanwhile: each window has its label, once and in order, and there is no gap."""
+    count = 600
+    with (
+        service(tmp_path, "--model", str(export(tmp_path / "export"))) as first,
+        restarting(tmp_path, first) as restart,
+        phone(browser, first, script=HEAR) as seen,
+    ):
+        connect(seen.page)
+        timer = threading.Timer(4.0, restart)  # s, of twelve
+        timer.start()
+        try:
+            play_events(seen.page, walk(count))
         finally:
-            context.__exit__(None, None, None)
+            timer.join()
+        expected = [pytest.approx((127 + 25 * number) / 50) for number in range((count - 128) // 25 + 1)]
+        seen.page.wait_for_function(
+            f"heard.filter(one => one.event === 'label').length >= {len(expected)}", timeout=PATIENCE_MILLISECONDS
+        )
+        heard = seen.page.evaluate("heard")
+        kinds = [one["event"] for one in heard]
+        assert [one["at"] for one in heard if one["event"] == "label"] == expected
+        assert (kinds.count("moved"), kinds.count("ready"), kinds.count("fault"), kinds.count("changed")) == (
+            1,
+            2,
+            0,
+            1,
+        )
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
+
+
+def test_a_restart_is_said_and_the_session_comes_back(browser: Browser, tmp_path: Path) -> None:
+    with (
+        service(tmp_path, "--model", str(export(tmp_path / "export"))) as first,
+        restarting(tmp_path, first) as restart,
+        phone(browser, first) as seen,
+    ):
+        connect(seen.page)
+        play_events(seen.page, walk(STEPS + EACH), hertz=400)
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
+        first.process.terminate()
+        first.process.wait(30)
+        said = "The service restarts; your session continues after that. Trying again in"
+        expect(seen.page.locator("#message")).to_contain_text(said)
+        expect(seen.page.locator("#label")).to_have_text("…")  # no label of before
+        restart()
+        expect(seen.page.locator("#message")).to_contain_text("Connected", timeout=PATIENCE_MILLISECONDS)
+        play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
+
+
+def test_where_another_model_answers_after_a_restart_the_session_begins_anew(browser: Browser, tmp_path: Path) -> None:
+    model = str(export(tmp_path / "export"))
+    with (
+        service(tmp_path, "--model", model) as first,
+        restarting(tmp_path, first) as restart,
+        phone(browser, first, script=HEAR) as seen,
+    ):
+        connect(seen.page)
+        play_events(seen.page, walk(STEPS + EACH), hertz=400)
+        restart("--name", "gait", "--model", model)
+        expect(seen.page.locator("#model")).to_have_text("gait version 1", timeout=PATIENCE_MILLISECONDS)
+        refused = [one["error"] for one in seen.page.evaluate("heard") if one["event"] == "refused"]
+        assert refused == ["resume: expected a state with model gait, got 'har': begin a new session without it"]
+        play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
 
 
 def record(page: Page, label: str | None, readings: Readings) -> None:

@@ -62,9 +62,10 @@ const stream = new Stream(token, {
     part("live").hidden = part("recording").hidden = false;
   },
   event: shown,
-  lost(seconds, words) {
+  lost(seconds, words, isRestart) {
     nothingKnown();
-    say(`${words ? `The service says: ${words}.` : "The connection is lost."} Trying again in ${seconds} s.`, "bad");
+    const lost = isRestart ? "The service restarts; your session continues after that." : "The connection is lost.";
+    say(`${words ? `The service says: ${words}.` : lost} Trying again in ${seconds} s.`, "bad");
   },
   refused(words) {
     nothingKnown();
