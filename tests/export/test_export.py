@@ -21,6 +21,7 @@ from cluster.export import __main__ as command
 from cluster.export import check, export, graph, known_sets
 from cluster.exported import open_model, read
 from cluster.exported.description import NAME
+from cluster.exported.verified import LARGEST_DIFFERENCE
 from cluster.jobs.train_result import load
 from deploy.common.project import ROOT, environment_for_any_folder
 from tests.export import runs
@@ -64,7 +65,7 @@ def test_an_export_says_what_it_takes_and_answers_like_the_run(
     assert (description.sampling_hz, description.filters, description.data.licence) == (None, None, None)
     np.testing.assert_array_equal(np.array(description.standardization.mean, np.float32), model.standardization.mean)
     assert description.check.windows == 30
-    assert description.check.greatest_difference <= check.LARGEST_DIFFERENCE
+    assert description.check.greatest_difference <= LARGEST_DIFFERENCE
     assert description.check.same_labels == 1.0
     final = json.loads((run / "result.json").read_bytes())["final"]
     assert description.check.accuracy_tensorflow == pytest.approx(final["accuracy"])
