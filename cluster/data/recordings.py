@@ -92,8 +92,8 @@ class Recordings:
 
     windows: float32 (N, steps, channels) in the source's own units; classes: int32 (N,), zero-based into `labels`;
     subjects: int32 (N,), `NO_SUBJECT` where unknown; the first `train_windows` rows are for training. A file of
-    somebody's own may say itself how often a second it was sampled and how it was filtered, `two-way` or `causal`:
-    `sampling_hz` and `filters`, None where it does not.
+    one's own may say how often a second it was sampled and how it was filtered, `two-way` or `causal`: `sampling_hz`
+    and `filters`, None where it does not.
     """
 
     windows: NDArray[np.float32]

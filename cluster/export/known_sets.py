@@ -9,7 +9,7 @@ from cluster.data.show.portrait import channel_names
 
 IN_UCI_S_LIST = "The UCI repository lists the set under CC BY 4.0."
 """By what public projects, independent of each other, say of its pages; no machine of this project could ask it. The
-sets of July 2015 and of November 2012 say otherwise themselves, so both are told."""
+sets of July 2015 and of November 2012 say otherwise themselves, so both are quoted."""
 
 LICENCE_OF_HAPT = (
     f"{IN_UCI_S_LIST} "
