@@ -16,6 +16,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from cluster.data.npz_windows import read_windows
 from cluster.data.recordings import Cutting
+from cluster.exported import read as described_in
+from recognise.recogniser import filter_warning
 from recognise.stream import Settings, Stream, Window
 from recognise.stream.settings import STANDARD_GRAVITY
 from tests.jobs.cluster import SMALL, cluster_of
@@ -75,6 +77,15 @@ def test_the_first_label_comes_with_the_first_window(browser: Browser, running: 
         expect(seen.page.locator("#confidence")).to_have_text(f"{event['confidence'] * 100:.0f} %")
         expect(seen.page.locator("#latency")).to_contain_text("ms")
         expect(seen.page.locator("#model")).to_have_text("har version 1")
+        expect(seen.page.locator("#filters")).to_be_hidden()
+        assert seen.wrongs == []
+
+
+def test_a_model_of_two_way_filters_is_told(browser: Browser, tmp_path: Path) -> None:
+    made = export(tmp_path / "export", filters="two-way")
+    with service(tmp_path, "--model", str(made)) as running, phone(browser, running) as seen:
+        connect(seen.page)
+        expect(seen.page.locator("#filters")).to_contain_text("This model was trained with two-way filters")
         assert seen.wrongs == []
 
 
@@ -284,6 +295,7 @@ def test_a_recording_becomes_the_windows_of_the_stream(browser: Browser, running
     arrays = np.load(path)
     assert {name: arrays[name].shape for name in arrays.files} == {
         "x_train": (10 + 5, STEPS, 9), "y_train": (15,), "x_test": (3 + 2, STEPS, 9), "y_test": (5,), "labels": (2,),
+        "sampling_hz": (), "filters": (1,),
     }  # fmt: skip
     assert arrays["labels"].tolist() == ["STILL", "MOVING"]
     stream = Stream(Settings(votes=1, of=1, acceleration_unit="m/s2"))
@@ -293,6 +305,7 @@ def test_a_recording_becomes_the_windows_of_the_stream(browser: Browser, running
     np.testing.assert_allclose(recorded, np.concatenate([expected[:10], expected[11:]]), atol=2e-6)
     read = read_windows(path, Cutting(STEPS, STEPS // 2, 0), lambda *_: None)
     assert (read.labels, read.train_windows, len(read.windows)) == (("STILL", "MOVING"), 15, 20)
+    assert (read.sampling_hz, read.filters) == (50.0, "causal")
 
 
 def test_somebody_trains_on_a_recording_and_sees_the_result(
@@ -318,11 +331,15 @@ def test_somebody_trains_on_a_recording_and_sees_the_result(
             timeout=200,
         )  # fmt: skip
         assert exported.returncode == 0, exported.stderr
+        described = described_in(out)
+        assert (described.sampling_hz, described.filters) == (50.0, "causal")
+        assert filter_warning(described) is None
     with service(tmp_path, "--model", str(out), "--name", "walk") as mine, phone(browser, mine) as seen:
         connect(seen.page)
         play_events(seen.page, walked.rows(slice(0, STEPS)), hertz=400)
         expect(seen.page.locator("#label")).to_have_text(re.compile("my walk|STILL"))
         expect(seen.page.locator("#model")).to_have_text("walk version 1")
+        expect(seen.page.locator("#filters")).to_be_hidden()
 
 
 def choose_own_name(page: Page, name: str) -> None:

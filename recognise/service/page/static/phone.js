@@ -59,6 +59,7 @@ const stream = new Stream(token, {
     part("model").textContent = `${event.model} version ${event.version}`;
     if (!sessions.current && !sessions.kept.length) sessions.steps = event.window_steps;
     offer(event.labels);
+    part("filters").hidden = event.filters !== "two-way";
     part("live").hidden = part("recording").hidden = false;
   },
   event: shown,
