@@ -22,7 +22,7 @@ from benchmarks.service import requests
 from benchmarks.service.places import PLACES, why_not
 from benchmarks.service.sessions import live
 
-SESSIONS, QUICK_SESSIONS = (1, 10, 20, 50, 100), (1, 20)
+SESSIONS, QUICK_SESSIONS = (1, 10, 20, 30, 50, 100), (1, 20)
 SECONDS, QUICK_SECONDS = 30.0, 8.0
 REQUESTS, QUICK_REQUESTS = 400, 80
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -59,7 +59,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help=f"of each number of sessions; default {SECONDS:g}")
     parser.add_argument("--places", nargs="+", choices=PLACES, default=PLACES)
     parser.add_argument("--triton", type=Path, metavar="PYTHON", help="an interpreter with nvidia-pytriton")
-    parser.add_argument("--no-sessions", action="store_true", help="requests alone")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--no-sessions", action="store_true", help="requests alone")
+    parts.add_argument("--no-requests", action="store_true", help="sessions alone")
     given = parser.parse_args()
     counts = given.sessions or (QUICK_SESSIONS if given.quick else SESSIONS)
     seconds = given.seconds or (QUICK_SECONDS if given.quick else SECONDS)
@@ -72,7 +74,8 @@ def main() -> int:
             places.append(place)
     rows = [] if given.no_sessions else [live(model, place, count, seconds) for place in places for count in counts]
     count, rounds = (QUICK_REQUESTS, QUICK_ROUNDS) if given.quick else (REQUESTS, ROUNDS)
-    rows += requests.rows(model, places, given.triton, count, rounds)
+    if not given.no_requests:
+        rows += requests.rows(model, places, given.triton, count, rounds)
     publish("service", rows, summarize(rows), as_json=given.json)
     return 0
 

@@ -21,6 +21,8 @@ SMALL_BYTES, MOST_SMALL = 1 << 14, 8
 """Messages that may wait without a pause of the connection."""
 MOST_UNREAD_BYTES = 1 << 18
 """Answers to pings that a client does not read."""
+READ_BYTES = 1 << 16
+"""What one read takes. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each message."""
 
 
 def refusal(words: str) -> str:
@@ -57,6 +59,8 @@ class Socket(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio."""
         self._sockets.open.add(self)
+        if getattr(transport, "max_size", 0) > READ_BYTES:  # TLS has a buffer of its own
+            transport.max_size = READ_BYTES  # type: ignore[attr-defined]
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
