@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import socket as sockets
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
 from recognise.service.limits import StreamLimits
@@ -23,13 +20,9 @@ from tests.recognise.exports import export
 from tests.recognise.readings import walk
 from tests.service.raw import read
 from tests.service.running import Service, service
-from tests.service.streaming import ended, event, labels, message, send, session, socket
+from tests.service.streaming import UPGRADE, ended, event, labels, message, send, session, socket
 
 LIMITS = StreamLimits()
-UPGRADE = (
-    "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {}\r\n\r\n"
-)
 
 
 @pytest.fixture(scope="module")
@@ -143,75 +136,3 @@ def test_a_rate_fills_with_time_and_has_a_burst() -> None:
 def test_a_client_that_says_nothing_is_told_what_was_expected(running: Service) -> None:
     with socket(running) as connection:
         assert ended(connection) == (f"expected the first message within {LIMITS.hello_seconds:g} s", 1008)
-
-
-def frame(opcode: int, content: bytes, *, fin: bool = True, masked: bool = True, announced: int | None = None) -> bytes:
-    """A frame, which may be wrong."""
-    size = len(content) if announced is None else announced
-    length = bytes([size | 0x80 * masked]) if size < 126 else bytes([126 | 0x80 * masked]) + size.to_bytes(2, "big")
-    return bytes([opcode | 0x80 * fin]) + length + (bytes(4) if masked else b"") + content
-
-
-HELLO = b'{"schema": 1}'
-_text = st.one_of(
-    st.binary(max_size=60),
-    st.sampled_from(
-        [HELLO, b"{}", b"[" * 300, b'{"times": [1e999], "acceleration": [[1,1,1]], "rotation": [[1,1,1]]}']
-    ),
-    st.recursive(
-        st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8)),
-        lambda inner: st.one_of(
-            st.lists(inner, max_size=4),
-            st.dictionaries(
-                st.sampled_from(["schema", "times", "acceleration", "rotation", "hop", "of", "token", "x"]), inner
-            ),
-        ),
-        max_leaves=12,
-    ).map(lambda value: json.dumps(value).encode()),
-)
-_frame = st.builds(
-    frame, st.integers(0, 15), _text.map(lambda text: text[:60_000]), fin=st.booleans(), masked=st.booleans(),
-    announced=st.one_of(st.none(), st.integers(0, 65_535)),
-)  # fmt: skip
-_noise = st.lists(
-    st.one_of(_frame, st.just(frame(1, HELLO)), st.binary(min_size=1, max_size=40)), min_size=1, max_size=6
-)
-
-
-def exchanged(running: Service, content: bytes) -> bytes:
-    """What the service answers on a connection that ends behind `content`."""
-    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
-        connection.sendall(UPGRADE.format(running.token).encode())
-        received = b""
-        try:
-            while b"\r\n\r\n" not in received:
-                received += connection.recv(65_536)
-            connection.sendall(content)
-            connection.shutdown(sockets.SHUT_WR)
-            while more := connection.recv(65_536):
-                received += more
-        except (ConnectionResetError, BrokenPipeError):
-            pass
-        return received
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_noise_in_frames_leaves_the_service_as_it_was(running: Service) -> None:
-    """Frames with wrong opcodes, lengths, masks, order and content. PSCLUSTER_FRAMES sets how many examples."""
-    figures = []
-
-    @settings(
-        max_examples=int(os.environ.get("PSCLUSTER_FRAMES", "2000")), deadline=None, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(_noise)
-    def noise(frames: list[bytes]) -> None:
-        found = exchanged(running, frame(1, HELLO) + b"".join(frames))
-        assert b" 101 " in found.partition(b"\r\n")[0], found
-        assert b"the service's log says why" not in found, (frames, found)
-        figures.append(running.status("VmRSS"))
-
-    noise()
-    assert figures[-1] <= figures[len(figures) // 4] + 8 * 1024, figures[:: max(1, len(figures) // 20)]
-    assert answers(running)
