@@ -6,7 +6,8 @@ last reading of a window to the label. It does so on the bare host, in a contain
 about a Pi 3); the clients have the rest of the machine. A request of `infer` is one window as a binary tensor, on a
 connection that stays open, by 1, 4 and 16 clients; 1, 2 and 4 services share them. The loop calls the same model in the
 same runtime, without a service. `--triton PYTHON` names an interpreter with `nvidia-pytriton` and `onnxruntime`:
-Triton's Python backend then answers the same requests. All requests are asked in turn, round by round.
+Triton's Python backend then answers the same requests. All requests are asked in turn, round by round. The interpreter
+is one of the system: Triton loads its libpython, and that of another build with the same name fails.
 
 Needs root for the cgroup and the container, and `make image` before the latter; `--places host` needs none.
 """
