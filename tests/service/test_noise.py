@@ -201,6 +201,8 @@ def test_a_hundred_thousand_damaged_frames_leave_the_service_as_it_was(tmp_path:
         with session(running, votes=1, of=1) as (connection, _):
             send_readings(connection, walk(130))
             assert labels(connection, 1)
+        with running.client() as client:
+            assert 'sessions_refused_total{code="1011",role="service",task="0"} 0.0' in client.get("/metrics").text
     assert codes.total() * FRAMES_A_CONNECTION >= FRAMES
     assert min(codes[str(code)] for code in REFUSALS) > codes.total() / 200, codes
     print(f"{codes.total()} connections: {dict(codes)}, VmRSS {figures[len(figures) // 10]}, {figures[-1]} kB")

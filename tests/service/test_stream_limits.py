@@ -18,11 +18,13 @@ from recognise.service.refusals import RefusedError
 from recognise.service.server import Place, bound
 from tests.recognise.exports import export
 from tests.recognise.readings import walk
+from tests.service.frames import CLOSE, HELLO, answers, frame
 from tests.service.raw import read
 from tests.service.running import Service, service
 from tests.service.streaming import UPGRADE, ended, event, labels, message, send, session, socket
 
 LIMITS = StreamLimits()
+PARTS = frame(1, b"[", fin=False) + frame(0, b"", fin=False) * 1100
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-def answers(running: Service) -> bool:
+def is_well(running: Service) -> bool:
     """Whether a right session still gets its label."""
     with session(running, votes=1, of=1) as (connection, _):
         send(connection, walk(130))
@@ -54,7 +56,7 @@ def test_more_sessions_than_there_is_room_for_are_told_so(running: Service) -> N
             assert client.get("/v2").status_code == 200
             line = f'service_sessions{{kind="stream",role="service",task="0"}} {LIMITS.sessions:.1f}'
             assert line in client.get("/metrics").text
-    assert answers(running)
+    assert is_well(running)
 
 
 def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> None:
@@ -70,7 +72,7 @@ def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> Non
         refused = read(connection, first)
     assert refused is not None
     assert (refused.status, refused.error) == (503, "too many sessions are open already: come again later")
-    assert answers(running)
+    assert is_well(running)
 
 
 def test_a_client_that_reads_no_answers_is_not_kept_in_memory(running: Service) -> None:
@@ -83,7 +85,7 @@ def test_a_client_that_reads_no_answers_is_not_kept_in_memory(running: Service) 
         with pytest.raises((ConnectionClosed, TimeoutError)):
             _send_for_ever(connection, json.dumps(content))
         assert running.status("VmRSS") < before + 64 * 1024
-    assert answers(running)
+    assert is_well(running)
 
 
 def _send_for_ever(connection: Any, text: str) -> None:
@@ -100,12 +102,41 @@ def test_pings_that_nobody_reads_end_the_connection(running: Service) -> None:
         assert b" 101 " in connection.recv(1000)
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             _flood(connection, ping * 100)
-    assert answers(running)
+    assert is_well(running)
 
 
 def _flood(connection: sockets.socket, content: bytes) -> None:
     while True:
         connection.sendall(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (frame(1, HELLO) + frame(1, b"\xff") + frame(CLOSE, b"\x03\xe8"), 1000),
+        (frame(1, HELLO) + frame(1, b"{}") * (LIMITS.queued + 1) + frame(CLOSE, b"\x03\xe8"), 1000),
+        (PARTS + frame(0, b"") + frame(CLOSE, b"\x03\xe8"), 1000),
+        (frame(1, HELLO) + frame(3, b""), 1002),
+    ],
+    ids=[
+        "no UTF-8 and a close",
+        "too many messages and a close",
+        "too many frames and a close",
+        "a wrong frame at once",
+    ],
+)
+def test_what_comes_in_one_read_fails_no_session(running: Service, content: bytes, code: int) -> None:
+    """Each of them raised in the service, which wrote a traceback or a line into its log for each connection."""
+    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+        connection.sendall(UPGRADE.format(running.token).encode())
+        assert b" 101 " in connection.recv(1000)
+        connection.sendall(content)
+        received = b""
+        while answers(received).code is None and (more := connection.recv(65_536)):
+            received += more
+    assert answers(received).code == code
+    with running.client() as client:
+        assert 'sessions_refused_total{code="1011",role="service",task="0"} 0.0' in client.get("/metrics").text
 
 
 def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> None:
